@@ -1,0 +1,143 @@
+# `make` lists what can be made. Everything lives in .cache (and .demo), as root or not: nothing else on the machine is
+# touched, except that root gets missing Debian packages installed (python3-venv, and what the lab of hosts needs).
+
+PYTHON ?= python3
+# The ansible-core to test with: 2.19 or 2.16.
+CORE ?= 2.19
+# What to hand to pytest, such as ARGS='-k quorum -x', or to `molecule test`.
+ARGS ?=
+DEMO_VERSION ?= 2.10.27
+# Where pytest leaves its counts for tools/run_parts.py.
+JUNIT ?=
+
+CACHE := $(CURDIR)/.cache
+VENV := $(CACHE)/venv$(if $(filter 2.16,$(CORE)),-2.16)
+STAMP := $(VENV)/.made
+DEV_BIN := $(CACHE)/venv/bin
+DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
+INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
+PYTEST = python -m pytest $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
+# Folders are listed too: their time changes when a file is added or deleted.
+SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
+	changelogs tests/config.yml tests/sanity) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
+
+LINT_PARTS := lint-ruff lint-mypy lint-yaml lint-ansible lint-changelog
+SANITY_PARTS := sanity-2.19 sanity-2.16
+SCENARIO_PARTS := $(patsubst extensions/molecule/%/molecule.yml,test-molecule-%,$(wildcard extensions/molecule/*/molecule.yml))
+
+export PATH := $(VENV)/bin:$(DEV_BIN):$(PATH)
+export ANSIBLE_CONFIG := $(CURDIR)/tests/ansible.cfg
+export ANSIBLE_HOME := $(CACHE)/ansible
+export ANSIBLE_COLLECTIONS_PATH := $(CACHE)/collections
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONDONTWRITEBYTECODE := 1
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.DELETE_ON_ERROR:
+.PHONY: help demo demo-stop demo-clean test test-unit test-unit-2.16 test-integration test-lab test-molecule $(SCENARIO_PARTS) \
+	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build dev lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+## --- Trying it ---------------------------------------------------------------------------------------------------------
+
+DEMO_ENV := ANSIBLE_REMOTE_TMP=$(CACHE)/ansible/tmp ANSIBLE_INVENTORY_UNPARSED_WARNING=false
+
+demo: $(CACHE)/venv/.made $(INSTALLED) ## a three-server JetStream cluster on this machine, by the real playbook
+	@binary=$$(NATSOPS_CACHE="$${NATSOPS_CACHE:-$(CACHE)/downloads}" python tests/lab/binaries.py $(DEMO_VERSION)) && \
+	$(DEMO_ENV) ansible-playbook natsops.jetstream.demo \
+		-e demo_dir=$(CURDIR)/.demo -e demo_binary="$$binary" -e demo_version=$(DEMO_VERSION) && \
+	cat .demo/report.txt
+
+demo-clean: ## stops the demo's servers and removes their files
+	@if [ -d .demo ]; then $(MAKE) --no-print-directory demo-stop && rm -rf .demo; fi
+	@rm -rf $(CACHE)/downloads
+
+demo-stop: $(CACHE)/venv/.made $(INSTALLED)
+	@$(DEMO_ENV) ansible-playbook natsops.jetstream.demo_remove -e demo_dir=$(CURDIR)/.demo
+
+## --- Tests: all of them use the built and installed artifact -----------------------------------------------------------
+
+test: ## everything, the quick parts first; ends with the totals
+	@$(PYTHON) tools/run_parts.py $(LINT_PARTS) test-unit test-unit-2.16 $(SANITY_PARTS) test-integration \
+		--lab $(SCENARIO_PARTS) test-lab
+
+test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
+	@$(PYTEST) tests/unit
+
+test-unit-2.16:
+	@$(MAKE) --no-print-directory test-unit CORE=2.16
+
+test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
+	@$(PYTEST) tests/integration
+
+test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
+	@$(PYTEST) tests/lab
+
+test-molecule: ## the molecule scenarios on the same hosts (root)
+	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS)
+
+$(SCENARIO_PARTS): test-molecule-%: $(CACHE)/venv/.made $(INSTALLED)
+	@molecule test --scenario-name $* $(ARGS)
+
+lint: ## ruff, mypy, yamllint, ansible-lint, changelog
+	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
+
+lint-ruff: $(CACHE)/venv/.made
+	@ruff check --output-format concise --cache-dir $(CACHE)/ruff .
+
+lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
+	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
+	mypy tools tests/conftest.py tests/unit || failed=1; \
+	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder mypy tests/$$folder || failed=1; done; test -z "$$failed"
+
+lint-yaml: $(CACHE)/venv/.made
+	@yamllint --strict .
+
+lint-ansible: $(CACHE)/venv/.made $(INSTALLED)
+	@ansible-lint --nocolor
+
+lint-changelog: $(CACHE)/venv/.made
+	@antsibull-changelog lint
+
+sanity: ## ansible-test sanity on both ansible-cores
+	@$(MAKE) --no-print-directory --keep-going $(SANITY_PARTS)
+
+sanity-2.19: $(CACHE)/venv/.made
+	@$(CACHE)/venv/bin/python tools/sanity.py $(ARGS)
+
+sanity-2.16: $(CACHE)/venv-2.16/.made
+	@$(CACHE)/venv-2.16/bin/python tools/sanity.py $(ARGS)
+
+## --- Making it ---------------------------------------------------------------------------------------------------------
+
+docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins
+	@ANSIBLE_COLLECTIONS_PATH=$(CACHE)/dev python tools/reference.py
+
+build: $(INSTALLED) ## the artifact in .cache/dist, installed in .cache/collections
+	@ls $(CACHE)/dist/*.tar.gz
+
+lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
+	@for name in dev core-2.16; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $$name.txt $$name.in); done
+
+clean: demo-clean ## removes everything that was made
+	rm -rf .cache
+
+dev: $(CACHE)/venv/.made $(CACHE)/venv-2.16/.made $(DEV_LINK) ## the environments, and the checkout as an importable collection
+
+$(CACHE)/venv/.made: requirements/dev.txt tools/venv.sh
+	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+
+$(CACHE)/venv-2.16/.made: requirements/core-2.16.txt tools/venv.sh
+	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+
+$(DEV_LINK):
+	@mkdir -p $(@D) && ln -s ../../../.. $@
+
+$(INSTALLED): $(SOURCES) | $(CACHE)/venv/.made
+	@rm -rf $(CACHE)/dist $(CACHE)/collections
+	@$(DEV_BIN)/ansible-galaxy collection build --force --output-path $(CACHE)/dist >/dev/null
+	@$(DEV_BIN)/ansible-galaxy collection install --offline --force -p $(CACHE)/collections $(CACHE)/dist/*.tar.gz >/dev/null
+	@touch $@

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the demo does as a client: find free ports, and publish and read back messages of a replicated stream."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import sys
+
+import nats
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
+
+
+def free_ports(count: int, start: int = 14222) -> list[int]:
+    """Ports on loopback that nobody listens on, below the range from which the kernel takes ports for connections."""
+    found: list[int] = []
+    for port in range(start, 32768):
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    sys.exit(f"no {count} free ports between {start} and 32768 on 127.0.0.1")
+
+
+async def messages(servers: list[str], user: str, password: str, stream: str, count: int) -> dict[str, object]:
+    """Publish ``count`` acknowledged messages to an R3 stream, read them back and compare.
+
+    :raises SystemExit: when what was read is not what was acknowledged
+    """
+    client = await nats.connect(servers, user=user, password=password, connect_timeout=5)
+    try:
+        jetstream = client.jetstream(timeout=10)
+        subject = f"{stream.lower()}.new"
+        config = StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=3, max_bytes=64 * 1024 * 1024)
+        try:
+            info = await jetstream.add_stream(config)
+        except nats.js.errors.BadRequestError:
+            info = await jetstream.update_stream(config)
+
+        sent = [f"order {number} of run {os.getpid()}".encode() for number in range(count)]
+        acks = [await jetstream.publish(subject, payload) for payload in sent]
+
+        first = acks[0].seq
+        reader = await jetstream.pull_subscribe(
+            subject,
+            stream=stream,
+            config=ConsumerConfig(
+                deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+                opt_start_seq=first,
+                ack_policy=AckPolicy.EXPLICIT,
+                inactive_threshold=30,
+            ),
+        )
+        read: list[bytes] = []
+        while len(read) < count:
+            for message in await reader.fetch(min(100, count - len(read)), timeout=10):
+                await message.ack()
+                read.append(message.data)
+        if read != sent:
+            sys.exit(f"read back {len(read)} messages that are not the {len(sent)} acknowledged ones")
+        info = await jetstream.stream_info(stream)
+        return {
+            "stream": stream,
+            "published": len(acks),
+            "read": len(read),
+            "replicas": info.config.num_replicas,
+            "leader": info.cluster.leader if info.cluster else None,
+            "messages": info.state.messages,
+        }
+    finally:
+        await client.close()
+
+
+def main() -> None:
+    """Print the outcome as JSON. The password comes from the environment, so that no process list shows it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    ports = commands.add_parser("ports")
+    ports.add_argument("count", type=int)
+    run = commands.add_parser("messages")
+    run.add_argument("--server", action="append", required=True)
+    run.add_argument("--user", required=True)
+    run.add_argument("--stream", default="ORDERS")
+    run.add_argument("--count", type=int, default=1000)
+    args = parser.parse_args()
+    if args.command == "ports":
+        print(json.dumps(free_ports(args.count)))
+        return
+    password = os.environ["DEMO_PASSWORD"]
+    print(json.dumps(asyncio.run(messages(args.server, args.user, password, args.stream, args.count))))
+
+
+if __name__ == "__main__":
+    main()

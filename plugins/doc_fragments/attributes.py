@@ -1,0 +1,48 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and tell what it would change, without changing it.
+  diff_mode:
+    description: Returns what changed, or would change, when in C(diff_mode).
+  idempotent:
+    description: A second run with the same options on an unchanged cluster changes nothing.
+  action_group:
+    description: Takes the options of the group C(natsops.jetstream.nats) from C(module_defaults).
+    support: full
+    membership:
+      - natsops.jetstream.nats
+"""
+
+    INFO_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+    details:
+      - It only reads, and does the same in check mode.
+  diff_mode:
+    support: N/A
+    details:
+      - It changes nothing.
+  idempotent:
+    support: full
+    details:
+      - It changes nothing.
+"""
+
+    FACTS_MODULE = r"""
+options: {}
+attributes:
+  facts:
+    description: Sets C(ansible_facts).
+    support: full
+"""

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  detail:
+    description:
+      - With V(servers) the servers and the meta group are read, with V(assets) also every stream and consumer.
+    type: str
+    choices: [servers, assets]
+    default: assets
+  expected_servers:
+    description:
+      - Names of the servers that should be there. One that is missing and one that is not expected become problems.
+    type: list
+    elements: str
+  cluster:
+    description:
+      - Return only the servers and streams of the cluster with exactly this name.
+    type: str
+  account:
+    description:
+      - Return only the streams of the account with exactly this name.
+    type: str
+  stream:
+    description:
+      - Return only the streams with exactly this name.
+    type: str
+"""

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  servers:
+    description:
+      - Addresses of NATS servers, such as V(nats://n1.example.com:4222). They are tried in this order.
+      - With V(tls://) a server that does not offer TLS is refused.
+      - Environment E(NATS_URL) (separated by commas), context key C(url). Otherwise V(nats://127.0.0.1:4222).
+    type: list
+    elements: str
+  user:
+    description:
+      - User name. Environment E(NATS_USER), context key C(user).
+    type: str
+  password:
+    description:
+      - Password of O(user). Environment E(NATS_PASSWORD), context key C(password).
+    type: str
+  token:
+    description:
+      - Token, for servers that use one. Environment E(NATS_TOKEN), context key C(token).
+    type: str
+  nkey_seed:
+    description:
+      - Seed of the user's nkey (V(SU...)), or the path of a file that holds it.
+      - Needs the Python library C(nkeys). Environment E(NATS_NKEY), context key C(nkey).
+    type: str
+  credentials:
+    description:
+      - Path of a C(.creds) file with the user's JWT and seed.
+      - Needs the Python library C(nkeys). Environment E(NATS_CREDS), context key C(creds).
+    type: path
+  tls_ca_file:
+    description:
+      - Path of the certificates (PEM) of the authorities that may have signed the servers' certificates.
+      - Without it the system's authorities are used. Environment E(NATS_CA), context key C(ca).
+      - When this, O(tls_cert_file), O(tls_server_name) or O(tls_first) is set, a server that does not offer TLS is refused.
+    type: path
+  tls_cert_file:
+    description:
+      - Path of the client's certificate (PEM), for servers that verify clients. Environment E(NATS_CERT), context key C(cert).
+    type: path
+  tls_key_file:
+    description:
+      - Path of the private key (PEM) of O(tls_cert_file). Environment E(NATS_KEY), context key C(key).
+    type: path
+  tls_server_name:
+    description:
+      - Name to look for in the servers' certificates, in place of the host name in the address.
+    type: str
+  validate_certs:
+    description:
+      - Whether the servers' certificates are verified. Turn this off only for tests.
+    type: bool
+    default: true
+  tls_first:
+    description:
+      - Start TLS before the server's greeting, for servers with C(handshake_first) (2.10.4 and later). Context key C(tls_first).
+    type: bool
+  timeout:
+    description:
+      - Seconds after which a connection attempt, or a request without a reply, is given up.
+    type: float
+    default: 5
+  context:
+    description:
+      - Name of a context of the nats CLI (C(~/.config/nats/context/NAME.json)), or the path of such a file.
+      - It gives what neither the options nor the environment give. Environment E(NATS_CONTEXT).
+    type: str
+requirements:
+  - nats-py >= 2.9
+  - nkeys, for O(nkey_seed) and O(credentials)
+notes:
+  - The options of the connection come from the task, from C(module_defaults) of the group C(natsops.jetstream.nats),
+    from the environment variables of the nats CLI, and from a nats CLI context, in this order.
+  - Credentials are taken as a whole, and the first of these sources that has any decides their kind.
+  - Run the module where the servers' client port can be reached, usually with C(delegate_to=localhost).
+  - "A failed task returns RV(ignore:failure) with the keys C(code) (stable, for programs), C(description), C(subject),
+    C(server) and C(account). Codes of the connection are V(unreachable), V(authorization), V(tls), V(wrong_account),
+    V(permission), V(timeout), V(connection_lost), V(bad_reply) and V(invalid_option)."
+"""

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_conf
+short_description: Write a structured configuration in nats-server's syntax
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Returns the text of a configuration that is given as a dictionary with nats-server's own keys.
+  - Nulls are dropped, keys get their main names and an order, and values the type that nats-server wants for their key,
+    whatever Jinja made of them. Strings are always quoted and escaped, so that C($), C(#) and the like mean nothing special.
+  - A value that nats-server's syntax or the key's type cannot hold is an error that names its path.
+positional: _input
+options:
+  _input:
+    description: The configuration, with nats-server's own keys.
+    type: dict
+    required: true
+  path:
+    description: Where the dictionary stands in the whole configuration, for instance V(cluster). Empty for the top level.
+    type: str
+    default: ""
+  secrets:
+    description:
+      - V(inline) writes passwords, tokens, keys and URLs with credentials where they stand.
+      - V(reference) writes C($SECRET_...) variables in their place, which P(natsops.jetstream.nats_secrets#filter) defines.
+    type: str
+    choices: [inline, reference]
+    default: inline
+  indent:
+    description: Number of spaces before each line.
+    type: int
+    default: 0
+seealso:
+  - plugin: natsops.jetstream.nats_secrets
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Write a configuration file
+  ansible.builtin.copy:
+    content: "{{ config | natsops.jetstream.nats_conf }}"
+    dest: /etc/nats-server/nats-server.conf
+    mode: "0640"
+  vars:
+    config:
+      port: 4222
+      jetstream: {store_dir: /var/lib/nats, max_file_store: 100GB}
+"""
+
+RETURN = r"""
+_value:
+  description: The text, without a final newline.
+  type: str
+  sample: |-
+    port: 4222
+    jetstream: {
+      store_dir: "/var/lib/nats"
+      max_file_store: 100GB
+    }
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._conf import write
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+
+@reports_problems
+def nats_conf(config: dict[str, Any], path: str = "", secrets: str = "inline", indent: int = 0) -> str:
+    """The configuration's text; see DOCUMENTATION."""
+    if secrets not in ("inline", "reference"):
+        raise ValueError(f"secrets is inline or reference, not {secrets!r}")
+    return write(config, tuple(path.split(".")) if path else (), secrets == "reference", int(indent))
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_conf": nats_conf}

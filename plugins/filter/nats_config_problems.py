@@ -1,0 +1,93 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_config_problems
+short_description: List everything that is wrong with a configuration
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Returns all problems of a configuration at once, those that C(nats-server -t) finds late or not at all included.
+  - An error would keep the server from starting or from working, a warning should be known.
+positional: _input, context
+options:
+  _input:
+    description: The configuration, with nats-server's own keys and passwords as they were given.
+    type: dict
+    required: true
+  context:
+    description: What is known around the configuration. What is missing is not checked.
+    type: dict
+    default: {}
+    suboptions:
+      version:
+        description: The nats-server version that is to run.
+        type: str
+      members:
+        description: The cluster's servers, as P(natsops.jetstream.nats_members#filter) returns them.
+        type: list
+        elements: dict
+      cluster_size:
+        description: The number of members that the operator expects.
+        type: int
+      filesystems:
+        description: The host's mounts, with C(mount), C(fstype) and C(size_total) in bytes.
+        type: list
+        elements: dict
+      memtotal:
+        description: The host's memory in bytes.
+        type: int
+      running:
+        description: C(/varz) of the server that runs now, or empty.
+        type: dict
+      require_mount:
+        description: Whether the store directory must not lie on the root file system.
+        type: bool
+      service_backend:
+        description: How the server is run, V(systemd) or V(process).
+        type: str
+      gateway:
+        description: The gateway block, which makes the cluster a part of a supercluster.
+        type: dict
+"""
+
+EXAMPLES = r"""
+- name: Show what is wrong
+  ansible.builtin.debug:
+    msg: "{{ config | natsops.jetstream.nats_config_problems({'version': '2.10.27'}) }}"
+  vars:
+    config: {port: 4222, lame_duck_duration: 20s}
+"""
+
+RETURN = r"""
+_value:
+  description: Problems with C(severity) (V(error) or V(warning)), C(option) and C(message), errors first.
+  type: list
+  elements: dict
+  sample:
+    - severity: error
+      option: lame_duck_duration
+      message: 20s is less than the 30s that nats-server requires
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._config_problems import config_problems
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+
+@reports_problems
+def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None = None) -> list[dict[str, str]]:
+    """All problems; see DOCUMENTATION."""
+    return config_problems(config, context or {})
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_config_problems": nats_config_problems}

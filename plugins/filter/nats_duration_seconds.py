@@ -1,0 +1,52 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_duration_seconds
+short_description: Return a nats-server duration in seconds
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Understands the durations of nats-server's configuration, such as V(1m30s). A bare number means seconds.
+positional: _input
+options:
+  _input:
+    description: The duration.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Wait as long as lame duck mode takes
+  ansible.builtin.pause:
+    seconds: "{{ '1m30s' | natsops.jetstream.nats_duration_seconds | int }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The seconds.
+  type: float
+  sample: 90.0
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._conf import duration_seconds
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+
+@reports_problems
+def nats_duration_seconds(duration: Any) -> float:
+    """The seconds; see DOCUMENTATION."""
+    return duration_seconds(duration)
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_duration_seconds": nats_duration_seconds}

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_hash_passwords
+short_description: Replace the passwords that nats-server compares by bcrypt hashes
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Returns the configuration with canonical keys and a bcrypt hash for each plaintext password or token that the server
+    compares, which are those of users and of C(authorization) at the top level, of leafnodes, WebSocket and MQTT.
+  - Credentials that a server must send stay plaintext, because nobody can log in with a hash. These are the C(authorization)
+    of C(cluster) and C(gateway), route, gateway and leafnode URLs.
+  - A ready-made hash is kept. A password of more than 72 bytes or with a NUL byte is an error, as bcrypt would cut it short.
+  - Every client connection costs one comparison. On one core of a current server cost 4 takes about 2 ms, cost 8 16 ms,
+    cost 11 120 ms and cost 14 one second.
+requirements:
+  - libpass, or passlib, or bcrypt on the controller
+positional: _input
+options:
+  _input:
+    description: The whole configuration, with nats-server's own keys.
+    type: dict
+    required: true
+  previous:
+    description: >-
+      The text of the secrets file on the host. A hash in it that verifies and has the wanted cost is kept, so that a
+      second run changes nothing.
+    type: str
+    default: ""
+  cost:
+    description: The bcrypt cost, from 4 to 31. One more doubles the work.
+    type: int
+    default: 11
+"""
+
+EXAMPLES = r"""
+- name: Settle the configuration
+  ansible.builtin.set_fact:
+    settled: "{{ config | natsops.jetstream.nats_hash_passwords(previous=old_secrets, cost=11) }}"
+  no_log: true
+"""
+
+RETURN = r"""
+_value:
+  description: The configuration with hashes.
+  type: dict
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._bcrypt import hash_passwords
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+
+@reports_problems
+def nats_hash_passwords(config: dict[str, Any], previous: str = "", cost: int = 11) -> dict[str, Any]:
+    """The configuration with hashes; see DOCUMENTATION."""
+    return hash_passwords(config, str(previous or ""), int(cost))
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_hash_passwords": nats_hash_passwords}

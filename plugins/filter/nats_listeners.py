@@ -1,0 +1,46 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_listeners
+short_description: List where a server listens
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Returns every listener of a structured nats-server configuration with an address that the host itself can connect to.
+positional: _input
+options:
+  _input:
+    description: The configuration, with nats-server's own keys.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the listeners
+  ansible.builtin.debug:
+    msg: "{{ {'port': 4222, 'http': '0.0.0.0:8222'} | natsops.jetstream.nats_listeners }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Listeners with C(name), C(host) and C(port).
+  type: list
+  elements: dict
+  sample: [{"name": "client", "host": "127.0.0.1", "port": 4222}]
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._listeners import listeners
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_listeners": listeners}

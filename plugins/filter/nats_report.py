@@ -1,0 +1,48 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_report
+short_description: Write the cluster report as tables
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Turns what M(natsops.jetstream.nats_cluster_info) returns into framed tables of servers, JetStream and the meta group.
+positional: _input
+options:
+  _input:
+    description: The registered result of M(natsops.jetstream.nats_cluster_info).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Read the cluster
+  natsops.jetstream.nats_cluster_info:
+  register: info
+
+- name: Show the report
+  ansible.builtin.debug:
+    msg: "{{ (info | natsops.jetstream.nats_report).splitlines() }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The report, several lines of text.
+  type: str
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._report import report
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_report": report}

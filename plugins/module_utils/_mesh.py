@@ -1,0 +1,60 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The route mesh of a cluster: which routes must exist between its servers, and which are missing. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEFAULT_POOL_SIZE = 3
+
+
+def _version(text: str) -> tuple[int, int]:
+    parts = (text or "0.0").split(".")
+    return int(parts[0]), int("".join(filter(str.isdigit, parts[1])) or 0)
+
+
+def expected_routes(one: dict[str, Any], other: dict[str, Any]) -> int:
+    """How many route connections two servers keep between them.
+
+    Since 2.10 that is the pool plus one for each pinned account, $SYS always among them (docs: v2 routes); without
+    pooling (``pool_size: -1``), or towards a server before 2.10, it is one. With different pool sizes, which servers
+    from 2.11.2 on accept, it is the smaller pool.
+
+    :param one: VARZ data of one server
+    :param other: VARZ data of the other
+    """
+    if min(_version(one.get("version", "")), _version(other.get("version", ""))) < (2, 10):
+        return 1
+    pools = [(server.get("cluster") or {}).get("pool_size") or DEFAULT_POOL_SIZE for server in (one, other)]
+    if min(pools) < 0:
+        return 1
+    return min(pools) + len({"$SYS"} | set(_pinned(one)) & set(_pinned(other)))
+
+
+def _pinned(server: dict[str, Any]) -> list[str]:
+    return list((server.get("cluster") or {}).get("accounts") or [])
+
+
+def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | None = None) -> list[str]:
+    """One sentence for each pair of servers of one cluster that lacks routes, seen from the first of the pair.
+
+    :param servers: entries of nats_server_info with endpoints varz and routez
+    :param pinned_accounts: accounts of ``cluster.accounts``, which VARZ does not show
+    """
+    problems = []
+    for one in servers:
+        varz = dict(one["varz"], cluster=dict(one["varz"].get("cluster") or {}, accounts=pinned_accounts or []))
+        routes = (one.get("routez") or {}).get("routes") or []
+        for other in servers:
+            if other["name"] == one["name"] or other.get("cluster") != one.get("cluster"):
+                continue
+            there = dict(other["varz"], cluster=dict(other["varz"].get("cluster") or {}, accounts=pinned_accounts or []))
+            have = sum(1 for route in routes if route.get("remote_name") == other["name"]
+                       or route.get("remote_id") == other["id"])
+            want = expected_routes(varz, there)
+            if have < want:
+                problems.append(f"{one['name']} has {have} of {want} routes to {other['name']}")
+    return problems

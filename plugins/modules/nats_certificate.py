@@ -1,0 +1,463 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_certificate
+short_description: Keep a private certificate authority and the certificates of servers and clients
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Makes a key and a certificate, and makes them anew only when they no longer do.
+  - Meant for the controller, where the private authority is kept. Only the files for a host are copied to it.
+  - A server's certificate serves for both sides of a connection, as routes and gateways ask for it.
+requirements:
+  - cryptography (which ansible-core itself needs)
+options:
+  purpose:
+    description: What the certificate is for.
+    type: str
+    choices: [ca, server, client]
+    required: true
+  path:
+    description: The certificate.
+    type: path
+    required: true
+  key_path:
+    description: Its private key, kept with mode 0600.
+    type: path
+    required: true
+  ca_path:
+    description: The certificate of the authority that signs. Not for an authority itself.
+    type: path
+  ca_key_path:
+    description: The private key of the authority that signs. Not for an authority itself.
+    type: path
+  common_name:
+    description: The name in the subject.
+    type: str
+    required: true
+  subject_alt_names:
+    description: Host names and IP addresses that the certificate is valid for.
+    type: list
+    elements: str
+    default: []
+  valid_days:
+    description: Days that a new certificate is valid, but never longer than its authority.
+    type: int
+    default: 397
+  renew_before_days:
+    description: Renew the certificate when it expires within so many days.
+    type: int
+    default: 30
+attributes:
+  check_mode:
+    description: Can run in check mode and return the changed status prediction without writing anything.
+    support: full
+  diff_mode:
+    description: Returns the properties of the certificate before and after. Keys are never shown.
+    support: full
+notes:
+  - An authority that is about to expire is renewed with its own key, so that the certificates it signed stay valid.
+  - An authority's key is never replaced. To start anew, remove both of its files.
+"""
+
+EXAMPLES = r"""
+- name: Keep an authority
+  natsops.jetstream.nats_certificate:
+    purpose: ca
+    path: pki/ca.crt
+    key_path: pki/ca.key
+    common_name: NATS cluster C1
+    valid_days: 3650
+  delegate_to: localhost
+
+- name: Keep the certificate of a server
+  natsops.jetstream.nats_certificate:
+    purpose: server
+    path: pki/n1.crt
+    key_path: pki/n1.key
+    ca_path: pki/ca.crt
+    ca_key_path: pki/ca.key
+    common_name: n1
+    subject_alt_names: [n1.example.com, 192.0.2.11, localhost, 127.0.0.1]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+reasons:
+  description: Why the certificate was made anew. Empty when nothing changed.
+  type: list
+  elements: str
+  returned: always
+  sample: ["the subject alternative names differ"]
+not_after:
+  description: When the certificate expires.
+  type: str
+  returned: always
+  sample: "2027-12-21T10:00:00+00:00"
+serial_number:
+  description: The serial number in hexadecimal digits. Empty in check mode when a new one would be made.
+  type: str
+  returned: always
+"""
+
+import ipaddress
+import os
+import stat
+import traceback
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    CRYPTOGRAPHY_ERROR = None
+except ImportError:
+    CRYPTOGRAPHY_ERROR = traceback.format_exc()
+
+_CLOCK_SKEW = timedelta(hours=1)
+"""Hosts' clocks may be behind the controller's: certificates are valid since a little before they were made."""
+
+
+class CertificateError(Exception):
+    """Files that cannot be used, or that are never replaced; says what to do."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the certificate should be; ``authority`` signs it, None when it signs itself."""
+
+    purpose: str
+    common_name: str
+    names: frozenset[str]
+    lifetime: timedelta
+    renew_before: timedelta
+    authority: Optional[Pair]
+
+
+def normal_name(name: str) -> str:
+    """An IP address in its shortest form, a host name in lower case.
+
+    :raises CertificateError: for what can be neither
+    """
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    if not name.isascii() or not name or any(letter in name for letter in " /:@,"):
+        raise CertificateError(f"subject_alt_names: {name!r} is neither a host name nor an IP address")
+    return name.lower()
+
+
+def names_of(certificate: x509.Certificate) -> frozenset[str]:
+    """The DNS names and IP addresses a certificate is valid for."""
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    addresses = [str(address) for address in extension.get_values_for_type(x509.IPAddress)]
+    return frozenset([*extension.get_values_for_type(x509.DNSName), *addresses])
+
+
+def common_name_of(certificate: x509.Certificate) -> str:
+    """The common name in a certificate's subject; empty when there is none."""
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
+
+
+def expiry(certificate: x509.Certificate) -> datetime:
+    """When it expires, in UTC. cryptography before 42 only knows a time without zone."""
+    aware = getattr(certificate, "not_valid_after_utc", None)
+    return aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)
+
+
+def signed_by(certificate: x509.Certificate, authority: Pair) -> bool:
+    """Whether the authority's key signed the certificate."""
+    algorithm = certificate.signature_hash_algorithm
+    if certificate.issuer != authority.certificate.subject or algorithm is None:
+        return False
+    try:
+        authority.key.public_key().verify(certificate.signature, certificate.tbs_certificate_bytes, ec.ECDSA(algorithm))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def reasons_to_renew(pair: Pair, wanted: Wanted, now: datetime) -> list[str]:
+    """Why the pair does not do any more, in words; empty when it does."""
+    certificate = pair.certificate
+    reasons = []
+    if certificate.public_key() != pair.key.public_key():
+        reasons.append("the certificate does not belong to the key")
+    if common_name_of(certificate) != wanted.common_name:
+        reasons.append("the common name differs")
+    if names_of(certificate) != wanted.names:
+        reasons.append("the subject alternative names differ")
+    if wanted.authority and not signed_by(certificate, wanted.authority):
+        reasons.append("it was not signed by this authority")
+    remaining = expiry(certificate) - now
+    if remaining <= timedelta(0):
+        reasons.append("it has expired")
+    elif remaining <= wanted.renew_before:
+        reasons.append(f"it expires within {wanted.renew_before.days} days")
+    return reasons
+
+
+def new_key() -> ec.EllipticCurvePrivateKey:
+    """A new key on the curve P-256."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def issue(wanted: Wanted, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
+    """A certificate for the key, signed by the authority or, without one, by itself."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wanted.common_name)])
+    issuer, signing_key, end = subject, key, now + wanted.lifetime
+    if wanted.authority:
+        issuer, signing_key = wanted.authority.certificate.subject, wanted.authority.key
+        end = min(end, expiry(wanted.authority.certificate))
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(*(False, None) if wanted.authority else (True, 0)), critical=True)
+        .add_extension(_key_usage(authority=wanted.authority is None), critical=True)
+    )
+    if wanted.authority:
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        if wanted.purpose == "server":
+            usages.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+    if wanted.names:
+        names = [_general_name(name) for name in sorted(wanted.names)]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(signing_key, hashes.SHA256())
+
+
+def _key_usage(authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(name: str) -> Union[x509.IPAddress, x509.DNSName]:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def load_certificate(path: str) -> x509.Certificate:
+    """Read a PEM certificate.
+
+    :raises CertificateError: when there is none in the file
+    """
+    try:
+        return x509.load_pem_x509_certificate(Path(path).read_bytes())
+    except ValueError as error:
+        raise CertificateError(f"{path} holds no certificate in PEM form: {error}") from error
+
+
+def load_key(path: str) -> ec.EllipticCurvePrivateKey:
+    """Read a PEM private key.
+
+    :raises CertificateError: when there is none in the file that this module could have made
+    """
+    try:
+        key = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
+    except (ValueError, TypeError) as error:
+        raise CertificateError(f"{path} holds no private key without a passphrase in PEM form: {error}") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise CertificateError(f"{path} is no elliptic curve key; for your own files use nats_server_tls_source: files")
+    return key
+
+
+def load_authority(path: str, key_path: str) -> Pair:
+    """The authority that signs.
+
+    :raises CertificateError: when it cannot sign
+    """
+    for missing in (name for name in (path, key_path) if not os.path.exists(name)):
+        raise CertificateError(f"{missing} is missing: the authority can only sign with both of its files")
+    authority = Pair(load_certificate(path), load_key(key_path))
+    if authority.certificate.public_key() != authority.key.public_key():
+        raise CertificateError(f"{path} and {key_path} do not belong together: restore the right key of the authority")
+    if expiry(authority.certificate) <= datetime.now(timezone.utc):
+        raise CertificateError(f"{path}: the authority has expired")
+    return authority
+
+
+def key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """The key in PEM form (PKCS 8), without a passphrase."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def write(path: str, content: bytes, mode: int) -> None:
+    """Write a file by rename, so that it is never seen half written nor with wider permissions."""
+    temporary = f"{path}.new-{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def description(certificate: Optional[x509.Certificate]) -> dict[str, Any]:
+    """What a person wants to know of a certificate; empty for none."""
+    if certificate is None:
+        return {}
+    return {
+        "common_name": common_name_of(certificate),
+        "subject_alt_names": sorted(names_of(certificate)),
+        "issuer": certificate.issuer.rfc4514_string(),
+        "not_after": expiry(certificate).isoformat(),
+        "serial_number": format(certificate.serial_number, "x"),
+    }
+
+
+def current(
+    purpose: str, path: str, key_path: str
+) -> tuple[Optional[x509.Certificate], Optional[ec.EllipticCurvePrivateKey]]:
+    """The certificate and the key on disk, None for what is missing or, of a server or client, unusable.
+
+    :raises CertificateError: when an authority's key is missing or wrong; it is never replaced by a new one
+    """
+    if purpose == "ca":
+        if os.path.exists(path) and not os.path.exists(key_path):
+            raise CertificateError(
+                f"{key_path}, the key of the authority, is missing, but {path} exists: restore the key, "
+                "or remove the certificate too to make a new authority (every host then gets a new certificate)"
+            )
+        certificate = load_certificate(path) if os.path.exists(path) else None
+        key = load_key(key_path) if os.path.exists(key_path) else None
+        if certificate and key and certificate.public_key() != key.public_key():
+            raise CertificateError(f"{path} and {key_path} do not belong together: restore the authority's own key")
+        return certificate, key
+    try:
+        return load_certificate(path), load_key(key_path)
+    except (CertificateError, FileNotFoundError):
+        return None, None
+
+
+def wanted_of(module: AnsibleModule) -> Wanted:
+    """What the options ask for."""
+    parameters = module.params
+    is_authority = parameters["purpose"] == "ca"
+    if parameters["valid_days"] <= parameters["renew_before_days"]:
+        raise CertificateError(
+            f"valid_days ({parameters['valid_days']}) must be more than renew_before_days "
+            f"({parameters['renew_before_days']}): the certificate would be renewed at every run"
+        )
+    return Wanted(
+        purpose=parameters["purpose"],
+        common_name=parameters["common_name"],
+        names=frozenset(normal_name(name) for name in parameters["subject_alt_names"]),
+        lifetime=timedelta(days=parameters["valid_days"]),
+        renew_before=timedelta(days=parameters["renew_before_days"]),
+        authority=None if is_authority else load_authority(parameters["ca_path"], parameters["ca_key_path"]),
+    )
+
+
+def run(module: AnsibleModule) -> dict[str, Any]:
+    """The return values of the module."""
+    purpose, path, key_path = (module.params[name] for name in ("purpose", "path", "key_path"))
+    certificate, key = current(purpose, path, key_path)
+    now = datetime.now(timezone.utc)
+    if module.check_mode and purpose != "ca" and not os.path.exists(module.params["ca_path"]):
+        # The authority itself is only predicted.
+        return {"changed": True, "reasons": ["the authority is made first"], "not_after": "", "serial_number": ""}
+    wanted = wanted_of(module)
+    reasons = reasons_to_renew(Pair(certificate, key), wanted, now) if certificate and key else ["it does not exist"]
+    mode_wrong = os.path.exists(key_path) and stat.S_IMODE(os.stat(key_path).st_mode) != 0o600
+    before = description(certificate)
+    if reasons:
+        # An authority is renewed with its own key, so that what it issued stays valid.
+        key = key if purpose == "ca" and key is not None else new_key()
+        certificate = issue(wanted, key, now)
+        if not module.check_mode:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            write(key_path, key_bytes(key), 0o600)
+            write(path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    elif mode_wrong and not module.check_mode:
+        os.chmod(key_path, 0o600)
+    after = description(certificate)
+    if reasons and module.check_mode:
+        after["serial_number"] = ""
+    return {
+        "changed": bool(reasons) or mode_wrong,
+        "reasons": reasons or (["the key could be read by others"] if mode_wrong else []),
+        "not_after": after["not_after"],
+        "serial_number": after["serial_number"],
+        "diff": {"before": before, "after": after},
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "purpose": {"type": "str", "choices": ["ca", "server", "client"], "required": True},
+            "path": {"type": "path", "required": True},
+            "key_path": {"type": "path", "required": True, "no_log": False},
+            "ca_path": {"type": "path"},
+            "ca_key_path": {"type": "path", "no_log": False},
+            "common_name": {"type": "str", "required": True},
+            "subject_alt_names": {"type": "list", "elements": "str", "default": []},
+            "valid_days": {"type": "int", "default": 397},
+            "renew_before_days": {"type": "int", "default": 30},
+        },
+        required_if=[
+            ("purpose", "server", ["ca_path", "ca_key_path", "subject_alt_names"]),
+            ("purpose", "client", ["ca_path", "ca_key_path"]),
+        ],
+        supports_check_mode=True,
+    )
+    if CRYPTOGRAPHY_ERROR:
+        module.fail_json(msg=missing_required_lib("cryptography"), exception=CRYPTOGRAPHY_ERROR)
+    try:
+        module.exit_json(**run(module))
+    except (CertificateError, OSError) as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()

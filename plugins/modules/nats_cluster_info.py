@@ -1,0 +1,168 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_cluster_info
+short_description: Read the state of a NATS cluster or supercluster
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Returns the servers with their figures, each server's JetStream summary, the meta group, and every stream and consumer
+    with its replicas as its leader sees them, in one consistent shape over all server versions.
+  - Needs a user of the system account.
+  - It never fails because of what it finds. What is wrong is in RV(problems), with the codes of
+    M(natsops.jetstream.nats_cluster_health), which is the module to wait with.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.cluster_info
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+seealso:
+  - module: natsops.jetstream.nats_cluster_facts
+  - module: natsops.jetstream.nats_cluster_health
+  - module: natsops.jetstream.nats_server_info
+"""
+
+EXAMPLES = r"""
+- name: Read the whole cluster
+  natsops.jetstream.nats_cluster_info:
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+  register: cluster
+
+- name: Show who leads the meta group
+  ansible.builtin.debug:
+    msg: "{{ cluster.meta.leader }} leads {{ cluster.meta.size }} servers"
+
+- name: Read the servers only, and say which are missing
+  natsops.jetstream.nats_cluster_info:
+    detail: servers
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+    context: c1-sys
+
+- name: Read the streams of one account in one cluster
+  natsops.jetstream.nats_cluster_info:
+    cluster: C1
+    account: APP
+    context: c1-sys
+"""
+
+RETURN = r"""
+servers:
+  description:
+    - The servers that answered, by name. C(mem) is in bytes, C(cpu) in percent of one core, C(uptime) and C(rtt) in seconds.
+    - C(js) is the JetStream summary (sizes in bytes, counts of this server's replicas), null where JetStream does not run.
+    - C(health) is what the server says of itself, null when it did not say.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - name: n1-c1
+      id: NDHDGLW5VJ2JR3G5R5JJ6NGWSJ4XC3BIBVDIBAM6ROGHRGQQVHZQCL5O
+      cluster: C1
+      host: 10.0.0.11
+      version: 2.10.27
+      domain: ""
+      tags: ["az:a"]
+      jetstream: true
+      connections: 1
+      subscriptions: 85
+      routes: 8
+      gateways: 0
+      leafnodes: 0
+      mem: 21725184
+      cpu: 0.5
+      cores: 2
+      slow_consumers: 0
+      uptime: 3600.2
+      rtt: 0.0012
+      js: {streams: 2, consumers: 1, messages: 10, bytes: 420, memory: 0, storage: 420, reserved_memory: 0, reserved_storage: 0,
+           max_memory: 67108864, max_storage: 268435456, api_total: 12, api_errors: 0, api_level: 0, ha_assets: 3}
+      health: {status: ok, status_code: 200, errors: []}
+meta:
+  description:
+    - The meta group. C(replicas) holds the leader too; C(active) is the seconds since the leader last heard of it, C(lag) in
+      Raft entries. C(leader) is null when nobody or more than one server claims to lead. Null without a JetStream cluster.
+  returned: success
+  type: dict
+  sample:
+    raft_group: ""
+    leader: n2-c1
+    leaders: [n2-c1]
+    size: 3
+    quorum: 2
+    pending: 0
+    members: [n1-c1, n2-c1, n3-c1]
+    replicas:
+      - {name: n1-c1, id: fjFyEjc1, leader: false, current: true, online: true, active: 0.35, lag: 0}
+      - {name: n2-c1, id: 44jzkV9D, leader: true, current: true, online: true, active: 0.0, lag: 0}
+      - {name: n3-c1, id: xeKPO8o9, leader: false, current: true, online: true, active: 0.35, lag: 0}
+clusters:
+  description: The clusters, with the names of their servers.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: C1, servers: [n1-c1, n2-c1, n3-c1]}]
+streams:
+  description:
+    - Every stream with its consumers. The keys of the Raft group are those of RV(meta). Empty with O(detail=servers).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - account: APP
+      name: ORDERS
+      storage: file
+      retention: limits
+      num_replicas: 3
+      messages: 10
+      bytes: 420
+      first_seq: 1
+      last_seq: 10
+      raft_group: S-R3F-vJPJ0ZU5
+      cluster: C1
+      leader: n2-c1
+      leaders: [n2-c1]
+      size: 3
+      quorum: 2
+      members: [n1-c1, n2-c1, n3-c1]
+      replicas:
+        - {name: n2-c1, id: 44jzkV9D, leader: true, current: true, online: true, active: 0.0, lag: 0}
+      consumers:
+        - {name: worker, durable: true, num_pending: 10, num_ack_pending: 0, raft_group: C-R3F-BDkClPak, cluster: C1,
+           leader: n2-c1, leaders: [n2-c1], size: 3, quorum: 2, members: [n1-c1, n2-c1, n3-c1], replicas: []}
+missing:
+  description: Names from O(expected_servers) that did not answer.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+problems:
+  description: What is wrong, as M(natsops.jetstream.nats_cluster_health) would see it with its default limits.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {code: server_missing, severity: error, subject: n3-c1, message: expected server n3-c1 did not answer, servers: [n3-c1]}
+"""
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._cluster_info import (
+    CLUSTER_INFO_SPEC,
+    read_cluster_info,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, run
+
+
+def main() -> None:
+    module = make_module(CLUSTER_INFO_SPEC)
+    run(module, lambda client: {"changed": False, **read_cluster_info(client, module.params)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_server_binary
+short_description: Keep versions of nats-server side by side
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Installs the executable of nats-server as C(<install_dir>/<version>/nats-server), so that going back is instant.
+  - The executable is run with C(--version) before it takes its place, and refused when it is another version.
+  - Needs nothing on the host but Python.
+options:
+  state:
+    description:
+      - V(present) installs O(version) from O(src), or without O(src) only tells whether it is installed.
+      - V(absent) removes all versions that no process runs.
+    type: str
+    choices: [present, absent]
+    default: present
+  install_dir:
+    description: The directory that holds a directory for each version.
+    type: path
+    required: true
+  version:
+    description: The version to install. Without it, whatever O(src) is.
+    type: str
+  src:
+    description: A file on this host, being the executable itself, or a .tar.gz, .zip or .deb file that contains it.
+    type: path
+  checksum:
+    description:
+      - SHA-256 of the source in hexadecimal digits, with or without a leading C(sha256:).
+      - A version that was installed from a source with another sum counts as not installed.
+    type: str
+  keep:
+    description: Remove the versions installed longest ago beyond this number. Without it nothing is removed.
+    type: int
+  link:
+    description: The link that selects a version. The version that it selects, and those that run, are never removed.
+    type: path
+attributes:
+  check_mode:
+    description: Can run in check mode and return the changed status prediction. A missing O(src) is no error then.
+    support: full
+  diff_mode:
+    description: Returns which versions come and go.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Install from a release archive that was copied to the host
+  natsops.jetstream.nats_server_binary:
+    install_dir: /opt/nats-server
+    version: 2.10.27
+    src: /var/tmp/nats-server-v2.10.27-linux-amd64.tar.gz
+
+- name: Keep the last three versions
+  natsops.jetstream.nats_server_binary:
+    install_dir: /opt/nats-server
+    version: 2.10.27
+    keep: 3
+    link: /usr/local/bin/nats-server
+"""
+
+RETURN = r"""
+installed:
+  description: Whether the version is installed now (or, in check mode, was before).
+  type: bool
+  returned: when state is present
+version:
+  description: The version. Empty when it is not known yet, in check mode only.
+  type: str
+  returned: when state is present
+path:
+  description: The executable of that version.
+  type: str
+  returned: when state is present
+  sample: /opt/nats-server/2.10.27/nats-server
+versions:
+  description: All versions in O(install_dir) after this task, last installed first.
+  type: list
+  elements: str
+  returned: always
+removed:
+  description: Versions that were removed.
+  type: list
+  elements: str
+  returned: always
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils._install import (
+    InstallError,
+    binary_path,
+    sha256,
+    source_digest,
+    store,
+    superfluous,
+    unpack,
+    versions,
+    versions_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._process import (
+    ProcessError,
+    running_binaries,
+    version_of,
+)
+
+
+def is_installed(install_dir: str, version: str, digest: str) -> bool:
+    """Whether the executable is there, runs, is that version, and came from that source when one is given."""
+    path = binary_path(install_dir, version)
+    if not path.is_file() or (digest and source_digest(install_dir, version) != digest):
+        return False
+    try:
+        return version_of(str(path)) == version
+    except ProcessError:
+        return False
+
+
+def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
+    """Install from the source unless the same is installed; ``digest`` is the expected SHA-256 or empty."""
+    source, install_dir, version = (module.params[name] for name in ("src", "install_dir", "version"))
+    if module.check_mode and not os.path.exists(source):
+        return result(install_dir, version or "", changed=True, installed=False)
+    actual = sha256(source)
+    if digest and actual != digest:
+        raise InstallError(f"{source} has the SHA-256 {actual}, expected {digest}")
+    for candidate in [version] if version else versions(install_dir):
+        if is_installed(install_dir, candidate, actual):
+            return result(install_dir, candidate, changed=False, installed=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=existing_parent(install_dir)) as work:
+        staged = os.path.join(work, "nats-server")
+        with open(staged, "wb") as target:
+            unpack(source, target)
+        os.chmod(staged, 0o700)
+        found = version_of(staged)
+        if version and found != version:
+            raise InstallError(f"{source} is nats-server {found}, but nats_server_version asks for {version}")
+        if not module.check_mode:
+            store(staged, install_dir, found, actual)
+    return result(install_dir, found, changed=True, installed=not module.check_mode)
+
+
+def existing_parent(path: str) -> str:
+    """The directory itself, or in check mode, where it may not exist yet, none: the default for temporary files."""
+    return path if os.path.isdir(path) else tempfile.gettempdir()
+
+
+def result(install_dir: str, version: str, changed: bool, installed: bool) -> dict[str, Any]:
+    """The return values for a version."""
+    return {
+        "changed": changed,
+        "installed": installed,
+        "version": version,
+        "path": str(binary_path(install_dir, version)) if version else "",
+        "versions": versions(install_dir),
+        "removed": [],
+    }
+
+
+def remove(module: AnsibleModule, names: list[str]) -> None:
+    """Remove these versions' directories."""
+    for name in names if not module.check_mode else []:
+        shutil.rmtree(binary_path(module.params["install_dir"], name).parent)
+
+
+def remove_all(module: AnsibleModule) -> dict[str, Any]:
+    """Remove what no process runs, and the directory itself when it is empty then."""
+    install_dir = module.params["install_dir"]
+    running = versions_of(install_dir, running_binaries())
+    names = [name for name in versions(install_dir) if name not in running]
+    empty = os.path.isdir(install_dir) and set(os.listdir(install_dir)) <= set(names)
+    remove(module, names)
+    if empty and not module.check_mode:
+        os.rmdir(install_dir)
+    return {"changed": bool(names) or empty, "versions": sorted(running), "removed": names}
+
+
+def run(module: AnsibleModule) -> dict[str, Any]:
+    """The return values of the module."""
+    parameters = module.params
+    if parameters["state"] == "absent":
+        return remove_all(module)
+    digest = (parameters["checksum"] or "").rpartition(":")[2].lower()
+    if parameters["src"]:
+        done = install(module, digest)
+    else:
+        there = is_installed(parameters["install_dir"], parameters["version"], digest)
+        done = result(parameters["install_dir"], parameters["version"], changed=False, installed=there)
+    if parameters["keep"] is not None:
+        used = running_binaries() | ({str(Path(parameters["link"]).resolve())} if parameters["link"] else set())
+        needed = versions_of(parameters["install_dir"], used) | {done["version"]}
+        # In check mode the wanted version is not among them yet.
+        after = [name for name in (done["version"],) if name not in done["versions"]] + done["versions"]
+        done["removed"] = superfluous(after, parameters["keep"], needed)
+        remove(module, done["removed"])
+        done["changed"] = done["changed"] or bool(done["removed"])
+    return done
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "install_dir": {"type": "path", "required": True},
+            "version": {"type": "str"},
+            "src": {"type": "path"},
+            "checksum": {"type": "str"},
+            "keep": {"type": "int"},
+            "link": {"type": "path"},
+        },
+        required_if=[("state", "present", ["version", "src"], True)],
+        supports_check_mode=True,
+    )
+    before = versions(module.params["install_dir"])
+    try:
+        done = run(module)
+    except (InstallError, ProcessError, OSError) as error:
+        module.fail_json(msg=f"Installing nats-server in {module.params['install_dir']}: {error}")
+    if not module.check_mode:
+        done["versions"] = versions(module.params["install_dir"])
+    new = [done["version"]] if done["changed"] and done.get("version") and module.params["src"] else []
+    after = [name for name in {*before, *new} if name not in done["removed"]]
+    listing = ["".join(f"{name}\n" for name in sorted(names)) for names in (before, after)]
+    module.exit_json(**done, diff={"before": listing[0], "after": listing[1]})
+
+
+if __name__ == "__main__":
+    main()

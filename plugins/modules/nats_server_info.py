@@ -1,0 +1,424 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_server_info
+short_description: Read the monitoring endpoints of one, some or all NATS servers
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Reads VARZ, CONNZ, ROUTEZ, GATEWAYZ, LEAFZ, SUBSZ, JSZ, ACCOUNTZ, HEALTHZ, STATSZ and IDZ over NATS, without the
+    servers' HTTP monitoring port. Needs a user of the system account.
+  - Server names match exactly on every server version. Long lists (connections, accounts, subscriptions) are read page
+    by page and returned whole.
+  - A server that was asked for and did not answer is named in RV(missing), never just left out.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+options:
+  server_names:
+    description:
+      - Names of the servers to read. By default all that answer.
+    type: list
+    elements: str
+  cluster:
+    description:
+      - Read only the servers of the cluster with exactly this name.
+    type: str
+  endpoints:
+    description:
+      - What to read from each server.
+      - V(healthz) needs nats-server 2.9, V(idz) 2.10.
+    type: list
+    elements: str
+    choices: [varz, connz, routez, gatewayz, leafz, subsz, jsz, accountz, healthz, statsz, idz]
+    default: [varz]
+  expected_servers:
+    description:
+      - Names of servers that must answer, besides O(server_names). One that does not is named in RV(missing).
+    type: list
+    elements: str
+    default: []
+  fail_on_missing:
+    description:
+      - Fail when a server is missing, or when an endpoint could not be read.
+    type: bool
+    default: false
+  options:
+    description:
+      - Options of the endpoints, in the words of the servers' own monitoring.
+    type: dict
+    default: {}
+    suboptions:
+      connz:
+        description: Options of V(connz).
+        type: dict
+        suboptions:
+          sort:
+            description: Order of the connections, such as V(cid), V(subs), V(pending), V(msgs_to), V(idle), V(uptime), V(rtt).
+            type: str
+          auth:
+            description: Return the user and account of each connection.
+            type: bool
+          subscriptions:
+            description: Return the subjects of each connection's subscriptions.
+            type: bool
+          subscriptions_detail:
+            description: Return the details of each connection's subscriptions.
+            type: bool
+          state:
+            description: Which connections.
+            type: str
+            choices: [open, closed, any]
+          user:
+            description: Only connections of this user. Needs O(options.connz.auth).
+            type: str
+          account:
+            description: Only connections of this account.
+            type: str
+          filter_subject:
+            description: Only connections with a subscription on this subject.
+            type: str
+      routez:
+        description: Options of V(routez).
+        type: dict
+        suboptions:
+          subscriptions:
+            description: Return the subjects of each route's subscriptions.
+            type: bool
+          subscriptions_detail:
+            description: Return the details of each route's subscriptions.
+            type: bool
+      gatewayz:
+        description: Options of V(gatewayz).
+        type: dict
+        suboptions:
+          name:
+            description: Only the gateway to the cluster of this name.
+            type: str
+          accounts:
+            description: Return the accounts of each gateway.
+            type: bool
+          account_name:
+            description: Only this account.
+            type: str
+      leafz:
+        description: Options of V(leafz).
+        type: dict
+        suboptions:
+          subscriptions:
+            description: Return the subjects of each leaf node's subscriptions.
+            type: bool
+          account:
+            description: Only leaf nodes of this account.
+            type: str
+      subsz:
+        description: Options of V(subsz).
+        type: dict
+        suboptions:
+          subscriptions:
+            description: Return the subscriptions.
+            type: bool
+          account:
+            description: Only subscriptions of this account.
+            type: str
+          test:
+            description: Only subscriptions that match this subject.
+            type: str
+      jsz:
+        description: Options of V(jsz).
+        type: dict
+        suboptions:
+          account:
+            description: Only this account.
+            type: str
+          accounts:
+            description: Return each account.
+            type: bool
+          streams:
+            description: Return each stream. Implies the accounts.
+            type: bool
+          consumers:
+            description: Return each consumer. Implies the streams.
+            type: bool
+          config:
+            description: Return the configurations.
+            type: bool
+          raft:
+            description: Return the names of the Raft groups.
+            type: bool
+          leader_only:
+            description: Read V(jsz) only from the meta leader. The other servers are returned without it.
+            type: bool
+      accountz:
+        description: Options of V(accountz).
+        type: dict
+        suboptions:
+          account:
+            description: Return the details of this account.
+            type: str
+      healthz:
+        description: Options of V(healthz).
+        type: dict
+        suboptions:
+          details:
+            description: Return every error instead of the first one. Needs nats-server 2.10.
+            type: bool
+          js_enabled_only:
+            description: Only look whether JetStream is enabled.
+            type: bool
+          js_server_only:
+            description: Only look at the server, not at streams and consumers.
+            type: bool
+          js_meta_only:
+            description: Only look at the server and the meta group. Needs nats-server 2.11.
+            type: bool
+          account:
+            description: Only look at this account.
+            type: str
+          stream:
+            description: Only look at this stream. Needs O(options.healthz.account).
+            type: str
+          consumer:
+            description: Only look at this consumer. Needs O(options.healthz.stream).
+            type: str
+seealso:
+  - module: natsops.jetstream.nats_cluster_info
+  - module: natsops.jetstream.nats_cluster_health
+"""
+
+EXAMPLES = r"""
+- name: Read version, configuration digest and load time of every server
+  natsops.jetstream.nats_server_info:
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+    endpoints: [varz]
+  register: servers
+
+- name: Read the routes of two servers, and fail when one of them is away
+  natsops.jetstream.nats_server_info:
+    server_names: [n1-c1, n2-c1]
+    endpoints: [routez, healthz]
+    options:
+      healthz:
+        details: true
+    fail_on_missing: true
+    context: c1-sys
+
+- name: Read every stream of one account from all servers
+  natsops.jetstream.nats_server_info:
+    endpoints: [jsz]
+    options:
+      jsz:
+        account: APP
+        streams: true
+        config: true
+    context: c1-sys
+"""
+
+RETURN = r"""
+servers:
+  description: The servers that answered, by name. Each has one key for each endpoint, absent where it could not be read.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - name: n1-c1
+      id: NDHDGLW5VJ2JR3G5R5JJ6NGWSJ4XC3BIBVDIBAM6ROGHRGQQVHZQCL5O
+      cluster: C1
+      host: 10.0.0.11
+      version: 2.10.27
+      jetstream: true
+      rtt: 0.0012
+      varz:
+        server_name: n1-c1
+        config_load_time: "2026-11-20T10:00:00Z"
+missing:
+  description: Names from O(server_names) and O(expected_servers) that did not answer.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+incomplete:
+  description: Endpoints that a present server did not answer, with the reason.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - server: n2-c1
+      endpoint: jsz
+      failure: {code: timeout, description: no reply within 5 s, subject: $SYS.REQ.SERVER.ND.JSZ, server: n2-c1, account: null}
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import fail, make_module, run
+
+_STRING: dict[str, Any] = {"type": "str"}
+_BOOLEAN: dict[str, Any] = {"type": "bool"}
+
+ENDPOINT_OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "connz": {
+        "sort": _STRING,
+        "auth": _BOOLEAN,
+        "subscriptions": _BOOLEAN,
+        "subscriptions_detail": _BOOLEAN,
+        "state": {"type": "str", "choices": ["open", "closed", "any"]},
+        "user": _STRING,
+        "account": _STRING,
+        "filter_subject": _STRING,
+    },
+    "routez": {"subscriptions": _BOOLEAN, "subscriptions_detail": _BOOLEAN},
+    "gatewayz": {"name": _STRING, "accounts": _BOOLEAN, "account_name": _STRING},
+    "leafz": {"subscriptions": _BOOLEAN, "account": _STRING},
+    "subsz": {"subscriptions": _BOOLEAN, "account": _STRING, "test": _STRING},
+    "jsz": {
+        "account": _STRING,
+        "accounts": _BOOLEAN,
+        "streams": _BOOLEAN,
+        "consumers": _BOOLEAN,
+        "config": _BOOLEAN,
+        "raft": _BOOLEAN,
+        "leader_only": _BOOLEAN,
+    },
+    "accountz": {"account": _STRING},
+    "healthz": {
+        "details": _BOOLEAN,
+        "js_enabled_only": _BOOLEAN,
+        "js_server_only": _BOOLEAN,
+        "js_meta_only": _BOOLEAN,
+        "account": _STRING,
+        "stream": _STRING,
+        "consumer": _STRING,
+    },
+}
+
+#: Where the server's request has another word than its HTTP monitoring.
+WIRE_NAMES = {
+    ("connz", "account"): "acc",
+    ("jsz", "consumers"): "consumer",
+    ("healthz", "js_enabled_only"): "js-enabled-only",
+    ("healthz", "js_server_only"): "js-server-only",
+    ("healthz", "js_meta_only"): "js-meta-only",
+}
+CONNECTION_STATES = {"open": 0, "closed": 1, "any": 2}
+
+ENDPOINTS = ["varz", "connz", "routez", "gatewayz", "leafz", "subsz", "jsz", "accountz", "healthz", "statsz", "idz"]
+
+
+def wire_options(endpoint: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request of an endpoint in the server's words, without what was not given."""
+    request = {
+        WIRE_NAMES.get((endpoint, name), name): value
+        for name, value in options.items()
+        if value is not None and name != "leader_only"
+    }
+    if endpoint == "connz" and "state" in request:
+        request["state"] = CONNECTION_STATES[request["state"]]
+    if endpoint == "jsz":
+        request["streams"] = bool(request.get("streams") or request.get("consumer"))
+        request["accounts"] = bool(request.get("accounts") or request["streams"])
+    return request
+
+
+def meta_leaders(api: SystemApi, servers: Sequence[Server]) -> list[Server]:
+    """Return the servers that lead the meta group: one, or none."""
+    answers = api.ask(servers, "JSZ")
+    leaders = []
+    for server in servers:
+        answer = answers[server.id]
+        meta = None if isinstance(answer, NatsFailure) else answer.get("meta_cluster")
+        if meta and meta.get("leader") == server.name:
+            leaders.append(server)
+    return leaders
+
+
+def describe(server: Server) -> dict[str, Any]:
+    """Return what is known of every server that answered."""
+    return {
+        "name": server.name,
+        "id": server.id,
+        "cluster": server.cluster,
+        "host": server.host,
+        "version": server.version,
+        "domain": server.domain,
+        "tags": list(server.tags),
+        "jetstream": server.jetstream,
+        "rtt": server.rtt,
+    }
+
+
+def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result: servers, missing, incomplete."""
+    api = SystemApi(client)
+    names = params["server_names"]
+    expected = {*(names or ()), *params["expected_servers"]}
+    discovery = api.discover(expected)
+    in_cluster = [server for server in discovery.servers if params["cluster"] in (None, server.cluster)]
+    servers = [server for server in in_cluster if names is None or server.name in names]
+    rows = {server.id: describe(server) for server in servers}
+    incomplete = []
+    for endpoint in params["endpoints"]:
+        options = params["options"].get(endpoint) or {}
+        asked = meta_leaders(api, servers) if options.get("leader_only") else servers
+        for server_id, answer in api.ask(asked, endpoint.upper(), wire_options(endpoint, options)).items():
+            if isinstance(answer, NatsFailure):
+                incomplete.append({"server": answer.server, "endpoint": endpoint, "failure": answer.as_dict()})
+            else:
+                rows[server_id][endpoint] = answer
+    missing = sorted(expected - {server.name for server in in_cluster})
+    return {"servers": list(rows.values()), "missing": missing, "incomplete": incomplete}
+
+
+def refusal(result: Mapping[str, Any]) -> NatsFailure | None:
+    """Return why a result with holes is a failure, None when it has none."""
+    reasons = []
+    if result["missing"]:
+        reasons.append(f"did not answer: {', '.join(result['missing'])}")
+    reasons += [
+        f"{item['server']} did not give {item['endpoint']}: {item['failure']['description']}"
+        for item in result["incomplete"]
+    ]
+    return NatsFailure("server_missing", "; ".join(reasons)) if reasons else None
+
+
+def main() -> None:
+    module: AnsibleModule = make_module(
+        {
+            "server_names": {"type": "list", "elements": "str"},
+            "cluster": {"type": "str"},
+            "endpoints": {"type": "list", "elements": "str", "choices": ENDPOINTS, "default": ["varz"]},
+            "expected_servers": {"type": "list", "elements": "str", "default": []},
+            "fail_on_missing": {"type": "bool", "default": False},
+            "options": {
+                "type": "dict",
+                "default": {},
+                "options": {name: {"type": "dict", "options": spec} for name, spec in ENDPOINT_OPTIONS.items()},
+            },
+        }
+    )
+
+    def work(client: Client) -> dict[str, Any]:
+        result = read(client, module.params)
+        failure = refusal(result) if module.params["fail_on_missing"] else None
+        if failure is not None:
+            fail(module, failure, **result)
+        return {"changed": False, **result}
+
+    run(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes `import ansible_collections.natsops.jetstream…` find the collection under test.
+
+That is the first entry of ANSIBLE_COLLECTIONS_PATH: the installed artifact in `make test`, and without the variable the
+checkout itself, through the link in .cache/dev.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_CHECKOUT = Path(__file__).resolve().parent.parent
+_COLLECTIONS = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0] or str(_CHECKOUT / ".cache" / "dev")
+
+if not os.path.isdir(os.path.join(_COLLECTIONS, "ansible_collections", "natsops", "jetstream")):
+    raise RuntimeError(f"The collection is not in {_COLLECTIONS}: run the tests by `make`, or make the link by `make dev`.")
+
+sys.path.insert(0, _COLLECTIONS)

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fixtures: real clusters, and the modules run in this process with real arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from ansible.module_utils import basic
+from ansible.module_utils.common.text.converters import to_bytes
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from nats_processes import NatsProcesses
+
+VERSIONS = ["2.10.27", "2.15.1"]
+MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
+
+Runner = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def make_cluster(version: str, tmp_path: Path) -> Iterator[Callable[..., NatsProcesses]]:
+    """Start a cluster of the test's own, which the test may break."""
+    made: list[NatsProcesses] = []
+
+    def make(names: list[str], **options: Any) -> NatsProcesses:
+        directory = tmp_path / f"cluster{len(made)}"
+        directory.mkdir()
+        cluster = NatsProcesses(version, directory, names, **options)
+        made.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.kill()
+
+
+@pytest.fixture(scope="session")
+def c1(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcesses]:
+    """The three servers of a healthy cluster C1 with streams and consumers; tests leave it as it is."""
+    accounts = {"APP": "app", **{f"EXTRA{number}": f"extra{number}" for number in range(4)}}
+    cluster = NatsProcesses(version, tmp_path_factory.mktemp("c1"), ["n1", "n2", "n10"], accounts=accounts)
+    cluster.start()
+    try:
+        cluster.add_stream("ORDERS", 3)
+        cluster.add_consumer("ORDERS", "worker")
+        cluster.add_stream("EVENTS", 1)
+        for number in range(4):
+            cluster.add_stream(f"LOG{number}", 1, account=f"EXTRA{number}")
+        yield cluster
+    finally:
+        cluster.kill()
+
+
+def _run(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Run a module's main() with these arguments as Ansible would pass them, and return its result."""
+    module = importlib.import_module(f"{MODULES}.{name}")
+    output = io.StringIO()
+    before, profile = basic._ANSIBLE_ARGS, getattr(basic, "_ANSIBLE_PROFILE", None)
+    basic._ANSIBLE_ARGS = to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
+    basic._ANSIBLE_PROFILE = "legacy"
+    try:
+        with contextlib.redirect_stdout(output), pytest.raises(SystemExit):
+            module.main()
+    finally:
+        basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = before, profile
+    return json.loads(output.getvalue().strip().splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def run_module() -> Runner:
+    """Run a module in this process: run_module(name, connection, _check_mode=False, **options)."""
+
+    def runner(name: str, connection: dict[str, Any], check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        return _run(name, {**connection, **options, "_ansible_check_mode": check_mode})
+
+    return runner
+
+
+def form(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
+    """Return the cluster once the gate has found it healthy.
+
+    Of five servers of 2.10.27 that start together, about one time in thirty one is left out of the meta group until it is
+    started again.
+    """
+    once = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.3, "timeout": 1}
+    for _attempt in range(4):
+        result = run_module("nats_cluster_health", cluster.sys_connection(), **once, wait_timeout=15)
+        if result["healthy"]:
+            break
+        for problem in result["problems"]:
+            if problem["code"] == "meta_peer_missing":
+                cluster.stop(problem["servers"][0])
+                cluster.start(problem["servers"][0])
+    assert result["healthy"], result["msg"]
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def healthy(c1: NatsProcesses, run_module: Runner) -> NatsProcesses:
+    """C1, once the gate has found it healthy."""
+    return form(c1, run_module)

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Credentials for tests: a private CA, nkeys, and an operator with a system account as JWTs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import json
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import nkeys
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+
+@dataclass(frozen=True)
+class Key:
+    """An nkey: its seed and its public key."""
+
+    seed: str
+    public: str
+
+    def sign(self, data: bytes) -> bytes:
+        return nkeys.from_seed(bytearray(self.seed.encode())).sign(data)
+
+
+def new_key(prefix: int) -> Key:
+    """Return a new key; `prefix` is one of the nkeys.PREFIX_BYTE_… constants."""
+    seed = nkeys.encode_seed(os.urandom(32), prefix)
+    return Key(bytes(seed).decode(), nkeys.from_seed(bytearray(seed)).public_key.decode())
+
+
+def new_user() -> Key:
+    return new_key(nkeys.PREFIX_BYTE_USER)
+
+
+def _jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any]) -> str:
+    def encode(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    body = {
+        "iat": int(time.time()),
+        "iss": issuer.public,
+        "name": name,
+        "sub": subject,
+        "nats": {"version": 2, **claims},
+    }
+    body["jti"] = base64.b32encode(hashlib.sha256(json.dumps(body).encode()).digest()).rstrip(b"=").decode()
+    header = encode(json.dumps({"typ": "JWT", "alg": "ed25519-nkey"}).encode())
+    signed = f"{header}.{encode(json.dumps(body).encode())}"
+    return f"{signed}.{encode(issuer.sign(signed.encode()))}"
+
+
+def operator_setup(directory: Path) -> tuple[str, Path]:
+    """Return (configuration text, path of a .creds file) of an operator with only a system account and a user in it."""
+    operator = new_key(nkeys.PREFIX_BYTE_OPERATOR)
+    account = new_key(nkeys.PREFIX_BYTE_ACCOUNT)
+    user = new_user()
+    operator_jwt = _jwt(operator, operator.public, "test", {"type": "operator", "system_account": account.public})
+    unlimited = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1)
+    account_jwt = _jwt(operator, account.public, "SYS", {"type": "account", "limits": {**unlimited, "wildcards": True}})
+    user_jwt = _jwt(account, user.public, "sys", {"type": "user", "subs": -1, "data": -1, "payload": -1})
+    creds = directory / "sys.creds"
+    creds.write_text(
+        f"-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
+    )
+    config = (
+        f"operator: {operator_jwt}\nsystem_account: {account.public}\n"
+        f"resolver: MEMORY\nresolver_preload {{ {account.public}: {account_jwt} }}\n"
+    )
+    return config, creds
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Paths of the CA and of one certificate for 127.0.0.1 that serves servers and clients."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
+def make_certificates(directory: Path) -> Certificates:
+    """Return a new private CA and a certificate signed by it, as files in `directory`."""
+    ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test CA")])
+    leaf_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.now(timezone.utc)
+
+    def builder(subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(ca_name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(days=1))
+        )
+
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    ca = (
+        builder(ca_name, ca_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    leaf = (
+        builder(leaf_name, leaf_key)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("n1.test")]),
+            critical=False,
+        )
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .add_extension(authority, critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    files = Certificates(directory / "ca.crt", directory / "leaf.crt", directory / "leaf.key")
+    files.ca.write_bytes(ca.public_bytes(serialization.Encoding.PEM))
+    files.cert.write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
+    files.key.write_bytes(
+        leaf_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return files

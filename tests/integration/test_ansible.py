@@ -1,0 +1,90 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every module through ansible-playbook, with its connection from module_defaults."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from nats_processes import NatsProcesses, collections_path
+
+PLAY = """
+- name: Use every module
+  hosts: localhost
+  gather_facts: false
+  module_defaults:
+    group/natsops.jetstream.nats: "{{ connection }}"
+  tasks:
+    - name: Wait until the cluster is healthy
+      natsops.jetstream.nats_cluster_health:
+        expected_servers: "{{ names }}"
+        samples: "{{ 1 }}"
+        span: "{{ 0 }}"
+      register: health
+    - name: Read the cluster
+      natsops.jetstream.nats_cluster_info:
+        detail: servers
+      register: cluster
+    - name: Gather facts
+      natsops.jetstream.nats_cluster_facts:
+    - name: Read a server
+      natsops.jetstream.nats_server_info:
+        server_names: [n1]
+        endpoints: [varz, jsz]
+        options:
+          jsz:
+            streams: "{{ true }}"
+      register: server
+    - name: Predict a reload
+      natsops.jetstream.nats_server_reload:
+        server_name: n1
+      check_mode: true
+      register: predicted
+    - name: Reload a server
+      natsops.jetstream.nats_server_reload:
+        server_name: n1
+      register: reloaded
+    - name: Ask for what cannot be
+      natsops.jetstream.nats_cluster_health:
+        stop_servers: "{{ names }}"
+        wait: false
+      register: refused
+      failed_when: refused is not failed
+    - name: Judge
+      ansible.builtin.assert:
+        that:
+          - health.healthy
+          - health is not changed
+          - cluster.servers | map(attribute='name') | sort == names | sort
+          - ansible_facts['nats_cluster'].meta.leader == health.meta_leader
+          - server.servers | length == 1
+          - server.servers[0].jsz.account_details | length > 0
+          - predicted is changed
+          - predicted.after.config_load_time == predicted.before.config_load_time
+          - reloaded is changed
+          - reloaded.after.config_load_time != reloaded.before.config_load_time
+          - refused.failure.code == 'unhealthy'
+          - refused.problems | map(attribute='code') | unique | list == ['stop_breaks_quorum']
+"""
+
+
+def test_every_module_in_a_playbook(healthy: NatsProcesses, tmp_path: Path) -> None:
+    playbook, variables = tmp_path / "play.yml", tmp_path / "vars.json"
+    playbook.write_text(PLAY)
+    variables.write_text(json.dumps({"connection": healthy.sys_connection(), "names": healthy.names}))
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(playbook), "-e", f"@{variables}"]
+    environment = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_NOCOLOR": "true",
+    }
+    result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "sys-pass" not in result.stdout

@@ -1,0 +1,210 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nats_cluster_health: what it accepts on a healthy cluster, and that it sees what is broken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+from conftest import Runner, form
+from nats_processes import NatsProcesses
+
+NOW = {"wait": False}
+
+
+def passes(result: dict[str, Any]) -> None:
+    """Fail with the gate's own reasons."""
+    assert result["healthy"], result["msg"]
+
+
+def codes(result: dict[str, Any], key: str = "problems") -> list[str]:
+    return [problem["code"] for problem in result[key]]
+
+
+def test_enough_good_samples_spanning_enough_time(healthy: NatsProcesses, run_module: Runner) -> None:
+    began = time.monotonic()
+    result = run_module(
+        "nats_cluster_health", healthy.sys_connection(), expected_servers=healthy.names, samples=3, span=2, interval=0.5
+    )
+    assert (result["healthy"], result["problems"], result["changed"]) == (True, [], False)
+    assert result["samples"] >= 5
+    assert 2 <= result["waited"] <= time.monotonic() - began
+    assert result["servers"] == ["n1", "n10", "n2"]
+    assert result["meta_leader"] in healthy.names
+
+
+def test_one_look(healthy: NatsProcesses, run_module: Runner) -> None:
+    result = run_module("nats_cluster_health", healthy.sys_connection(), expected_servers=healthy.names, **NOW)
+    assert (result["healthy"], result["samples"]) == (True, 1)
+
+
+def test_a_good_cluster_that_has_no_time_to_prove_it(healthy: NatsProcesses, run_module: Runner) -> None:
+    options = {"samples": 9, "span": 0.5, "interval": 0.4, "wait_timeout": 1}
+    result = run_module("nats_cluster_health", healthy.sys_connection(), **options)
+    assert result["failed"]
+    assert "not healthy for long enough" in result["msg"]
+
+
+def test_impossible_options_are_refused_at_once(healthy: NatsProcesses, run_module: Runner) -> None:
+    result = run_module("nats_cluster_health", healthy.sys_connection(), span=10, wait_timeout=10)
+    assert result["failure"]["code"] == "invalid_option"
+    assert "span" in result["msg"]
+
+
+def test_servers_that_are_not_as_expected(healthy: NatsProcesses, run_module: Runner) -> None:
+    result = run_module(
+        "nats_cluster_health", healthy.sys_connection(), expected_servers=["n1", "n2", "n3"], timeout=1, **NOW
+    )
+    assert result["failed"]
+    assert result["failure"]["code"] == "unhealthy"
+    found = {(problem["code"], *problem["servers"]) for problem in result["problems"]}
+    assert found == {
+        ("server_missing", "n3"),
+        ("server_unexpected", "n10"),
+        ("meta_peer_missing", "n3"),
+        ("meta_peer_unexpected", "n10"),
+    }
+    for problem in result["problems"]:
+        assert f"- {problem['message']}" in result["msg"].splitlines()
+
+
+def test_stopping_more_than_a_quorum_can_spare(healthy: NatsProcesses, run_module: Runner) -> None:
+    connection = healthy.sys_connection()
+    assert run_module("nats_cluster_health", connection, stop_servers=["n1"], **NOW)["healthy"]
+    result = run_module("nats_cluster_health", connection, stop_servers=["n1", "n2"], **NOW)
+    assert set(codes(result)) == {"stop_breaks_quorum"}
+    assert [problem["subject"] for problem in result["problems"]] == [
+        "meta group",
+        "stream APP/ORDERS",
+        "consumer APP/ORDERS/worker",
+    ]
+    unknown = run_module("nats_cluster_health", connection, stop_servers=["n11"], timeout=1, **NOW)
+    assert codes(unknown) == ["stop_unknown_server"]
+
+
+def test_single_replicas(healthy: NatsProcesses, run_module: Runner) -> None:
+    streams = run_module("nats_cluster_info", healthy.sys_connection(), account="APP")["streams"]
+    host = next(stream["leader"] for stream in streams if stream["name"] == "EVENTS")
+    asked = {"stop_servers": [host], **NOW}
+    accepted = run_module("nats_cluster_health", healthy.sys_connection(), **asked)
+    assert accepted["healthy"]
+    assert "stream APP/EVENTS" in [problem["subject"] for problem in accepted["warnings_found"]]
+    refused = run_module("nats_cluster_health", healthy.sys_connection(), **asked, r1_policy="fail")
+    assert set(codes(refused)) == {"stop_r1"}
+    assert run_module("nats_cluster_health", healthy.sys_connection(), **asked, r1_policy="fail", tolerate=["stop_r1"])[
+        "healthy"
+    ]
+
+
+def test_a_server_without_jetstream(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
+    cluster = make_cluster(["n1", "n2", "n3", "n4"], jetstream=["n1", "n2", "n3"])
+    options = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.5}
+    jetstream_servers = {"expected_jetstream_servers": ["n1", "n2", "n3"]}
+    assert run_module("nats_cluster_health", cluster.sys_connection(), **options, **jetstream_servers)["healthy"]
+    result = run_module("nats_cluster_health", cluster.sys_connection(), **{**options, **NOW})
+    assert codes(result) == ["meta_peer_missing", "jetstream_disabled"]
+    info = run_module("nats_cluster_info", cluster.sys_connection())
+    assert [server["js"] is None for server in info["servers"]] == [False, False, False, True]
+    assert info["problems"] == []
+
+
+def test_a_single_server_has_no_groups(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
+    cluster = make_cluster(["n1"])
+    text = cluster.config_file("n1").read_text().splitlines()
+    cluster.config_file("n1").write_text("\n".join(line for line in text if not line.startswith("cluster ")))
+    cluster.kill()
+    cluster.start()
+    options = {"expected_servers": ["n1"], "samples": 1, "span": 0, "interval": 0.2}
+    assert run_module("nats_cluster_health", cluster.sys_connection(), **options)["healthy"]
+    cluster.add_stream("ORDERS", 1)
+    cluster.add_consumer("ORDERS", "worker")
+    result = run_module("nats_cluster_health", cluster.sys_connection(), **options, stop_servers=["n1"])
+    assert codes(result, "warnings_found") == ["stop_r1", "stop_r1"]
+    info = run_module("nats_cluster_info", cluster.sys_connection())
+    assert (info["meta"], info["problems"]) == (None, [])
+    assert info["streams"][0]["leader"] == "n1"
+
+
+def test_the_gate_outlives_the_server_it_is_connected_to(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    cluster = make_cluster(["n1", "n2", "n3"])
+    options = {"expected_servers": cluster.names, "interval": 0.3, "samples": 1, "wait_timeout": 30}
+    connection = {**cluster.sys_connection(), "timeout": 1}
+    form(cluster, run_module)
+    results: list[dict[str, Any]] = []
+    gate = Thread(
+        target=lambda: results.append(run_module("nats_cluster_health", connection, **options, span=4)), daemon=True
+    )
+    began = time.monotonic()
+    gate.start()
+    time.sleep(1.5)
+    cluster.kill("n1")
+    time.sleep(1)
+    cluster.start("n1")
+    gate.join(40)
+    assert results[0]["healthy"], results[0]["msg"]
+    assert time.monotonic() - began > 6, "the span must begin again after the bad samples"
+
+
+def test_a_stream_without_quorum_that_healthz_does_not_see(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    """R3 on a cluster of five: two of the three peers crash, the meta group keeps its quorum."""
+    cluster = make_cluster(["n1", "n2", "n3", "n4", "n5"])
+    connection = {**cluster.sys_connection(), "timeout": 1}
+    all_of_them = {"expected_servers": cluster.names}
+    soon = {"samples": 1, "span": 0, "interval": 0.5}
+    form(cluster, run_module)
+    cluster.add_stream("ORDERS", 3)
+    cluster.add_consumer("ORDERS", "worker")
+    passes(run_module("nats_cluster_health", connection, **all_of_them, **soon))
+    (stream,) = run_module("nats_cluster_info", connection)["streams"]
+    first, second = [name for name in stream["members"] if name != stream["leader"]]
+
+    refused = run_module("nats_cluster_health", connection, stop_servers=[first, second], **NOW)
+    assert {problem["subject"] for problem in refused["problems"]} == {
+        "stream APP/ORDERS",
+        "consumer APP/ORDERS/worker",
+    }
+
+    cluster.kill(first)
+    missing = run_module("nats_cluster_health", connection, **all_of_them, **NOW)
+    assert "server_missing" in codes(missing)
+    assert f"expected server {first} did not answer" in missing["msg"]
+    assert run_module("nats_cluster_health", connection, **all_of_them, tolerate=[first], wait_timeout=30, **soon)[
+        "healthy"
+    ]
+    refused = run_module(
+        "nats_cluster_health", connection, **all_of_them, tolerate=[first], stop_servers=[second], **NOW
+    )
+    assert "stop_breaks_quorum" in codes(refused)
+    assert stream["raft_group"] in refused["msg"]
+
+    cluster.kill(second)
+    survivors = [name for name in cluster.names if name not in (first, second)]
+    deadline = time.monotonic() + 40
+    while True:
+        gate = run_module(
+            "nats_cluster_health", connection, expected_servers=survivors, tolerate=["meta_size", first, second], **NOW
+        )
+        healthz = run_module("nats_server_info", connection, endpoints=["healthz"])["servers"]
+        assert gate["failed"], "the gate passed although the stream lost its quorum"
+        blind = sorted(server["name"] for server in healthz if server["healthz"]["status"] == "ok") == survivors
+        if blind and "stream_no_leader" in codes(gate):
+            break
+        assert time.monotonic() < deadline, gate["msg"]
+        time.sleep(0.5)
+    lost = next(problem for problem in gate["problems"] if problem["code"] == "stream_no_leader")
+    assert lost["subject"] == "stream APP/ORDERS"
+    for named in (*stream["members"], stream["raft_group"]):
+        assert named in lost["message"]
+    assert "meta_no_leader" not in codes(gate)
+
+    cluster.start(first, second)
+    healed = run_module("nats_cluster_health", connection, **all_of_them, wait_timeout=60, **soon)
+    assert healed["healthy"], healed["msg"]

@@ -1,0 +1,321 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The host's part of the role through ansible-playbook, without root's directories and without systemd."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import grp
+import hashlib
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats_processes import binary, collections_path, free_ports
+
+PLAY = """
+- name: Parts of the role
+  hosts: all
+  gather_facts: true
+  gather_subset: [min, hardware]
+  tasks:
+    - name: Run the part
+      ansible.builtin.include_role:
+        name: natsops.jetstream.nats_server
+        tasks_from: "{{ part }}"
+      loop: "{{ parts }}"
+      loop_control:
+        loop_var: part
+"""
+
+
+class Host:
+    """This machine as a managed host whose files all lie in one directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.port, monitoring = free_ports(2)
+        self.config = root / "etc" / "nats-server.conf"
+        self.variables: dict[str, Any] = {
+            "nats_server_become": False,
+            "nats_server_user": getpass.getuser(),
+            "nats_server_group": grp.getgrgid(os.getgid()).gr_name,
+            "nats_server_service_backend": "process",
+            "nats_server_install_dir": str(root / "opt"),
+            "nats_server_binary_link": str(root / "bin" / "nats-server"),
+            "nats_server_config_dir": str(root / "etc"),
+            "nats_server_run_dir": str(root / "run"),
+            "nats_server_jetstream_store_dir": str(root / "store"),
+            "nats_server_host": "127.0.0.1",
+            "nats_server_port": self.port,
+            "nats_server_http": f"127.0.0.1:{monitoring}",
+            "nats_server_lame_duck_duration": "30s",
+            "nats_server_install_method": "file",
+        }
+        self.config.parent.mkdir(parents=True)
+        self.config.parent.chmod(0o750)
+        self.write_config()
+
+    def write_config(self, extra: str = "") -> None:
+        self.config.write_text(
+            f'server_name: n1\nlisten: "127.0.0.1:{self.port}"\nhttp: "{self.variables["nats_server_http"]}"\n'
+            f'pid_file: "{self.root}/run/nats-server.pid"\njetstream {{ store_dir: "{self.root}/store" }}\n'
+            f'lame_duck_duration: "30s"\nlame_duck_grace_period: "1s"\n{extra}\n'
+        )
+
+    def play(self, *parts: str, check: bool = False, fails: bool = False, **variables: Any) -> str:
+        """Run parts of the role; return what ansible-playbook printed of changes and failures."""
+        playbook = self.root / "play.yml"
+        playbook.write_text(PLAY)
+        values = self.root / "variables.json"
+        values.write_text(json.dumps(self.variables | variables | {"parts": parts}))
+        inventory = self.root / "inventory.json"
+        settings = {
+            "ansible_host": "127.0.0.1",
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+        }
+        inventory.write_text(json.dumps({"all": {"hosts": {"n1": settings}}}))
+        command = ["-i", str(inventory), "-e", f"@{values}"]
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).parent / "ansible-playbook"),
+                *command,
+                *["--check"][: int(check)],
+                str(playbook),
+            ],
+            env={
+                **os.environ,
+                "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+                "ANSIBLE_DISPLAY_OK_HOSTS": "false",
+                "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false",
+                "ANSIBLE_NOCOLOR": "true",
+                "XDG_CACHE_HOME": str(self.root / "cache"),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def pid(self) -> int:
+        """The server's process, 0 without one."""
+        found = subprocess.run(
+            ["pgrep", "-f", "--", f"-c {self.config}"], capture_output=True, text=True, check=False
+        ).stdout
+        return int(found.split()[0]) if found else 0
+
+    def kill(self) -> None:
+        if pid := self.pid():
+            os.kill(pid, signal.SIGKILL)
+
+
+def changes(output: str) -> list[str]:
+    """The names of the tasks that changed something, in order."""
+    task = ""
+    found: list[str] = []
+    for line in output.splitlines():
+        if match := re.match(r"TASK \[(.*)\] \*", line):
+            task = match.group(1).rpartition(" : ")[2]
+        elif line.startswith("changed:") and task not in found[-1:]:
+            found.append(task)
+    return found
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    found = Host(tmp_path / "host")
+    yield found
+    found.kill()
+
+
+@pytest.fixture(scope="session")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A web server with releases in the form of upstream's: archives and their sums."""
+    root = tmp_path_factory.mktemp("releases")
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    for version in ("2.9.10", "2.10.27"):
+        folder = root / f"v{version}"
+        folder.mkdir()
+        stem = f"nats-server-v{version}-linux-{arch}"
+        with tarfile.open(folder / f"{stem}.tar.gz", "w:gz", compresslevel=1) as archive:
+            archive.add(binary(version), f"{stem}/nats-server")
+        with zipfile.ZipFile(folder / f"{stem}.zip", "w") as zipped:
+            zipped.write(binary(version), f"{stem}/nats-server")
+        sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir())]
+        (folder / "SHA256SUMS").write_text("".join(sums))
+    handler = functools.partial(QuietHandler, directory=str(root))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
+    """Predicted, started, unchanged by a second run, upgraded, and removed, all without root's directories."""
+    old, new = binary("2.10.27"), binary("2.15.1")
+    deploy = functools.partial(host.play, "install", "service", "start")
+    predicted = changes(deploy(check=True, nats_server_file_src=old))
+    assert not host.pid()
+    assert changes(deploy(nats_server_file_src=old)) == predicted
+    assert predicted[-1] == "Start the process"
+    first = host.pid()
+    assert first and os.readlink(f"/proc/{first}/exe") == str(host.root / "opt/2.10.27/nats-server")
+    assert os.getsid(first) == first, "it belongs to the session of the run that started it"
+    assert changes(deploy(nats_server_file_src=old)) == []
+
+    # A new version lies beside the old one, and what runs goes on with the old one.
+    upgrade: dict[str, Any] = {"nats_server_file_src": new, "nats_server_version": "2.15.1"}
+    assert changes(host.play("install", "service", **upgrade)) == ["Install the version"]
+    assert os.readlink(host.root / "bin/nats-server").endswith("/2.10.27/nats-server")
+    assert host.pid() == first
+
+    restart = functools.partial(host.play, "install", "stop", "start", **upgrade)
+    predicted = changes(restart(check=True))
+    assert host.pid() == first
+    assert changes(restart()) == predicted == ["Stop the process", "Point the link at the version", "Start the process"]
+    assert "Entering lame duck mode" in (host.root / "run/nats-server.out").read_text()
+    second = host.pid()
+    assert os.readlink(f"/proc/{second}/exe") == str(host.root / "opt/2.15.1/nats-server")
+
+    assert changes(host.play("remove"))[0] == "Stop the process"
+    assert not host.pid()
+    assert (host.root / "store/jetstream").is_dir()
+    assert not any((host.root / name).exists() for name in ("opt", "etc", "run", "bin/nats-server"))
+    assert changes(host.play("remove")) == []
+    assert changes(host.play("remove", nats_server_remove_data=True)) == ["Remove the data"]
+    assert not (host.root / "store").exists()
+
+
+def test_a_stale_pid_file_with_a_reused_number_does_no_harm(host: Host) -> None:
+    host.play("install", "service", nats_server_file_src=binary("2.10.27"))
+    bystander = subprocess.Popen(["sleep", "300"])
+    try:
+        (host.root / "run/nats-server.pid").write_text(str(bystander.pid))
+        assert changes(host.play("stop")) == []
+        assert changes(host.play("start")) == ["Start the process"]
+        assert bystander.poll() is None
+        assert (host.root / "run/nats-server.pid").read_text() == str(host.pid())
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_server_that_does_not_start_says_why(host: Host) -> None:
+    host.write_config('no_such_option: "x"')
+    output = host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"), fails=True)
+    assert "ended right after its start" in output
+    assert 'unknown field \\"no_such_option\\"' in output
+
+
+def test_a_server_that_hangs_in_lame_duck_mode_is_killed_in_time(host: Host) -> None:
+    host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"))
+    pid = host.pid()
+    os.kill(pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    output = host.play("stop", nats_server_lame_duck_duration="1ms", nats_server_start_timeout=5)
+    assert "was killed 31 s after lame duck mode was asked for" in " ".join(output.split())
+    assert time.monotonic() - begin < 60
+    assert not host.pid()
+
+
+@pytest.mark.parametrize("where", ["controller", "host"])
+def test_release(host: Host, releases: str, where: str) -> None:
+    variables: dict[str, Any] = {
+        "nats_server_install_method": "release",
+        "nats_server_release_url": releases,
+        "nats_server_release_download_on": where,
+        "nats_server_release_format": "zip" if where == "host" else "tar.gz",
+        "nats_server_version": "2.9.10",
+    }
+    predicted = changes(host.play("install", check=True, **variables))
+    assert "Install the version" in predicted
+    assert changes(host.play("install", **variables)) == predicted
+    assert changes(host.play("install", **variables)) == []
+    variables |= {"nats_server_version": "2.10.27", "nats_server_install_keep": 1}
+    assert changes(host.play("install", **variables)) == ["Install the version", "Point the link at the version"]
+    assert changes(host.play("install", **variables)) == []
+    # The version that was selected during an installation goes with the next one.
+    variables |= {"nats_server_version": "2.9.10"}
+    (host.root / "opt/2.9.10/nats-server").unlink()
+    (host.root / "opt/2.8.4").mkdir()
+    (host.root / "opt/2.8.4/nats-server").touch()
+    installed = changes(host.play("install", **variables))
+    assert "Remove the versions that were installed longest ago" in installed
+    assert sorted(path.name for path in (host.root / "opt").iterdir()) == ["2.10.27", "2.9.10"]
+
+
+def test_what_is_not_the_wanted_release_is_refused(host: Host, releases: str) -> None:
+    release: dict[str, Any] = {"nats_server_install_method": "release", "nats_server_release_url": releases}
+    altered = host.play("install", **release, nats_server_release_checksum="0" * 64, fails=True)
+    assert "checksum" in altered
+    other = host.play("install", nats_server_file_src=binary("2.9.10"), fails=True)
+    assert "is nats-server 2.9.10, but nats_server_version asks for 2.10.27" in other
+    assert "is no file on the controller" in host.play("install", nats_server_file_src="/no/such", fails=True)
+    wrong = host.play(
+        "install", nats_server_file_src=binary("2.10.27"), nats_server_file_checksum="ab" * 32, fails=True
+    )
+    assert "but nats_server_file_checksum says abab" in wrong
+    assert not list((host.root / "opt").iterdir())
+
+
+def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
+    users = [{"user": "app", "password": "a" * 20}, {"user": "b", "password": "$2a$11$" + "x" * 53}]
+    variables: dict[str, Any] = {
+        "nats_server_tls_source": "ca",
+        "nats_server_tls_ca_dir": str(tmp_path / "pki"),
+        "nats_server_tls_verify_clients": True,
+        "nats_server_contexts_on": "controller",
+        "nats_server_contexts_dir": str(tmp_path / "contexts"),
+        "nats_server_cluster_name": "C1",
+        "nats_server_system_password": 'sys"pass',
+        "nats_server_accounts": {"APP": {"users": users}},
+    }
+    predicted = changes(host.play("tls", "contexts", check=True, **variables))
+    assert not (tmp_path / "pki").exists()
+    output = host.play("tls", "contexts", **variables)
+    assert changes(output) == predicted
+    assert "Copy the TLS files" in predicted and "Write the contexts" in predicted
+    assert "PRIVATE KEY" not in output and "pass" not in output.replace("passwd", "")
+    assert changes(host.play("tls", "contexts", **variables)) == []
+    assert {path.name: path.stat().st_mode & 0o777 for path in (host.root / "etc/tls").iterdir()} == {
+        "ca.crt": 0o644,
+        "server.crt": 0o644,
+        "server.key": 0o640,
+    }
+    context = json.loads((tmp_path / "contexts/C1-sys.json").read_text())
+    assert context["user"] == "sys" and context["password"] == 'sys"pass' and context["url"].startswith("tls://")
+    assert Path(context["ca"]).exists() and Path(context["cert"]).exists() and Path(context["key"]).exists()
+    assert sorted(path.name for path in (tmp_path / "contexts").iterdir()) == ["C1-app.json", "C1-sys.json"]
+    assert (tmp_path / "contexts/C1-sys.json").stat().st_mode & 0o777 == 0o600
+
+    own: dict[str, Any] = {
+        "nats_server_tls_source": "files",
+        "nats_server_tls_ca_src": str(tmp_path / "pki/ca.crt"),
+        "nats_server_tls_cert_src": str(tmp_path / "pki/client.crt"),
+        "nats_server_tls_key_src": str(tmp_path / "pki/client.key"),
+    }
+    assert changes(host.play("tls", **own)) == ["Copy the TLS files"]
+    assert (host.root / "etc/tls/server.crt").read_text() == (tmp_path / "pki/client.crt").read_text()
+    assert "must all name files" in " ".join(host.play("tls", nats_server_tls_source="files", fails=True).split())

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nats_server_process and nats_server_process_info around one real server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from nats_processes import binary, free_ports
+
+
+class Host:
+    """This machine, with one server's files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self.monitor = free_ports(2)
+        self.config = folder / "nats-server.conf"
+        self.binary = binary("2.10.27")
+        self.config.write_text(f'port: {self.port}\nhttp: "127.0.0.1:{self.monitor}"\n')
+
+    def module(self, name: str, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        """Run a module through Ansible; what it returned."""
+        command = [str(Path(sys.executable).with_name("ansible")), "localhost", "-m", f"natsops.jetstream.{name}"]
+        command += ["-a", json.dumps({"config": str(self.config), **arguments}), *(["--check"] if check else [])]
+        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        result: dict[str, Any] = json.loads(output[output.index("=> {") + 3 :])
+        return result
+
+    def process(self, state: str, check: bool = False) -> dict[str, Any]:
+        """Run nats_server_process."""
+        return self.module("nats_server_process", check, state=state, binary=self.binary)
+
+    def info(self, **arguments: Any) -> dict[str, Any]:
+        """Run nats_server_process_info."""
+        return self.module("nats_server_process_info", **arguments)
+
+    def loaded(self) -> str:
+        """When the server last read its configuration."""
+        with urlopen(f"http://127.0.0.1:{self.monitor}/varz") as reply:
+            return str(json.load(reply)["config_load_time"])
+
+
+def test_start_reload_and_stop(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    assert host.process("started", check=True)["changed"]
+    assert not host.info()["running"]
+    assert "nothing to reload" in host.process("reloaded")["msg"]
+    try:
+        started = host.process("started")
+        assert started["changed"]
+        info = host.info(ports=[host.port], timeout=10)
+        assert (info["running"], info["pid"], info["missing_ports"]) == (True, started["pid"], [])
+        assert info["version"] == "2.10.27"
+        again = host.process("started")
+        assert (again["changed"], again["pid"]) == (False, started["pid"])
+
+        before = host.loaded()
+        assert host.process("reloaded", check=True)["changed"]
+        assert host.loaded() == before
+        assert host.process("reloaded")["changed"]
+        assert host.info(ports=[host.port])["pid"] == started["pid"]
+        assert host.loaded() != before
+
+        assert host.process("stopped", check=True)["changed"]
+        assert host.info()["running"]
+    finally:
+        stopped = host.process("stopped")
+    assert (stopped["changed"], stopped["killed"]) == (True, False)
+    assert not host.process("stopped")["changed"]

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One lab of five hosts for all tests here, and a controller for it. ``--lab NAME`` uses one that is up already."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import lab as labs
+import pytest
+from controller import Controller
+
+HOSTS = ("n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lab", metavar="NAME", help="use this running lab, and leave it up")
+
+
+def _clear_dead_sessions() -> None:
+    """Take away the labs of test sessions that were killed."""
+    for name in labs.labs():
+        found = re.fullmatch(r"pytest-(\d+)", name)
+        if found and not Path("/proc", found.group(1)).exists():
+            labs.down(name)
+
+
+@pytest.fixture(scope="session")
+def lab(request: pytest.FixtureRequest) -> Iterator[labs.Lab]:
+    """Five hosts, n1-c1 to n5-c1. Where no lab can be built, tests that want it are skipped, and with CI=true fail."""
+    running = request.config.getoption("--lab")
+    if running:
+        yield labs.get(running)
+        return
+    try:
+        labs.check()
+    except labs.LabUnavailableError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI=true, and no lab can be built: {error}")
+        pytest.skip(f"NO LAB: {error}")
+    _clear_dead_sessions()
+    name = f"pytest-{os.getpid()}"
+    built = labs.up(name, HOSTS)
+    try:
+        yield built
+    finally:
+        labs.down(name)
+
+
+@pytest.fixture(scope="session")
+def shared_controller(lab: labs.Lab) -> Iterator[Controller]:
+    """The controller of the session's lab, whatever state earlier tests left the hosts in."""
+    controller = Controller(lab)
+    yield controller
+    controller.close()
+
+
+@pytest.fixture
+def controller(shared_controller: Controller) -> Controller:
+    """The controller of five hosts fresh from their installation: empty disks, all up, no fault."""
+    shared_controller.lab.renew()
+    return shared_controller

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a test does with a lab: run playbooks against it, and talk to its servers as a NATS client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import binaries
+from lab import Lab, enter_network
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What one task did on one host."""
+
+    host: str
+    task: str
+    status: str
+    """ok, failed, ignored (it failed, and was allowed to) or unreachable."""
+    changed: bool
+    msg: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A playbook's run."""
+
+    status: int
+    output: str
+    results: tuple[TaskResult, ...]
+
+    @property
+    def changed(self) -> list[tuple[str, str]]:
+        """Host and name of each task that changed something, or in check mode would have."""
+        return sorted({(result.host, result.task) for result in self.results if result.changed})
+
+    @property
+    def errors(self) -> list[str]:
+        """The messages of all failures."""
+        return [result.msg for result in self.results if result.status in ("failed", "unreachable")]
+
+
+class Controller:
+    """The controller of a lab."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self._loop = asyncio.new_event_loop()
+        entered = threading.Event()
+        self._thread = threading.Thread(target=self._serve, args=(entered,), daemon=True)
+        self._thread.start()
+        entered.wait()
+
+    def _serve(self, entered: threading.Event) -> None:
+        # A network namespace belongs to a thread: the sockets of this one are in the lab, the rest of the tests is not.
+        try:
+            enter_network(self.lab.name)
+        finally:
+            entered.set()
+        self._loop.run_forever()
+
+    def close(self) -> None:
+        """End the thread in the lab's network."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, _Value], timeout: float = 60) -> _Value:
+        """Run a coroutine inside the lab's network; return its result. ``timeout`` is in seconds."""
+        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout), self._loop).result()
+
+    def start(self, work: Coroutine[Any, Any, _Value]) -> Future[_Value]:
+        """Start a coroutine inside the lab's network and go on."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def address(self, host: str) -> str:
+        """Return a host's address."""
+        return self.lab.hosts[host].address
+
+    def ssh(self, host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on a host; raise LabError when it fails and ``check`` is true."""
+        return self.lab.ssh(host, command, check)
+
+    def playbook(
+        self,
+        name: str | Path,
+        *,
+        hosts: Sequence[str] | None = None,
+        group_vars: Mapping[str, Any] | None = None,
+        host_vars: Mapping[str, Mapping[str, Any]] | None = None,
+        extra_vars: Mapping[str, Any] | None = None,
+        limit: str | None = None,
+        check: bool = False,
+        diff: bool = False,
+        timeout: float = 600,
+    ) -> Run:
+        """Run a playbook of the collection by its name, or any by its path, over an inventory with the group ``nats``.
+
+        The group has the given hosts, by default all of the lab. A playbook that fails is a result, not an error.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            inventory = json.loads(self.lab.inventory.read_text())
+            group = inventory["nats"]
+            members = hosts or list(group["hosts"])
+            group["hosts"] = {host: {**group["hosts"][host], **(host_vars or {}).get(host, {})} for host in members}
+            group["vars"].update(group_vars or {})
+            (work / "inventory.yml").write_text(json.dumps(inventory))
+            (work / "extra.json").write_text(json.dumps(extra_vars or {}))
+            playbook = str(name) if isinstance(name, Path) else f"natsops.jetstream.{name}"
+            command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(work / "inventory.yml")]
+            command += ["-e", f"@{work}/extra.json", playbook]
+            command += ["--limit", limit] if limit else []
+            command += [flag for flag, wanted in (("--check", check), ("--diff", diff)) if wanted]
+            record = work / "record.jsonl"
+            record.touch()
+            environment = {
+                **os.environ,
+                "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH")
+                or str(_CHECKOUT / ".cache" / "dev"),
+                "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).with_name("callback")),
+                "ANSIBLE_CALLBACKS_ENABLED": "lab_record",
+                "ANSIBLE_NOCOLOR": "1",
+                "LAB_RECORD": str(record),
+            }
+            done = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=timeout,
+            )
+            results = tuple(TaskResult(**json.loads(line)) for line in record.read_text().splitlines())
+        return Run(done.returncode, done.stdout, results)
+
+    def module(self, name: str, arguments: Mapping[str, Any]) -> Run:
+        """Run one module of the collection on the controller."""
+        task = {"name": name, f"natsops.jetstream.{name}": dict(arguments)}
+        with tempfile.TemporaryDirectory() as folder:
+            play = Path(folder, "play.yml")
+            play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
+            return self.playbook(play)
+
+
+def file_install(version: str) -> dict[str, Any]:
+    """Return the role's variables that install this version of nats-server from the controller's cache."""
+    return {
+        "nats_server_version": version,
+        "nats_server_install_method": "file",
+        "nats_server_file_src": str(binaries.nats_server(version)),
+    }

@@ -1,0 +1,766 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real systemd hosts on one machine, reachable by SSH, in a network of their own: ``lab.py up --hosts 3 --name demo``.
+
+A lab is one network namespace with a bridge (10.77.0.1) and any number of systemd-nspawn hosts (from 10.77.0.11 up),
+each on an overlay of a cached root file system. Nothing leaves the namespace: hosts are air-gapped. The lab's inventory
+makes Ansible enter it, for SSH and for modules on localhost; ``lab.py run NAME -- CMD`` does so for anything.
+
+Whatever belongs to a lab is found by its name alone: the network namespace, the control group that holds its processes,
+and one work folder that holds its mounts and disks. So ``down`` needs no record of what ``up`` did, and clears up after
+a crash as well.
+
+Files of a lab, in /run/natsops-lab/NAME: inventory.yml, ssh_config, known_hosts, id_ed25519, state.json, log/HOST.log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import rootfs
+from debian_mirror import MirrorError
+
+RUN_DIR = Path("/run/natsops-lab")
+WORK_DIR = Path("/var/tmp/natsops-lab")
+"""Where overlays and disks lie: not in /run, which is often a small memory file system."""
+GATEWAY = "10.77.0.1"
+BOOT_TIMEOUT = 120
+"""Seconds for all hosts of a lab to answer SSH with every service started."""
+
+_TOOLS = {
+    "debootstrap": "debootstrap",
+    "systemd-nspawn": "systemd-container",
+    "ssh": "openssh-client",
+    "ip": "iproute2",
+    "mkfs.ext4": "e2fsprogs",
+    "losetup": "mount",
+    "nsenter": "util-linux",
+}
+_CLONE_NEWNET = 0x40000000
+
+
+class LabError(Exception):
+    """Something in a lab went wrong; the message says what and where."""
+
+
+class LabUnavailableError(LabError):
+    """No lab can be built on this machine; the message says why."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host of a lab."""
+
+    name: str
+    address: str
+    release: str
+    machine: str
+    """The name nspawn knows it by: short, unique on this machine, and the end of its interface's name."""
+
+    @property
+    def interface(self) -> str:
+        """The bridge's side of the host's network cable, inside the lab's namespace."""
+        return f"vb-{self.machine}"
+
+
+class Lab:
+    """A running lab. Get one from `up` or `get`."""
+
+    def __init__(self, name: str, hosts: Sequence[Host]) -> None:
+        self.name = name
+        self.hosts = {host.name: host for host in hosts}
+        self.paths = _Paths(name)
+
+    # --- from the outside -------------------------------------------------------------------------------------------
+
+    @property
+    def inventory(self) -> Path:
+        """The Ansible inventory of all hosts, in the group ``nats``."""
+        return self.paths.run / "inventory.yml"
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """Return the command that runs ``command`` on this machine, inside the lab's network."""
+        return ["nsenter", f"--net={self.paths.netns}", "--", *command]
+
+    def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command of this machine inside the lab's network; ``options`` as of subprocess.run."""
+        return subprocess.run(self.inside(command), text=True, check=False, **options)
+
+    def ssh_command(self, host: str, *command: str) -> list[str]:
+        """Return the command that runs ``command`` on the host over SSH."""
+        return ["ssh", "-F", str(self.paths.run / "ssh_config"), self._host(host).name, *command]
+
+    def ssh(self, host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on the host over SSH; raise LabError when it fails and ``check`` is true."""
+        return _finished(self.ssh_command(host, command), f"{host}: {command}", check)
+
+    def exec(self, host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on the host by its console, which a partition or a stopped sshd does not close."""
+        return _finished(self.exec_command(host, "sh", "-c", command), f"{host}: {command}", check)
+
+    def exec_command(self, host: str, *command: str) -> list[str]:
+        """Return the command that runs ``command`` in the host's own namespaces."""
+        return ["nsenter", f"--target={self._init_pid(host)}", "--all", "--", *command]
+
+    def is_running(self, host: str) -> bool:
+        """Whether the machine is switched on."""
+        return bool(_group_pids(self.paths.group(self._host(host).machine)))
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+
+    def kill(self, host: str) -> None:
+        """Cut the power: every process of the machine is gone at once. Its disks stay. See `start`."""
+        self._forget_connection(host)
+        _kill_group(self.paths.group(self._host(host).machine))
+
+    def start(self, host: str, wait: bool = True) -> None:
+        """Switch a killed machine on again, with the disks that it had."""
+        if self.is_running(host):
+            raise LabError(f"{host} is running already")
+        _boot(self.paths, self._host(host))
+        if wait:
+            self.wait_for_boot([host])
+
+    def reboot(self, host: str, wait: bool = True) -> None:
+        """Reboot the machine in an orderly way; return when it answers again, or at once without ``wait``."""
+        before = self.exec(host, "cat /proc/sys/kernel/random/boot_id").stdout
+        self._forget_connection(host)
+        self.exec(host, "systemctl --no-block reboot")
+        if wait:
+            deadline = time.monotonic() + BOOT_TIMEOUT
+            while self.ssh(host, "cat /proc/sys/kernel/random/boot_id", check=False).stdout in ("", before):
+                if time.monotonic() > deadline:
+                    raise LabError(f"{host} did not come back within {BOOT_TIMEOUT} s of its reboot")
+                time.sleep(0.5)
+            self.wait_for_boot([host])
+
+    def partition(self, *hosts: str) -> None:
+        """Pull the network cables of these hosts."""
+        for host in hosts:
+            self._forget_connection(host)
+            _call(self.inside(["ip", "link", "set", self._host(host).interface, "down"]))
+
+    def heal(self, *hosts: str) -> None:
+        """Plug the network cables in again, and take away what `netem` or `slow` did."""
+        for host in hosts:
+            interface = self._host(host).interface
+            _call(self.inside(["ip", "link", "set", interface, "up"]))
+            subprocess.run(
+                self.inside(["tc", "qdisc", "del", "dev", interface, "root"]), capture_output=True, check=False
+            )
+
+    def netem(self, host: str, *rule: str) -> None:
+        """Spoil the traffic towards a host, by a rule of tc-netem(8) such as ``delay 50ms loss 1%``.
+
+        Raise LabUnavailableError when this machine's kernel has no netem. See `slow`, which most kernels have.
+        """
+        try:
+            self._qdisc(host, "netem", *rule)
+        except LabError as error:
+            if "qdisc kind is unknown" in str(error):
+                raise LabUnavailableError("this machine's kernel has no netem (CONFIG_NET_SCH_NETEM)") from error
+            raise
+
+    def slow(self, host: str, rate: str) -> None:
+        """Let no more than ``rate`` (of tc(8): ``1mbit``) through to a host."""
+        self._qdisc(host, "tbf", "rate", rate, "burst", "32kb", "latency", "400ms")
+
+    def disk(self, host: str, path: str, size: str) -> None:
+        """Mount a small disk of its own (ext4) at ``path`` of a host. It stays over kill and reboot.
+
+        Raise LabUnavailableError when this machine has no loop devices.
+        """
+        image = self.paths.work / self._host(host).machine / f"disk-{path.strip('/').replace('/', '-')}.img"
+        if image.exists():
+            raise LabError(f"{host} has a disk at {path} already")
+        _call(["truncate", f"--size={size}", str(image)])
+        _call(["mkfs.ext4", "-q", "-m0", str(image)])
+        try:
+            _call(["losetup", "--find", str(image)])
+        except LabError as error:
+            raise LabUnavailableError(f"no disk of its own for {host}: {error}") from error
+        device = _call(["losetup", "--associated", str(image), "--noheadings", "--output", "NAME"]).strip()
+        # For the next boot, which takes over what is mounted below the root; a running host does not see it.
+        _call(["mount", "--mkdir", device, f"{self.paths.merged(self._host(host))}/{path.strip('/')}"])
+        if self.is_running(host):
+            number = os.stat(device).st_rdev
+            # Of the host's file systems only /dev admits device nodes.
+            node = f"/dev/lab-disk-{os.minor(number)}"
+            make = f"mknod {node} b {os.major(number)} {os.minor(number)}"
+            inner = f"{make} && mount --mkdir {node} {shlex.quote(path)}"
+            _call(["nsenter", f"--target={self._init_pid(host)}", "--mount", "--", "sh", "-c", inner])
+
+    def renew(self, *hosts: str) -> None:
+        """Make these hosts, by default all, what they were after `up`: new empty disks, running, no faults."""
+        renewed = [self._host(host) for host in hosts or self.hosts]
+        for host in renewed:
+            self.kill(host.name)
+            _discard(self.paths.work / host.machine)
+            _prepare_root(self.paths, host, list(self.hosts.values()))
+            _boot(self.paths, host)
+        self.wait_for_boot([host.name for host in renewed])
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def wait_for_boot(self, hosts: Sequence[str]) -> None:
+        """Return when these hosts answer SSH and have started their services; raise LabError after BOOT_TIMEOUT."""
+        deadline = time.monotonic() + BOOT_TIMEOUT
+
+        def wait(host: str) -> None:
+            while True:
+                done = self.ssh(host, "systemctl is-system-running --wait", check=False)
+                if done.stdout.strip() in ("running", "degraded"):
+                    return
+                if time.monotonic() > deadline or not self.is_running(host):
+                    log = self.paths.log(self._host(host))
+                    tail = "\n  ".join(log.read_text(errors="replace").splitlines()[-10:])
+                    raise LabError(f"{host} did not boot: {done.stderr.strip()}; its console ({log}) ends:\n  {tail}")
+                time.sleep(0.3)
+
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            list(pool.map(wait, hosts))
+
+    def _host(self, name: str) -> Host:
+        if name not in self.hosts:
+            raise LabError(f"lab {self.name} has no host {name!r}; it has {', '.join(self.hosts)}")
+        return self.hosts[name]
+
+    def _qdisc(self, host: str, *rule: str) -> None:
+        _call(self.inside(["tc", "qdisc", "replace", "dev", self._host(host).interface, "root", *rule]))
+
+    def _init_pid(self, host: str) -> int:
+        for pid in _group_pids(self.paths.group(self._host(host).machine)):
+            if _pid_inside(pid) == 1:
+                return pid
+        raise LabError(f"{host} is not running")
+
+    def _forget_connection(self, host: str) -> None:
+        """End SSH's shared connection, which would otherwise hang for a while on a machine that is out of reach."""
+        control = self.ssh_command(host)
+        subprocess.run([*control[:-1], "-O", "exit", control[-1]], capture_output=True, check=False)
+
+
+class _Paths:
+    """Where the parts of a lab are. Everything follows from its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.netns_name = f"natsops-{name}"
+        self.netns = Path("/run/netns") / self.netns_name
+        self.run = RUN_DIR / name
+        self.work = WORK_DIR / name
+
+    def merged(self, host: Host) -> Path:
+        return self.work / host.machine / "root"
+
+    def log(self, host: Host) -> Path:
+        return self.run / "log" / f"{host.name}.log"
+
+    def group(self, machine: str = "") -> list[Path]:
+        """The control groups of the lab, or of one machine: in systemd's v1 hierarchy, in v2, or in both."""
+        return [root / f"natsops-lab-{self.name}" / machine for root in _hierarchies()]
+
+
+# --- all labs -------------------------------------------------------------------------------------------------------
+
+
+def check() -> None:
+    """Raise LabUnavailableError when no lab can be built here. Installs missing tools when apt can."""
+    if os.geteuid() != 0:
+        raise LabUnavailableError("a lab needs root (network namespaces, mounts, systemd-nspawn)")
+    missing = [package for tool, package in _TOOLS.items() if not shutil.which(tool)]
+    if missing:
+        _install(missing)
+    if not _hierarchies():
+        raise LabUnavailableError(
+            "no control group hierarchy is mounted that systemd could use (cgroup v2, or name=systemd)"
+        )
+    probe = f"natsops-probe-{os.getpid()}"
+    try:
+        _call(["ip", "netns", "add", probe])
+        _call(["ip", "-n", probe, "link", "add", "br0", "type", "bridge"])
+        for root in _hierarchies():
+            (root / probe).mkdir()
+            (root / probe).rmdir()
+    except (LabError, OSError) as error:
+        raise LabUnavailableError(f"network namespaces or control groups are not allowed here: {error}") from error
+    finally:
+        subprocess.run(["ip", "netns", "del", probe], capture_output=True, check=False)
+
+
+def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
+    """Build a lab, boot it, and return it; whatever a lab of that name left behind is cleared first.
+
+    A host is ``NAME`` or ``NAME@RELEASE``. Raise LabUnavailableError when this machine cannot, LabError when it fails;
+    then, and when interrupted, nothing stays behind.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
+        raise LabError(f"a lab's name has up to 31 small letters, digits and dashes, not {name!r}")
+    planned = _plan(name, hosts, release)
+    check()
+    with _lock(name):
+        _down(name)
+        lab = Lab(name, planned)
+        try:
+            _build(lab)
+        except BaseException:
+            # What went wrong is told by the console's end in the error; the log goes with the lab.
+            _down(name)
+            raise
+    return lab
+
+
+def get(name: str | None = None) -> Lab:
+    """Return a running lab, by default the only one; raise LabError when there is none, or several."""
+    names = [name] if name else labs()
+    if len(names) != 1:
+        raise LabError("no lab is running" if not names else f"name one of the labs: {', '.join(names)}")
+    try:
+        state = json.loads((RUN_DIR / names[0] / "state.json").read_text())
+    except FileNotFoundError as error:
+        raise LabError(f"there is no lab {names[0]!r}; running: {', '.join(labs()) or 'none'}") from error
+    return Lab(names[0], [Host(**host) for host in state["hosts"]])
+
+
+def labs() -> list[str]:
+    """Return the names of all labs, half-built ones too."""
+    return sorted({path.name for folder in (RUN_DIR, WORK_DIR) for path in folder.glob("*") if path.is_dir()})
+
+
+def down(name: str) -> None:
+    """Take a lab away completely, in whatever state it is; nothing happens when there is none."""
+    with _lock(name):
+        _down(name)
+
+
+@contextmanager
+def _lock(name: str) -> Iterator[None]:
+    RUN_DIR.mkdir(exist_ok=True)
+    with (RUN_DIR / f"{name}.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LabError(f"lab {name} is being built or taken down by another process") from error
+        yield
+
+
+def _plan(name: str, hosts: Sequence[str], release: str) -> list[Host]:
+    """Return the hosts with addresses and machine names, after checking what was asked for."""
+    token = hashlib.sha256(name.encode()).hexdigest()[:5]
+    planned: list[Host] = []
+    for index, wanted in enumerate(hosts):
+        host, _sep, host_release = wanted.partition("@")
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", host) or host in (known.name for known in planned):
+            raise LabError(f"host {host!r}: names have small letters, digits and dashes, and are distinct")
+        if (host_release or release) not in rootfs.RELEASES:
+            raise LabError(f"host {host}: release {host_release or release!r} is none of {', '.join(rootfs.RELEASES)}")
+        address = f"10.77.{index // 200}.{11 + index % 200}"
+        planned.append(Host(host, address, host_release or release, f"{token}-{index + 1}"))
+    if not planned:
+        raise LabError("a lab needs at least one host")
+    return planned
+
+
+def _build(lab: Lab) -> None:
+    paths, hosts = lab.paths, list(lab.hosts.values())
+    for folder in (paths.run / "log", paths.run / "cm", paths.run / "host_keys", paths.work):
+        folder.mkdir(parents=True)
+    _make_overlays_possible(paths.work)
+    _call(["ip", "netns", "add", paths.netns_name])
+    for link in (["add", "br0", "type", "bridge"], ["set", "br0", "up"], ["set", "lo", "up"]):
+        _call(["ip", "-n", paths.netns_name, "link", *link])
+    _call(["ip", "-n", paths.netns_name, "address", "add", f"{GATEWAY}/16", "dev", "br0"])
+    _call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"lab {lab.name}", "-f", str(paths.run / "id_ed25519")])
+    for host in hosts:
+        _make_host_key(paths, host)
+        _prepare_root(paths, host, hosts)
+    _write_files(lab)
+    for host in hosts:
+        _boot(paths, host)
+    lab.wait_for_boot(list(lab.hosts))
+
+
+def _make_overlays_possible(work: Path) -> None:
+    """Put a memory file system at ``work`` when its own cannot hold an overlay's upper layer, as in most containers."""
+    with tempfile.TemporaryDirectory(dir=work) as probe:
+        for folder in ("lower", "upper", "work", "root"):
+            (Path(probe) / folder).mkdir()
+        try:
+            _mount_overlay(Path(probe) / "lower", Path(probe))
+            _call(["umount", f"{probe}/root"])
+        except LabError:
+            _call(["mount", "-t", "tmpfs", "natsops-lab", str(work)])
+
+
+def _mount_overlay(lower: Path, work: Path) -> None:
+    layers = f"lowerdir={lower},upperdir={work}/upper,workdir={work}/work"
+    _call(["mount", "-t", "overlay", "natsops-lab", "-o", layers, f"{work}/root"])
+
+
+def _make_host_key(paths: _Paths, host: Host) -> None:
+    """Make the key by which a host proves itself to SSH; it outlives the host's disks."""
+    key = paths.run / "host_keys" / host.name
+    _call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host.name, "-f", str(key)])
+    with (paths.run / "known_hosts").open("a") as known:
+        known.write(f"{host.address} {Path(f'{key}.pub').read_text()}")
+
+
+def _prepare_root(paths: _Paths, host: Host, hosts: Sequence[Host]) -> None:
+    """Give a host its root file system, name, address and keys."""
+    work = paths.work / host.machine
+    for folder in ("upper", "work", "root"):
+        (work / folder).mkdir(parents=True)
+    _mount_overlay(rootfs.base(host.release), work)
+    root = paths.merged(host)
+    (root / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
+    (root / "etc/hostname").write_text(f"{host.name}\n")
+    everyone = "".join(f"{other.address} {other.name}\n" for other in hosts)
+    (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{everyone}")
+    # Before the distribution's own 80-container-host0.network, which would ask for an address by DHCP.
+    (root / "etc/systemd/network/10-host0.network").write_text(
+        f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/16\nLinkLocalAddressing=no\n"
+    )
+    (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
+    shutil.copyfile(paths.run / "id_ed25519.pub", root / "root/.ssh/authorized_keys")
+    for end in ("", ".pub"):
+        shutil.copy(paths.run / "host_keys" / f"{host.name}{end}", root / f"etc/ssh/ssh_host_ed25519_key{end}")
+
+
+def _write_files(lab: Lab) -> None:
+    run = lab.paths.run
+    enter = shlex.join(lab.inside([]))
+    lines = [
+        f"Host *\n  User root\n  IdentityFile {run}/id_ed25519\n  IdentitiesOnly yes",
+        f"  UserKnownHostsFile {run}/known_hosts\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes",
+        "  BatchMode yes\n  LogLevel ERROR",
+        "  ServerAliveInterval 3\n  ServerAliveCountMax 3",
+        f"  ProxyUseFdpass yes\n  ProxyCommand {enter} {sys.executable} -IS {Path(__file__).with_name('connect.py')} %h %p",
+        f"  ControlMaster auto\n  ControlPersist 60s\n  ControlPath {run}/cm/%C",
+    ]
+    lines += [f"Host {host.name}\n  HostName {host.address}" for host in lab.hosts.values()]
+    (run / "ssh_config").write_text("\n".join(lines) + "\n")
+    variables = {
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": f"{run}/id_ed25519",
+        # Ansible would put the sockets where another lab with the same addresses finds them.
+        "ansible_ssh_common_args": f"-F {run}/ssh_config -o ControlPath={run}/cm/%C",
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_pipelining": True,
+    }
+    hosts = {host.name: {"ansible_host": host.address} for host in lab.hosts.values()}
+    # Modules that talk to the cluster run on this machine, and have to do so inside the network.
+    shell = run / "sh"
+    shell.write_text(f'#!/bin/sh\nexec {enter} /bin/sh "$@"\n')
+    shell.chmod(0o755)
+    local = {
+        "ansible_connection": "local",
+        "ansible_shell_executable": str(shell),
+        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+    }
+    inventory = {"nats": {"hosts": hosts, "vars": variables}, "ungrouped": {"hosts": {"localhost": local}}}
+    # JSON is YAML, and needs no library.
+    lab.inventory.write_text(json.dumps(inventory, indent=2) + "\n")
+    state = {"hosts": [asdict(host) for host in lab.hosts.values()]}
+    (run / "state.json").write_text(json.dumps(state, indent=2) + "\n")
+
+
+def _boot(paths: _Paths, host: Host) -> None:
+    """Switch a machine on.
+
+    It gets a control group of its own, because systemd inside would else share its services' groups with other hosts.
+    """
+    nspawn = [
+        "systemd-nspawn",
+        "--quiet",
+        "--register=no",
+        "--keep-unit",
+        "--link-journal=no",
+        "--resolv-conf=off",
+        "--timezone=off",
+        f"--directory={paths.merged(host)}",
+        f"--machine={host.machine}",
+        f"--hostname={host.name}",
+        "--network-bridge=br0",
+        "--boot",
+    ]
+    # Not `ip netns exec`: it mounts /sys anew, and nspawn then does not find the control groups.
+    once = f"{_enter_group(paths, host, 'run')}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
+    # With --keep-unit, nspawn leaves a reboot to who started it, and says so by exit code 133.
+    command = f"{_enter_group(paths, host, 'power')}; while sh -ec {shlex.quote(once)}; [ $? = 133 ]; do :; done"
+    with paths.log(host).open("ab") as log:
+        subprocess.Popen(
+            ["sh", "-ec", command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+
+
+def _enter_group(paths: _Paths, host: Host, part: str) -> str:
+    """Make a control group below the machine's; return the shell command that enters it."""
+    groups = [group / part for group in paths.group(host.machine)]
+    for group in groups:
+        group.mkdir(parents=True, exist_ok=True)
+    return "; ".join(f"echo $$ > {shlex.quote(str(group))}/cgroup.procs" for group in groups)
+
+
+def _down(name: str) -> None:
+    paths = _Paths(name)
+    for socket in (paths.run / "cm").glob("*"):
+        subprocess.run(["ssh", "-S", str(socket), "-O", "exit", "-"], capture_output=True, check=False)
+    _kill_group(paths.group())
+    _discard(paths.work)
+    if paths.netns.exists():
+        _call(["ip", "netns", "del", paths.netns_name])
+    if paths.run.exists():
+        shutil.rmtree(paths.run)
+
+
+def _discard(work: Path) -> None:
+    """Unmount everything below this folder, give its loop devices back, and remove it."""
+    if not work.exists():
+        return
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for mounted in reversed([path for path in mounts if f"{path}/".startswith(f"{work}/")]):
+        _call(["umount", "--lazy", mounted])
+    for line in _call(["losetup", "--list", "--noheadings", "--raw", "--output", "NAME,BACK-FILE"]).splitlines():
+        device, _space, backing = line.partition(" ")
+        if backing.startswith(f"{work}/"):
+            _call(["losetup", "--detach", device])
+    shutil.rmtree(work)
+
+
+# --- control groups and processes -----------------------------------------------------------------------------------
+
+
+def _hierarchies() -> list[Path]:
+    """Return the mount points of the hierarchies that systemd keeps services in."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _dash, rest = line.partition(" - ")
+        kind, _source, options = rest.split(" ", 2)
+        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
+            found.append(Path(fields.split()[4]))
+    return found
+
+
+def _group_pids(groups: Sequence[Path]) -> set[int]:
+    """Return the processes in these control groups and those below them, which may come and go meanwhile."""
+    found: set[int] = set()
+    for group in groups:
+        for folder, _folders, _files in os.walk(group):
+            try:
+                found.update(int(pid) for pid in Path(folder, "cgroup.procs").read_text().split())
+            except OSError:
+                continue
+    return found - {0}
+
+
+def _kill_group(groups: Sequence[Path]) -> None:
+    """Kill everything in these control groups and remove them; raise LabError when something stays after 30 s."""
+    deadline = time.monotonic() + 30
+    while any(group.exists() for group in groups):
+        pids = _group_pids(groups)
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if not pids:
+            _remove_groups(groups)
+        if time.monotonic() > deadline:
+            raise LabError(
+                f"these control groups do not empty: {', '.join(map(str, groups))}; processes {sorted(pids)}"
+            )
+        time.sleep(0.02)
+
+
+def _remove_groups(groups: Sequence[Path]) -> None:
+    for group in groups:
+        for folder, _folders, _files in os.walk(group, topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError:  # busy for a moment after its last process
+                return
+
+
+def _pid_inside(pid: int) -> int:
+    """Return a process's id in its own pid namespace, or 0 when it has none of its own, or is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    ids = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
+    return int(ids[-1]) if len(ids) > 1 else 0
+
+
+def enter_network(name: str) -> None:
+    """Move the calling thread, and what it starts later, into a lab's network."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with _Paths(name).netns.open() as namespace:
+        if libc.setns(namespace.fileno(), _CLONE_NEWNET):
+            raise LabError(f"cannot enter the network of lab {name}: {os.strerror(ctypes.get_errno())}")
+
+
+# --- commands of this machine ---------------------------------------------------------------------------------------
+
+
+def _install(packages: Sequence[str]) -> None:
+    if not shutil.which("apt-get"):
+        raise LabUnavailableError(f"these packages are missing, and there is no apt-get: {', '.join(packages)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+        done = subprocess.run(["apt-get", "-q", *command], env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabUnavailableError(f"`apt-get {' '.join(command)}` failed: {done.stderr.strip()}")
+
+
+def _call(command: Sequence[str]) -> str:
+    return _finished(command, shlex.join(command), check=True).stdout
+
+
+def _finished(command: Sequence[str], what: str, check: bool) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if check and done.returncode:
+        raise LabError(f"`{what}` failed with {done.returncode}: {(done.stderr or done.stdout).strip()}")
+    return done
+
+
+# --- command line ---------------------------------------------------------------------------------------------------
+
+
+def _cli_up(args: argparse.Namespace) -> None:
+    hosts = [f"n{index + 1}" for index in range(int(args.hosts))] if args.hosts.isdigit() else args.hosts.split(",")
+    started = time.monotonic()
+    lab = up(args.name, hosts, args.release)
+    print(f"lab {lab.name}: {len(lab.hosts)} hosts after {time.monotonic() - started:.0f} s")
+    _show(lab)
+    print(f"inventory {lab.inventory}")
+    print(f"ansible -i {lab.inventory} all -m ansible.builtin.ping")
+
+
+def _show(lab: Lab) -> None:
+    for host in lab.hosts.values():
+        state = "running" if lab.is_running(host.name) else "off"
+        print(f"  {host.name:<20} {host.address:<14} {host.release:<10} {state}")
+
+
+def _cli_list(_args: argparse.Namespace) -> None:
+    for name in labs():
+        print(name)
+        try:
+            _show(get(name))
+        except LabError:
+            print(f"  incomplete: `{sys.argv[0]} down --name {name}` clears it away")
+
+
+def _cli_down(args: argparse.Namespace) -> None:
+    if args.all == bool(args.name):
+        raise LabError("down: say --name NAME or --all")
+    for name in labs() if args.all else [args.name]:
+        down(name)
+
+
+def _replace_process(command: Sequence[str]) -> None:
+    os.execvp(command[0], list(command))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    def verb(name: str, text: str, action: Callable[[argparse.Namespace], None], host: bool = True) -> Any:
+        one = verbs.add_parser(name, help=text, description=text)
+        one.set_defaults(action=action)
+        if host:
+            one.add_argument("--name", metavar="LAB", help="the lab; not needed when only one is running")
+            one.add_argument("host")
+        return one
+
+    verb("check", "say whether a lab can be built here; exit 3 with the reason when not", lambda _args: check(), False)
+    one = verb("up", "build and boot a lab", _cli_up, False)
+    one.add_argument("--name", required=True, metavar="LAB")
+    one.add_argument("--hosts", required=True, help="how many (n1, n2, …), or their names: a,b,c@trixie")
+    one.add_argument("--release", default="bookworm", choices=rootfs.RELEASES)
+    verb("list", "show all labs and their hosts", _cli_list, False)
+    one = verb("down", "take a lab away", _cli_down, False)
+    one.add_argument("--name", metavar="LAB")
+    one.add_argument("--all", action="store_true")
+    one = verb(
+        "run",
+        "run a command of this machine in the lab's network",
+        lambda a: _replace_process(get(a.lab).inside(a.command)),
+        False,
+    )
+    one.add_argument("lab")
+    one.add_argument("command", nargs="+")
+    one = verb(
+        "ssh",
+        "log in to a host, or run a command there, over SSH",
+        lambda a: _replace_process(get(a.name).ssh_command(a.host, *a.command)),
+    )
+    one.add_argument("command", nargs="*")
+    one = verb(
+        "exec",
+        "run a command on a host by its console, network or not",
+        lambda a: _replace_process(get(a.name).exec_command(a.host, *a.command)),
+    )
+    one.add_argument("command", nargs="+")
+    verb("kill", "cut a host's power", lambda a: get(a.name).kill(a.host))
+    verb("start", "switch a killed host on", lambda a: get(a.name).start(a.host))
+    verb("reboot", "reboot a host in an orderly way", lambda a: get(a.name).reboot(a.host))
+    verb("renew", "give a host an empty disk and boot it", lambda a: get(a.name).renew(a.host))
+    verb("partition", "pull a host's network cable", lambda a: get(a.name).partition(a.host))
+    verb("heal", "plug it in again, and end netem and slow", lambda a: get(a.name).heal(a.host))
+    one = verb(
+        "netem",
+        "spoil the traffic towards a host: netem n1 delay 50ms loss 1%%",
+        lambda a: get(a.name).netem(a.host, *a.rule),
+    )
+    one.add_argument("rule", nargs="+")
+    one = verb("slow", "limit the traffic towards a host: slow n1 1mbit", lambda a: get(a.name).slow(a.host, a.rate))
+    one.add_argument("rate")
+    one = verb("disk", "give a host a small disk of its own", lambda a: get(a.name).disk(a.host, a.path, a.size))
+    one.add_argument("--path", required=True)
+    one.add_argument("--size", required=True, help="as of truncate(1): 64M")
+    return parser
+
+
+def main() -> int:
+    """Do what the command line says; return 3 when no lab can be built here, 1 for other errors."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
+    signal.signal(signal.SIGHUP, lambda _number, _frame: sys.exit(129))
+    args = _parser().parse_args()
+    try:
+        args.action(args)
+    except (LabUnavailableError, MirrorError, rootfs.BuildError) as error:
+        print(f"lab.py: no lab can be built here: {error}", file=sys.stderr)
+        return 3
+    except LabError as error:
+        print(f"lab.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The root file systems that lab hosts boot from: built once per Debian release, kept in the cache, then read-only."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from binaries import cache_dir
+from debian_mirror import mirrors
+
+RELEASES = ("bookworm", "trixie")
+_PACKAGES = "dbus,e2fsprogs,iproute2,libpam-systemd,openssh-server,procps,python3,python3-apt,systemd,systemd-sysv"
+_ENABLE = ("ssh.service", "systemd-networkd.service")
+# Hosts have no way out: what would try to reach a mirror only makes noise.
+_MASK = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2scrub_reap.service")
+
+
+class BuildError(Exception):
+    """debootstrap failed; the message says where its log ends."""
+
+
+def base(release: str) -> Path:
+    """Return the root file system of this release, building it when missing (about a minute); raise BuildError."""
+    store = cache_dir() / "lab"
+    store.mkdir(parents=True, exist_ok=True)
+    recipe = hashlib.sha256(repr((_PACKAGES, _ENABLE, _MASK)).encode()).hexdigest()[:8]
+    target = store / f"rootfs-{release}-{recipe}"
+    with (store / f".lock-{release}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for half_built in store.glob(f".building-{release}-*"):
+            shutil.rmtree(half_built)
+        if not target.exists():
+            _build(release, target)
+    return target
+
+
+def _build(release: str, target: Path) -> None:
+    mirror = mirrors()[0]
+    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".building-{release}-"))
+    try:
+        command = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}"]
+        if mirror.signed_by.startswith("/"):
+            command.append(f"--keyring={mirror.signed_by}")
+        done = subprocess.run(
+            [*command, release, str(work), mirror.http_uri()], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            tail = "\n  ".join((done.stdout + done.stderr).strip().splitlines()[-5:])
+            raise BuildError(f"debootstrap {release} from {mirror.http_uri()} failed:\n  {tail}")
+        for verb, units in (("enable", _ENABLE), ("mask", _MASK)):
+            subprocess.run(["systemctl", "--quiet", f"--root={work}", verb, *units], check=True, capture_output=True)
+        for host_specific in [work / "etc/machine-id", *(work / "etc/ssh").glob("ssh_host_*")]:
+            host_specific.unlink(missing_ok=True)
+        for folder in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):
+            shutil.rmtree(work / folder, ignore_errors=True)
+        work.chmod(0o755)
+        work.rename(target)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise

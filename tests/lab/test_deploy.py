@@ -1,0 +1,335 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The life of one cluster of five hosts in zones 2-2-1, deployed once; every test leaves it healthy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import nats
+import pytest
+from controller import Controller, Run, file_install
+from nats.aio.client import Client
+from nats.js.api import StreamConfig
+
+ZONES = {"n1-c1": "a", "n2-c1": "a", "n3-c1": "b", "n4-c1": "b", "n5-c1": "c"}
+HOSTS = list(ZONES)
+SYSTEM_PASSWORD = "s3cr3t! $SYS # 'very' \"long\""
+# Each would be something else than itself if it were written into the configuration as it is.
+AWKWARD = {
+    "number": "1e5",
+    "variable": "$PATH",
+    "bcrypt_like": "2a$11$x",
+    "comment": "a#b//c",
+    "quotes": "'\"`",
+    "backslash": "a\\nb\\",
+    "unicode": "pässwörd ☃",
+    "bool": "true",
+    "braces": "{}[];,=:",
+    "spaces": " in and around ",
+}
+
+
+class Cluster:
+    """The cluster under test, with the variables that its next deployment uses."""
+
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
+        self.variables: dict[str, Any] = {
+            **file_install("2.10.27"),
+            "nats_server_cluster_name": "C1",
+            "nats_server_jetstream_store_dir": "/nats/storage",
+            "nats_server_jetstream_max_file_store": "256MB",
+            "nats_server_system_password": SYSTEM_PASSWORD,
+            "nats_server_bcrypt_cost": 4,
+            "nats_server_lame_duck_duration": "30s",
+            "nats_server_lame_duck_grace_period": "1s",
+            # The roll under load has the default of 10 s.
+            "nats_server_gate_span": 3,
+            # Hosts are tuned in molecule's scenarios.
+            **{f"nats_server_tuning_{what}": "off" for what in
+               ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")},
+            "nats_server_accounts": {
+                "APP": {
+                    "jetstream": True,
+                    "users": [{"user": user, "password": password} for user, password in AWKWARD.items()],
+                }
+            },
+        }
+
+    def deploy(self, hosts: list[str] | None = None, host_vars: dict[str, dict[str, Any]] | None = None,
+               limit: str | None = None, check: bool = False, **changes: Any) -> Run:
+        """Run the deploy playbook; ``changes`` hold for this run only."""
+        per_host = {host: {"nats_server_zone": zone, **(host_vars or {}).get(host, {})} for host, zone in ZONES.items()}
+        return self.controller.playbook(
+            "deploy", hosts=hosts, group_vars={**self.variables, **changes}, host_vars=per_host, limit=limit, check=check
+        )
+
+    def pids(self) -> dict[str, str]:
+        """The process id of each server; it changes with every restart."""
+        return {host: self.controller.ssh(host, "systemctl show -P MainPID nats-server").stdout.strip() for host in HOSTS}
+
+    def files(self) -> dict[str, str]:
+        """A digest of each host's configuration files."""
+        return {host: self.controller.ssh(host, "cat /etc/nats-server/*.conf | sha256sum").stdout for host in HOSTS}
+
+    def varz(self, host: str) -> dict[str, Any]:
+        """What a server says of itself."""
+        read = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8222/varz').read().decode())"
+        result: dict[str, Any] = json.loads(self.controller.ssh(host, f'python3 -c "{read}"').stdout)
+        return result
+
+    @asynccontextmanager
+    async def client(self, *hosts: str, user: str = "number", password: str = AWKWARD["number"],
+                     reconnect: bool = False) -> AsyncIterator[Client]:
+        """A connection to one of the hosts."""
+        urls = [f"nats://{self.controller.address(host)}:4222" for host in hosts or HOSTS]
+        connection = await nats.connect(urls, user=user, password=password, connect_timeout=2, allow_reconnect=reconnect)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    def health(self, *arguments: str) -> Run:
+        """Ask the health gate once, with more options as ``name=value``."""
+        return self.controller.module("nats_cluster_health", {
+            "servers": [f"nats://{self.controller.address(host)}:4222" for host in HOSTS],
+            "user": "sys", "password": SYSTEM_PASSWORD, "expected_servers": HOSTS, "wait": False,
+            **dict(argument.split("=", 1) for argument in arguments),
+        })
+
+    def wait_until_healthy(self, deadline: float = 60) -> None:
+        """Wait for the gate; the same module that the role uses."""
+        end = time.monotonic() + deadline
+        while (run := self.health()).status:
+            assert time.monotonic() < end, run.output
+            time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def cluster(shared_controller: Controller) -> Iterator[Cluster]:
+    """The deployed cluster."""
+    shared_controller.lab.renew()
+    made = Cluster(shared_controller)
+    run = made.deploy()
+    assert run.status == 0, run.output
+    yield made
+
+
+@pytest.fixture(autouse=True)
+def whole(cluster: Cluster) -> Iterator[None]:
+    """Hold every test to its promise."""
+    yield
+    for host in HOSTS:
+        if not cluster.controller.lab.is_running(host):
+            cluster.controller.lab.start(host)
+    cluster.controller.lab.heal(*HOSTS)
+    cluster.wait_until_healthy()
+
+
+async def publish(client: Client, count: int = 20) -> list[int]:
+    """Store messages in the R3 stream; return the acknowledged sequences."""
+    jetstream = client.jetstream(timeout=5)
+    return [(await jetstream.publish("orders.new", str(number).encode())).seq for number in range(count)]
+
+
+def names(run: Run) -> set[str]:
+    """The names of the tasks that changed something, without the role's."""
+    return {task.rpartition(" : ")[2] for host, task in run.changed}
+
+
+def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
+    run = cluster.deploy()
+    assert run.status == 0, run.output
+    assert run.changed == []
+
+
+def test_every_awkward_password_logs_in(cluster: Cluster) -> None:
+    async def log_in() -> None:
+        for user, password in {**AWKWARD, "sys": SYSTEM_PASSWORD}.items():
+            async with cluster.client("n1-c1", user=user, password=password):
+                pass
+        with pytest.raises(nats.errors.Error):
+            async with cluster.client("n1-c1", user="quotes", password="'\"` "):
+                pass
+
+    cluster.controller.run(log_in())
+    for host in HOSTS:
+        assert "secrets.conf" in cluster.controller.ssh(host, "ls /etc/nats-server").stdout
+        assert cluster.controller.ssh(host, "grep -rF 's3cr3t!' /etc/nats-server", check=False).stdout == ""
+
+
+def test_a_wrong_option_on_one_host_leaves_every_host_as_it_is(cluster: Cluster) -> None:
+    files, pids = cluster.files(), cluster.pids()
+    run = cluster.deploy(host_vars={"n3-c1": {"nats_server_config_extra": {"no_such_option": 1}}}, nats_server_max_connections=77)
+    assert run.status != 0
+    assert any("no_such_option" in error for error in run.errors), run.errors
+    assert cluster.files() == files
+    assert cluster.pids() == pids
+
+
+def test_all_problems_are_listed_at_once(cluster: Cluster) -> None:
+    files = cluster.files()
+    run = cluster.deploy(
+        host_vars={"n2-c1": {"nats_server_name": "n1-c1"}},
+        nats_server_jetstream_max_file_store="900TB",
+        nats_server_lame_duck_grace_period="2m",
+    )
+    text = "\n".join(run.errors)
+    for word in ("n1-c1", "900.0 TiB", "grace"):
+        assert word in text, run.output
+    assert cluster.files() == files
+
+
+def test_a_reload_is_chosen_where_it_is_enough(cluster: Cluster) -> None:
+    pids = cluster.pids()
+    cluster.variables["nats_server_max_connections"] = 500
+    run = cluster.deploy()
+    assert run.status == 0, run.output
+    assert names(run) == {"Write the configuration", "Ask the server to read its configuration again"}
+    assert cluster.pids() == pids
+    assert {cluster.varz(host)["max_connections"] for host in HOSTS} == {500}
+
+
+def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None:
+    """A producer that retries with the message's id goes on while every server is restarted."""
+    pids = cluster.pids()
+
+    async def prepare() -> None:
+        async with cluster.client() as client:
+            await client.jetstream().add_stream(StreamConfig(name="ORDERS", subjects=["orders.>"], num_replicas=3))
+
+    cluster.controller.run(prepare())
+    sent: list[str] = []
+    stop = False
+
+    async def produce() -> None:
+        async with cluster.client(reconnect=True) as client:
+            jetstream = client.jetstream(timeout=1)
+            while not stop:
+                name = f"m{len(sent)}"
+                try:
+                    await jetstream.publish("orders.roll", name.encode(), headers={"Nats-Msg-Id": name})
+                except nats.errors.Error:
+                    continue
+                sent.append(name)
+                await asyncio.sleep(0.01)
+
+    producer = cluster.controller.start(produce())
+    try:
+        cluster.variables["nats_server_max_pending"] = 32 * 1024 * 1024
+        run = cluster.deploy(nats_server_gate_span=10)
+    finally:
+        stop = True
+    producer.result(timeout=30)
+    assert run.status == 0, run.output
+    new = cluster.pids()
+    assert all(new[host] != pids[host] for host in HOSTS)
+    gates = [result for result in run.results if result.task.endswith(": Health gate")]
+    assert len(gates) == 2 * len(HOSTS) + 1
+
+    async def stored() -> list[str]:
+        async with cluster.client() as client:
+            jetstream = client.jetstream()
+            reader = await jetstream.subscribe("orders.roll", ordered_consumer=True)
+            found: list[str] = []
+            while len(found) < len(sent):
+                found.append((await reader.next_msg(timeout=5)).data.decode())
+            return found
+
+    assert len(sent) > 100
+    assert cluster.controller.run(stored()) == sent
+
+
+def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
+    """One host has its new file already, and the process does not know of it."""
+    pids = cluster.pids()
+    cluster.controller.ssh("n4-c1", "sed -i 's/^max_pending:.*/max_pending: 16777216/' /etc/nats-server/nats-server.conf")
+    cluster.variables["nats_server_max_pending"] = 16 * 1024 * 1024
+    run = cluster.deploy(limit="n4-c1")
+    assert run.status == 0, run.output
+    assert "Write the configuration" not in names(run)
+    new = cluster.pids()
+    assert {host for host in HOSTS if new[host] != pids[host]} == {"n4-c1"}
+    assert cluster.varz("n4-c1")["max_pending"] == 16 * 1024 * 1024
+    cluster.variables["nats_server_max_pending"] = 32 * 1024 * 1024
+    run = cluster.deploy(limit="n4-c1")
+    assert run.status == 0, run.output
+
+
+def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
+    cluster.controller.lab.reboot("n2-c1")
+    cluster.wait_until_healthy()
+    assert cluster.deploy().changed == []
+
+
+def test_a_lost_zone_is_survived_and_a_lost_quorum_is_named(cluster: Cluster) -> None:
+    lab = cluster.controller.lab
+    for host in ("n1-c1", "n2-c1"):
+        lab.kill(host)
+
+    async def go_on() -> None:
+        async with cluster.client("n3-c1", "n5-c1") as client:
+            end = time.monotonic() + 30
+            while True:
+                try:
+                    assert len(await publish(client)) == 20
+                    return
+                except nats.errors.Error:
+                    assert time.monotonic() < end, "the stream did not take messages within 30 s of the zone's loss"
+
+    cluster.controller.run(go_on(), timeout=60)
+    text = "\n".join(cluster.health().errors)
+    assert "n1-c1" in text and "n2-c1" in text
+
+    lab.kill("n5-c1")
+    time.sleep(12)
+    text = "\n".join(cluster.health().errors)
+    assert "meta" in text
+    assert "ORDERS" in text
+
+
+def test_a_dead_host_stops_the_run_before_anything_changes(cluster: Cluster) -> None:
+    files = cluster.files()
+    cluster.controller.lab.partition("n5-c1")
+    run = cluster.deploy(nats_server_max_connections=501)
+    cluster.controller.lab.heal("n5-c1")
+    assert run.status != 0
+    assert {result.host for result in run.results if result.status == "unreachable"} == {"n5-c1"}
+    assert cluster.files() == files
+
+
+def test_a_cut_inventory_is_refused(cluster: Cluster) -> None:
+    """As an AWX job slice has it: the group holds only some of the hosts."""
+    files = cluster.files()
+    run = cluster.deploy(hosts=["n1-c1", "n2-c1"])
+    assert run.status != 0
+    assert any("n3-c1" in error and "slic" in error for error in run.errors), run.errors
+    assert cluster.files() == files
+
+
+def test_a_wrong_system_password_stops_a_restart_and_is_rotated_by_a_reload(cluster: Cluster) -> None:
+    pids = cluster.pids()
+    run = cluster.deploy(nats_server_system_password="the next one", nats_server_max_pending=8 * 1024 * 1024)
+    assert run.status != 0
+    assert "No server was touched" in "\n".join(run.errors)
+    assert "the next one" not in run.output
+    assert cluster.pids() == pids
+
+    run = cluster.deploy(nats_server_system_password="the next one")
+    assert run.status == 0, run.output
+    run = cluster.deploy()
+    assert run.status == 0, run.output
+    assert cluster.pids() == pids
+
+
+def test_the_unit_is_hardened(cluster: Cluster) -> None:
+    cluster.controller.ssh("n1-c1", "systemd-analyze security --no-pager --threshold=20 nats-server")
+    show = "systemctl show -P KillSignal -P LimitNOFILE -P TimeoutStopUSec nats-server"
+    assert cluster.controller.ssh("n1-c1", show).stdout.split() == ["1min", "800000", "12"]

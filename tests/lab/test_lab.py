@@ -1,0 +1,180 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab itself: every fault that tests rely on happens, and nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lab as labs
+import pytest
+from controller import Controller, Run
+
+PLAYBOOK = """
+- hosts: nats
+  gather_facts: false
+  tasks:
+    - name: Write a file
+      ansible.builtin.copy:
+        content: "{{ text }}"
+        dest: /root/text
+        mode: "0644"
+    - name: Reach SSH from the controller
+      ansible.builtin.wait_for:
+        host: "{{ ansible_host }}"
+        port: 22
+        timeout: 2
+      delegate_to: localhost
+"""
+
+
+def remains(name: str) -> list[str]:
+    """What there is on this machine of a lab."""
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"natsops-lab/{name}" in line]
+    loops = subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True).stdout
+    paths = [*Path("/run/netns").glob(f"natsops-{name}"), labs.RUN_DIR / name, labs.WORK_DIR / name]
+    paths += Path("/sys/fs/cgroup").glob(f"**/natsops-lab-{name}")
+    return mounts + [line for line in loops.splitlines() if f"/{name}/" in line] + [str(p) for p in paths if p.exists()]
+
+
+def test_playbook_reaches_hosts_and_predicts(controller: Controller, tmp_path: Path) -> None:
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(PLAYBOOK)
+    hosts = ["n1-c1", "n2-c1"]
+
+    def run(check: bool) -> Run:
+        host_vars = {"n2-c1": {"text": "two"}}
+        return controller.playbook(playbook, hosts=hosts, group_vars={"text": "all"}, host_vars=host_vars, check=check)
+
+    foretold, done = run(check=True), run(check=False)
+    assert done.status == 0, done.output
+    assert done.changed == foretold.changed == [(host, "Write a file") for host in hosts]
+    assert controller.ssh("n2-c1", "cat /root/text").stdout == "two"
+    assert run(check=False).changed == []
+
+
+def test_partition_is_told_from_failure(controller: Controller, tmp_path: Path) -> None:
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(PLAYBOOK)
+    controller.lab.partition("n3-c1")
+    run = controller.playbook(playbook, hosts=["n3-c1"], group_vars={"text": "x"})
+    assert [result.status for result in run.results] == ["unreachable"]
+    assert controller.lab.exec("n3-c1", "hostname").stdout == "n3-c1\n"
+    controller.lab.heal("n3-c1")
+    assert controller.playbook(playbook, hosts=["n3-c1"], group_vars={"text": "x"}).status == 0
+
+
+def test_kill_start_and_reboot_keep_the_disk(controller: Controller) -> None:
+    lab = controller.lab
+    lab.ssh("n1-c1", "echo here > /root/file && sync")
+    lab.kill("n1-c1")
+    assert not lab.is_running("n1-c1")
+    assert lab.ssh("n1-c1", "true", check=False).returncode == 255
+    lab.start("n1-c1")
+    assert lab.ssh("n1-c1", "cat /root/file").stdout == "here\n"
+    before = lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id").stdout
+    lab.reboot("n1-c1")
+    assert lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id; cat /root/file").stdout.split()[1:] == ["here"]
+    assert lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id").stdout != before
+    lab.renew("n1-c1")
+    assert lab.ssh("n1-c1", "ls /root/file", check=False).returncode != 0
+
+
+def test_full_disk(controller: Controller) -> None:
+    lab = controller.lab
+    try:
+        lab.disk("n2-c1", "/nats", "32M")
+    except labs.LabUnavailableError as error:
+        pytest.skip(str(error))
+    # The mount is looked at first: without it, this would fill the disk of the machine that the lab runs on.
+    fill = "mountpoint -q /nats && dd if=/dev/zero of=/nats/full bs=1M count=64"
+    assert "No space left on device" in lab.ssh("n2-c1", fill, check=False).stderr
+    lab.reboot("n2-c1")
+    assert lab.ssh("n2-c1", "findmnt --noheadings --output FSTYPE /nats; ls /nats").stdout.split()[0::2] == [
+        "ext4",
+        "lost+found",
+    ]
+
+
+def test_slow_link(controller: Controller) -> None:
+    def seconds() -> float:
+        started = time.monotonic()
+        controller.ssh("n4-c1", "true")
+        subprocess.run(controller.lab.ssh_command("n4-c1", "cat >/dev/null"), input=bytes(250_000), check=True)
+        return time.monotonic() - started
+
+    fast = seconds()
+    controller.lab.slow("n4-c1", "1mbit")
+    assert seconds() > fast + 1
+
+
+def test_client_is_inside_the_network(controller: Controller) -> None:
+    async def banner() -> bytes:
+        reader, writer = await asyncio.open_connection(controller.address("n5-c1"), 22)
+        line = await reader.readline()
+        writer.close()
+        return line
+
+    assert controller.run(banner()).startswith(b"SSH-2.0")
+    with pytest.raises(OSError):
+        asyncio.run(asyncio.wait_for(banner(), 2))
+
+
+def test_mixed_releases(lab: labs.Lab) -> None:
+    name = f"{lab.name}-x"
+    other = labs.up(name, ["old", "new@trixie"])
+    try:
+        release = {host: other.ssh(host, "cat /etc/debian_version").stdout.split(".")[0] for host in other.hosts}
+        assert release == {"old": "12", "new": "13"}
+        other.disk("new", "/data", "8M")
+    finally:
+        labs.down(name)
+    assert remains(name) == []
+    assert lab.ssh("n1-c1", "true", check=False).returncode == 0, "another lab's end must not touch this one"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_interrupted_up_leaves_nothing_for_long(lab: labs.Lab, number: int) -> None:
+    name = f"{lab.name}-y"
+    command = [sys.executable, labs.__file__, "up", "--name", name, "--hosts", "2"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 30
+        while not list(Path("/sys/fs/cgroup").glob(f"**/natsops-lab-{name}/*/run")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(number)
+    if number == signal.SIGKILL:
+        assert remains(name), "killed too late for this test to show anything"
+        labs.down(name)
+    assert remains(name) == []
+
+
+def test_up_that_fails_leaves_nothing(lab: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{lab.name}-z"
+    monkeypatch.setattr(labs, "BOOT_TIMEOUT", 0)
+    monkeypatch.setattr(labs, "_write_files", lambda _lab: None)
+    with pytest.raises(labs.LabError, match="n1 did not boot"):
+        labs.up(name, ["n1"])
+    assert remains(name) == []
+
+
+def test_down_twice_and_unknown_names(lab: labs.Lab) -> None:
+    labs.down("never-was")
+    with pytest.raises(labs.LabError, match="no host 'n9'; it has n1-c1"):
+        lab.kill("n9")
+    with pytest.raises(labs.LabError, match="there is no lab 'never-was'"):
+        labs.get("never-was")
+
+
+def test_not_root_is_told(tmp_path: Path) -> None:
+    command = ["setpriv", "--reuid=65534", "--clear-groups", "--", "/usr/bin/python3", labs.__file__, "check"]
+    if os.geteuid() != 0:
+        command = command[4:]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"HOME": str(tmp_path)})
+    assert (done.returncode, "needs root" in done.stderr) == (3, True), done.stderr

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils._listeners import listeners, monitor_url, split_address
+from ansible_collections.natsops.jetstream.plugins.module_utils._membership import membership_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils._mesh import expected_routes, route_problems
+
+
+def varz(version: str = "2.10.27", pool_size: int | None = None) -> dict[str, Any]:
+    return {"version": version, "cluster": {"pool_size": pool_size} if pool_size else {}}
+
+
+@pytest.mark.parametrize("one, other, routes", [
+    (varz(), varz(), 4),
+    (varz(pool_size=5), varz(pool_size=5), 6),
+    (varz(pool_size=5), varz(pool_size=3), 4),
+    (varz(pool_size=-1), varz(), 1),
+    (varz("2.9.10"), varz(), 1),
+])
+def test_expected_routes(one: dict[str, Any], other: dict[str, Any], routes: int) -> None:
+    assert expected_routes(one, other) == expected_routes(other, one) == routes
+
+
+def server(name: str, routes: dict[str, int], cluster: str = "C1") -> dict[str, Any]:
+    rows = [{"remote_name": remote, "remote_id": "ID" + remote} for remote, count in routes.items() for dummy in range(count)]
+    return {"name": name, "id": "ID" + name, "cluster": cluster, "varz": varz(), "routez": {"routes": rows}}
+
+
+def test_a_full_mesh_has_no_problems() -> None:
+    assert route_problems([server("n1", {"n2": 4}), server("n2", {"n1": 4}), server("e1", {}, cluster="C2")]) == []
+
+
+def test_each_pair_without_all_its_routes_is_named() -> None:
+    assert route_problems([server("n1", {"n2": 3}), server("n2", {"n1": 4})]) == ["n1 has 3 of 4 routes to n2"]
+    both = [server("n1", {"n2": 4}), server("n2", {"n1": 4})]
+    assert len(route_problems(both, ["APP"])) == 2
+
+
+@pytest.mark.parametrize("text, address", [
+    ("127.0.0.1:4222", ("127.0.0.1", 4222)), (4222, ("", 4222)), (":4222", ("", 4222)), ("[::1]:4222", ("::1", 4222)),
+])
+def test_split_address(text: Any, address: tuple[str, int]) -> None:
+    assert split_address(text) == address
+
+
+def test_listeners_are_reachable_from_the_host_itself() -> None:
+    config = {"listen": "0.0.0.0:4333", "cluster": {"port": 6222, "host": "10.0.0.1"}, "http": 8222,
+              "leafnodes": {"remotes": []}, "websocket": {"port": 443}}
+    assert [(item["name"], item["host"], item["port"]) for item in listeners(config)] == [
+        ("client", "127.0.0.1", 4333), ("cluster", "10.0.0.1", 6222), ("websocket", "127.0.0.1", 443),
+        ("monitoring", "127.0.0.1", 8222),
+    ]
+    assert listeners({"port": -1}) == []
+
+
+@pytest.mark.parametrize("config, url", [
+    ({"http": "0.0.0.0:8222"}, "http://127.0.0.1:8222"),
+    ({"https": "10.0.0.1:8222", "http_base_path": "/nats/"}, "https://10.0.0.1:8222/nats"),
+    ({"http_port": 8222}, "http://127.0.0.1:8222"),
+    ({"http": "[::1]:8222"}, "http://[::1]:8222"),
+    ({}, ""),
+])
+def test_monitor_url(config: dict[str, Any], url: str) -> None:
+    assert monitor_url(config) == url
+
+
+MEMBERS = [{"host": f"h{n}", "server_name": f"n{n}"} for n in (1, 2, 3)]
+
+
+def membership(**facts: Any) -> list[dict[str, str]]:
+    return membership_problems({"cluster": "C1", "hosts": ["h1", "h2", "h3"], "members": MEMBERS, "running": False,
+                                "live": [], **facts})
+
+
+def live(*names: str) -> list[dict[str, str]]:
+    return [{"name": name, "cluster": "C1"} for name in names]
+
+
+def test_a_new_cluster_started_whole_is_fine() -> None:
+    assert membership() == []
+
+
+def test_a_new_cluster_started_in_parts_is_refused() -> None:
+    problem = membership(hosts=["h1"])[0]
+    assert problem["severity"] == "error"
+    assert "n2, n3" in problem["message"]
+
+
+def test_a_new_jetstream_cluster_is_not_started_from_seeds() -> None:
+    members = [{**member, "jetstream": True} for member in MEMBERS]
+    assert "two leaders" in membership(members=members, route_style="seeds")[0]["message"]
+    assert membership(members=members, route_style="seeds", running=True) == []
+    assert membership(members=MEMBERS, route_style="seeds") == []
+
+
+def test_one_host_of_a_running_cluster_is_fine() -> None:
+    assert membership(hosts=["h1"], live=live("n2", "n3")) == []
+    assert membership(hosts=["h1"], running=True) == []
+
+
+def test_a_cut_inventory_is_refused() -> None:
+    problem = membership(members=MEMBERS[:1], hosts=["h1"], running=True, live=live("n1", "n2", "n3"))[0]
+    assert "n2, n3" in problem["message"]
+    other_cluster = [{"name": "e1", "cluster": "EAST"}]
+    assert membership(live=live("n1") + other_cluster) == []

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the connection's values come from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    CONNECTION_SPEC,
+    resolve_connection,
+    secrets_of,
+)
+
+SEED = "SU" + "A" * 56
+
+
+def resolve(environ: dict[str, str] | None = None, **options: Any) -> ConnectionOptions:
+    params = {name: spec.get("default") for name, spec in CONNECTION_SPEC.items()}
+    return resolve_connection({**params, **options}, environ or {})
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> dict[str, str]:
+    """Return an environment with a context `ops` in its configuration directory."""
+    path = tmp_path / "nats" / "context" / "ops.json"
+    path.parent.mkdir(parents=True)
+    content = {"url": "nats://a:4222,nats://b:4222", "user": "ctx", "password": "ctx-pw", "ca": "~/ca.crt", "token": ""}
+    path.write_text(json.dumps(content))
+    return {"XDG_CONFIG_HOME": str(tmp_path)}
+
+
+def test_nothing_given() -> None:
+    assert resolve() == ConnectionOptions(servers=("nats://127.0.0.1:4222",))
+
+
+def test_options_before_environment_before_context(context: dict[str, str]) -> None:
+    options = resolve(context, context="ops")
+    assert (options.servers, options.user, options.password) == (("nats://a:4222", "nats://b:4222"), "ctx", "ctx-pw")
+    assert options.tls_ca_file == str(Path("~/ca.crt").expanduser())
+    environ = {**context, "NATS_URL": "nats://c:4222", "NATS_CONTEXT": "ops", "NATS_CA": "/env/ca.crt"}
+    options = resolve(environ)
+    assert (options.servers, options.user, options.tls_ca_file) == (("nats://c:4222",), "ctx", "/env/ca.crt")
+    options = resolve(environ, servers=["nats://d:4222"], tls_ca_file="/own/ca.crt")
+    assert (options.servers, options.tls_ca_file) == (("nats://d:4222",), "/own/ca.crt")
+
+
+def test_credentials_are_not_mixed(context: dict[str, str]) -> None:
+    options = resolve({**context, "NATS_CREDS": "/env.creds", "NATS_TOKEN": "env-token"}, context="ops")
+    assert (options.credentials, options.user, options.password, options.token) == ("/env.creds", None, None, None)
+    options = resolve({"NATS_CREDS": "/env.creds", "NATS_PASSWORD": "env-pw"}, user="own")
+    assert (options.user, options.password, options.credentials) == ("own", "env-pw", None)
+
+
+def test_an_nkey_as_seed_or_file(tmp_path: Path) -> None:
+    assert resolve(nkey_seed=SEED).nkey_seed == SEED
+    seed_file = tmp_path / "user.nk"
+    seed_file.write_text(f"# user\n{SEED}\n")
+    assert resolve({"NATS_NKEY": str(seed_file)}).nkey_seed == SEED
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"context": "none"}, ["context none", "cannot read"]),
+        ({"nkey_seed": "SUAA-not-a-seed"}, ["nkey_seed"]),
+        ({"timeout": 0.0}, ["timeout", "0 seconds"]),
+        ({"servers": [" "]}, ["servers"]),
+    ],
+)
+def test_bad_values_are_named(options: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(NatsFailure) as refused:
+        resolve({"HOME": "/nowhere"}, **options)
+    assert refused.value.code == "invalid_option"
+    for word in words:
+        assert word in refused.value.description
+
+
+@pytest.mark.parametrize("content", ['{"nsc": "x"}', "[1]", "{"])
+def test_contexts_that_cannot_be_followed(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(content)
+    with pytest.raises(NatsFailure) as refused:
+        resolve(context=str(path))
+    assert str(path) in refused.value.description
+
+
+def test_secrets_are_known_from_every_source() -> None:
+    options = resolve({"NATS_PASSWORD": "env-pw"}, user="own", servers=["nats://u:url-pw@h:4222", "nats://tok@h"])
+    assert secrets_of(options) == {"env-pw", "url-pw", "tok"}
+    for secret in ("env-pw",):
+        assert secret not in repr(options)

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `make` runs beside the tests: the reference is up to date, and the totals of `make test` tell the truth."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import ansible
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+FAKE_MAKEFILE = """\
+good bad:
+\t@test $@ = good
+counted:
+\t@printf '<a><testcase/><testcase/><testcase><skipped message="why"/></testcase></a>' > $(JUNIT)
+broken:
+\t@printf '<a><testcase/><testcase><error/></testcase></a>' > $(JUNIT); false
+nothing-collected:
+\t@printf '<a/>' > $(JUNIT); false
+only-skipped:
+\t@printf '<a><testcase><skipped message="no host"/></testcase></a>' > $(JUNIT)
+"""
+
+
+@pytest.mark.skipif(not ansible.__version__.startswith("2.19"), reason="written with ansible-doc 2.19")
+def test_reference_is_up_to_date() -> None:
+    check = subprocess.run(
+        [sys.executable, "tools/reference.py", "--check"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert check.returncode == 0, check.stdout + check.stderr
+
+
+Parts = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    """Run tools/run_parts.py beside a small Makefile and a lab that cannot be built; return (status, output)."""
+    (tmp_path / "Makefile").write_text(FAKE_MAKEFILE)
+    (tmp_path / "tests/lab").mkdir(parents=True)
+    (tmp_path / "tests/lab/lab.py").write_text("import sys; sys.exit('needs root')")
+
+    def run(*arguments: str, ci: bool = False) -> tuple[int, list[str]]:
+        environment = {key: value for key, value in os.environ.items() if key not in ("CI", "MAKEFLAGS", "MAKELEVEL")}
+        done = subprocess.run(
+            [sys.executable, str(CHECKOUT / "tools/run_parts.py"), *arguments],
+            cwd=tmp_path,
+            env={**environment, **({"CI": "true"} if ci else {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "names, ci, status, last",
+    [
+        (["good", "counted"], True, 0, "3 passed, 0 failed, 1 skipped"),
+        (["bad", "good"], False, 1, "1 passed, 1 failed, 0 skipped"),
+        (["broken", "counted"], False, 1, "3 passed, 1 failed, 1 skipped"),
+        (["nothing-collected"], False, 1, "0 passed, 1 failed, 0 skipped"),
+        (["only-skipped", "good"], False, 0, "1 passed, 0 failed, 1 skipped"),
+        (["only-skipped", "good"], True, 1, "1 passed, 1 failed, 0 skipped"),
+        (["good", "--lab", "counted"], False, 0, "1 passed, 0 failed, 1 skipped"),
+        (["good", "--lab", "counted"], True, 1, "1 passed, 1 failed, 0 skipped"),
+    ],
+)
+def test_totals(parts: Parts, names: list[str], ci: bool, status: int, last: str) -> None:
+    code, output = parts(*names, ci=ci)
+    assert (code, output[-1]) == (status, last)
+
+
+def test_a_lab_that_cannot_be_built_says_why(parts: Parts) -> None:
+    _status, output = parts("--lab", "counted")
+    assert any("NOTHING WAS RUN" in line and "needs root" in line for line in output)
+
+
+def test_documentation_markup_becomes_markdown() -> None:
+    spec = importlib.util.spec_from_file_location("reference", CHECKOUT / "tools/reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    assert reference.text(["See O(port) and C(a\\)b).", "B(Not) L(here,https://example.com)."]) == (
+        "See `port` and `a)b`. **Not** [here](https://example.com)."
+    )

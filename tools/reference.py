@@ -1,0 +1,221 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write docs/reference from what the code itself declares, so that the two cannot differ.
+
+    python tools/reference.py           writes the files (`make docs`)
+    python tools/reference.py --check   writes nothing; names the stale files and exits 1 when there are any
+
+Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Modules and
+filters come from ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+COLLECTION = "natsops.jetstream"
+NOTICE = "<!-- Written by `make docs`; change what it is made from instead. -->"
+
+
+def text(value: str | Sequence[str] | None) -> str:
+    """Return Ansible's documentation markup (one paragraph or a list of them) as one line of Markdown."""
+    joined = " ".join([value] if isinstance(value, str) else value or [])
+    joined = re.sub(r"\bL\(([^,)]+),\s*([^)]+)\)", r"[\1](\2)", joined)
+    joined = re.sub(r"\bR\(([^,)]+),[^)]*\)", r"\1", joined)
+    joined = re.sub(r"\bU\(([^)]+)\)", r"<\1>", joined)
+    joined = re.sub(r"\b(?:C|O|V|E|M|P|RV)\(((?:\\.|[^)\\])*)\)", lambda m: "`" + re.sub(r"\\(.)", r"\1", m[1]) + "`", joined)
+    joined = re.sub(r"(`[\w.]+)#\w+`", r"\1`", joined)  # P(name#type)
+    joined = re.sub(r"\bB\(([^)]+)\)", r"**\1**", joined)
+    joined = re.sub(r"\bI\(([^)]+)\)", r"*\1*", joined)
+    return " ".join(joined.split())
+
+
+def cell(value: str) -> str:
+    """Return text that may stand in a cell of a Markdown table."""
+    return value.replace("|", "\\|")
+
+
+def code(value: object) -> str:
+    """Return a default or choice as code; empty for none."""
+    if value is None:
+        return ""
+    return "`" + (value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)) + "`"
+
+
+def kind(option: Mapping[str, Any]) -> str:
+    """Return the type of an option as people say it: `list of str`."""
+    name = str(option.get("type", "str"))
+    return f"{name} of {option['elements']}" if option.get("elements") else name
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + " --- |" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(cell(column) for column in row) + " |"
+
+
+def option_rows(options: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ...]]:
+    """Yield (name, type, default, description) of each option and, after it, of the options inside it."""
+    for name, option in options.items():
+        full = prefix + name
+        default = option.get("default", defaults.get(name) if not prefix else None)
+        description = text(option.get("description"))
+        if option.get("choices"):
+            description += " One of " + ", ".join(code(choice) for choice in option["choices"]) + "."
+        yield f"`{full}`", kind(option), "*required*" if option.get("required") else code(default), description
+        inner = option.get("options") or option.get("suboptions")
+        if inner:
+            yield from option_rows(inner, {}, full + ("[]." if option.get("elements") else "."))
+
+
+def variable_groups(defaults_file: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield (title, variable names) as the headings of a defaults file, `# --- Title ---`, group them."""
+    title = "General"
+    names: list[str] = []
+    for line in defaults_file.read_text(encoding="utf-8").splitlines():
+        heading = re.match(r"# -+ (.+?) -+$", line)
+        variable = re.match(r"([a-z]\w*):", line)
+        if heading:
+            if names:
+                yield title, names
+            title, names = heading[1], []
+        elif variable:
+            names.append(variable[1])
+    if names:
+        yield title, names
+
+
+def role_page(role: Path) -> str:
+    """Return the page of a role's entry points and variables."""
+    specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
+    defaults_file = role / "defaults" / "main.yml"
+    defaults = yaml.safe_load(defaults_file.read_text(encoding="utf-8"))
+    options: dict[str, Any] = {}
+    for spec in specs.values():
+        options.update({name: option for name, option in (spec.get("options") or {}).items() if name not in options})
+
+    lines = [NOTICE, "", f"# Role {COLLECTION}.{role.name}", "", "## Entry points", ""]
+    lines += table(
+        ("tasks_from", "what it does"),
+        ((f"`{name}`", text(spec.get("description") or spec.get("short_description"))) for name, spec in specs.items()),
+    )
+    lines += ["", "## Variables", ""]
+    shown: set[str] = set()
+    for title, names in [*variable_groups(defaults_file), ("Without a default", [n for n in options if n not in defaults])]:
+        group = {name: options[name] for name in names if name in options}
+        if group:
+            lines += [f"### {title}", "", *table(("variable", "type", "default", "what it is"), option_rows(group, defaults)), ""]
+        shown.update(group)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def plugin_docs(plugin_type: str) -> dict[str, Any]:
+    """Return ansible-doc's description of every module or filter of the collection, by short name."""
+    folder = {"module": "modules"}.get(plugin_type, plugin_type)
+    names = sorted(f"{COLLECTION}.{path.stem}" for path in (ROOT / "plugins" / folder).glob("*.py"))
+    if not names:
+        return {}
+    command = ["ansible-doc", "--json", "--type", plugin_type, *names]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    missing = [name for name in names if "doc" not in found.get(name, {})]
+    if missing:
+        raise SystemExit(f"ansible-doc cannot read: {', '.join(missing)}")
+    return {name.rsplit(".", maxsplit=1)[1]: found[name] for name in names}
+
+
+def shared_options() -> dict[str, Any]:
+    """Return the options of the connection fragment, which every NATS module has."""
+    source = ROOT / "plugins" / "doc_fragments" / "connection.py"
+    if not source.is_file():
+        return {}
+    names: dict[str, Any] = {}
+    exec(compile(source.read_text(encoding="utf-8"), str(source), "exec"), names)
+    return dict(yaml.safe_load(names["ModuleDocFragment"].DOCUMENTATION)["options"])
+
+
+def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that describe one module or filter."""
+    doc = entry["doc"]
+    yield from (f"## {name}", "", text(doc["description"]), "")
+    support = [
+        f"{attribute.replace('_', ' ')}: {doc['attributes'][attribute]['support']}"
+        for attribute in ("check_mode", "diff_mode")
+        if attribute in doc.get("attributes", {})
+    ]
+    if support:
+        yield from (", ".join(support).capitalize() + ".", "")
+    options = dict(doc.get("options") or {})
+    connects = bool(shared) and set(shared) <= set(options)
+    own = {key: option for key, option in options.items() if not (connects and key in shared)}
+    if own:
+        yield from table(("option", "type", "default", "what it is"), option_rows(own, {}))
+        yield ""
+    if connects:
+        yield from ("It takes the [connection options](#connection-options) as well.", "")
+    if entry.get("return"):
+        rows = ((f"`{key}`", kind(value), text(value.get("description"))) for key, value in entry["return"].items())
+        yield from table(("returns", "type", "what it is"), rows)
+        yield ""
+    if entry.get("examples"):
+        yield from ("```yaml", *entry["examples"].strip().splitlines(), "```", "")
+
+
+def plugin_page(title: str, plugin_type: str) -> str:
+    """Return the page of all modules or all filters."""
+    shared = shared_options() if plugin_type == "module" else {}
+    docs = plugin_docs(plugin_type)
+    lines = [NOTICE, "", f"# {title} of {COLLECTION}", ""]
+    lines += table(
+        ("name", "what it does"),
+        ((f"[{name}](#{name})", text(entry["doc"]["short_description"])) for name, entry in docs.items()),
+    )
+    lines.append("")
+    if shared:
+        lines += ["## Connection options", "", *table(("option", "type", "default", "what it is"), option_rows(shared, {})), ""]
+    for name, entry in docs.items():
+        lines += plugin_section(name, entry, shared)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Return the text of every reference page by its path."""
+    roles = sorted(path.parent.parent for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
+    return {
+        **{REFERENCE / f"{role.name}.md": role_page(role) for role in roles},
+        REFERENCE / "modules.md": plugin_page("Modules", "module"),
+        REFERENCE / "filters.md": plugin_page("Filters", "filter"),
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    wanted = pages()
+    stale = [path for path, content in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != content]
+    stale += [path for path in REFERENCE.glob("*.md") if path not in wanted]
+    if "--check" in arguments:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is stale: run `make docs` and commit it.")
+        return 1 if stale else 0
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for path in stale:
+        if path in wanted:
+            path.write_text(wanted[path], encoding="utf-8")
+        else:
+            path.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

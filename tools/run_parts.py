@@ -1,0 +1,107 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run make targets one after the other and close with one line of totals.
+
+    python3 tools/run_parts.py PART… [--lab PART…]
+
+Each PART is a make target. A target that runs pytest leaves its counts in $JUNIT; any other target counts as one check.
+Every part runs, whatever the earlier ones did. The parts after --lab need the lab of systemd hosts: where
+`tests/lab/lab.py check` says that there can be none, they are announced loudly and count as skipped. With CI=true a part
+of which nothing ran is a failure: a machine that is meant to run everything must not pass by skipping.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+RESULTS = Path(".cache/results")
+BOLD, PLAIN = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
+
+
+@dataclass
+class Outcome:
+    """What one part did; seconds is wall time."""
+
+    part: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+
+
+def counts_of(report: Path) -> tuple[int, int, int, str]:
+    """Return (passed, failed, skipped, reason of the first skip) of a JUnit file."""
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    failed = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)
+    skips = [case.find("skipped") for case in cases if case.find("skipped") is not None]
+    reason = next((skip.get("message") or "" for skip in skips if skip is not None), "")
+    return len(cases) - failed - len(skips), failed, len(skips), reason
+
+
+def run(part: str) -> Outcome:
+    """Make one part and count what it did."""
+    report = (RESULTS / f"{part}.xml").resolve()
+    report.unlink(missing_ok=True)
+    status = subprocess.call(["make", "--no-print-directory", part], env={**os.environ, "JUNIT": str(report)})
+    if not report.is_file():
+        return Outcome(part, passed=int(status == 0), failed=int(status != 0))
+    passed, failed, skipped, reason = counts_of(report)
+    if status and not failed:
+        failed = 1  # pytest itself failed: no tests collected, interrupted, a usage error
+    return Outcome(part, passed, failed, skipped, reason=reason)
+
+
+def lab_obstacle() -> str:
+    """Return why no lab can be built here; empty when one can."""
+    check = subprocess.run(
+        [sys.executable, "tests/lab/lab.py", "check"], stderr=subprocess.PIPE, text=True, check=False
+    )
+    return check.stderr.strip() or f"lab.py check: exit status {check.returncode}" if check.returncode else ""
+
+
+def judged(outcome: Outcome) -> Outcome:
+    """Announce a part of which nothing ran; in CI that is a failure."""
+    if not outcome.skipped or outcome.passed or outcome.failed:
+        return outcome
+    print(f"\n{BOLD}!!! {outcome.part}: NOTHING WAS RUN. {outcome.reason}{PLAIN}", flush=True)
+    if os.environ.get("CI") == "true":
+        print(f"{BOLD}!!! With CI=true that is a failure.{PLAIN}", flush=True)
+        outcome.failed, outcome.skipped = outcome.skipped, 0
+    return outcome
+
+
+def main(arguments: list[str]) -> int:
+    parts, lab_parts = arguments, []
+    if "--lab" in arguments:
+        split = arguments.index("--lab")
+        parts, lab_parts = arguments[:split], arguments[split + 1 :]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    outcomes = []
+    obstacle = None
+    for part in [*parts, *lab_parts]:
+        print(f"\n{BOLD}=== make {part}{PLAIN}", flush=True)
+        started = time.monotonic()
+        if part in lab_parts and obstacle is None:
+            obstacle = lab_obstacle()
+        outcome = Outcome(part, skipped=1, reason=obstacle) if part in lab_parts and obstacle else run(part)
+        outcome.seconds = time.monotonic() - started
+        outcomes.append(judged(outcome))
+    print(f"\n{BOLD}{'part':<24} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}{PLAIN}")
+    for one in outcomes:
+        mark = "   FAILED" if one.failed else ""
+        print(f"{one.part:<24} {one.passed:>7} {one.failed:>7} {one.skipped:>8} {one.seconds:>8.0f}{mark}")
+    passed, failed, skipped = (sum(getattr(one, name) for one in outcomes) for name in ("passed", "failed", "skipped"))
+    print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run `ansible-test sanity` on the sources as they are now, with the ansible-core of the environment that runs this.
+
+    .cache/venv/bin/python tools/sanity.py [ansible-test sanity arguments]
+
+ansible-test wants a git checkout below …/ansible_collections/natsops/jetstream, keeps its virtual environments in the
+home directory, and downloads a script that installs pip into them. Here the checkout is a copy of what git knows
+(committed or not), the home directory is a folder in .cache, and pip comes from Python's own ensurepip, so that a
+package index is all the network that is needed and nothing outside the project is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import ansible
+import ansible_test._internal.python_requirements as ansible_test_requirements
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ".".join(ansible.__version__.split(".")[:2])
+HOME = ROOT / ".cache" / f"sanity-{CORE}"
+COPY = HOME / "ansible_collections" / "natsops" / "jetstream"
+
+# Tests that cannot say anything here, with the reason.
+SKIPPED_TESTS: dict[str, str] = {
+    "pslint": "there is no PowerShell in the collection",
+}
+
+PIP_SCRIPT = """\
+import ensurepip
+ensurepip.bootstrap(upgrade=True, default_pip=True)
+"""
+
+
+def copy_sources() -> None:
+    """Make COPY a git checkout of every file of ROOT that git does not ignore."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    COPY.mkdir(parents=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    for name in sorted(set(os.fsdecode(listed).split("\0")) - {""}):
+        source, target = ROOT / name, COPY / name
+        if not source.is_symlink() and not source.is_file():
+            continue  # deleted in the work tree
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target, follow_symlinks=False)
+    subprocess.run(["git", "init", "--quiet"], cwd=COPY, check=True)
+    subprocess.run(["git", "add", "--all"], cwd=COPY, check=True)
+
+
+def provide_pip_scripts() -> None:
+    """Put our own pip script where ansible-test looks for the one that it would download, for each version it may want."""
+    wanted = re.findall(r"\bpip='([\d.]+)'", Path(ansible_test_requirements.__file__).read_text())
+    if not wanted:
+        raise SystemExit(f"Cannot tell which pip ansible-test {ansible.__version__} wants: its source has changed.")
+    cache = HOME / ".ansible" / "test" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    for version in wanted:
+        (cache / f"get_pip_{version.replace('.', '_')}.py").write_text(PIP_SCRIPT)
+
+
+def provide_pip_configuration() -> None:
+    """Write the pip configuration in force (files and environment), which ansible-test passes on from the home only."""
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
+    ).stdout
+    lines = ["[global]"]
+    for line in listed.splitlines():
+        key, value = line.split("=", maxsplit=1)
+        scope, option = key.rsplit(".", maxsplit=1)
+        if scope in ("global", "install", ":env:"):
+            lines.append(f"{option} = {ast.literal_eval(value)}".replace("\n", "\n    "))
+    target = HOME / ".config" / "pip" / "pip.conf"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.touch(mode=0o600)
+    target.write_text("\n".join(dict.fromkeys(lines)) + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    copy_sources()
+    provide_pip_scripts()
+    provide_pip_configuration()
+    for test, reason in SKIPPED_TESTS.items():
+        print(f"Skipping {test}: {reason}.", flush=True)
+        arguments = ["--skip-test", test, *arguments]
+    command = [
+        os.path.join(os.path.dirname(sys.executable), "ansible-test"),
+        "sanity",
+        "--python",
+        f"{sys.version_info.major}.{sys.version_info.minor}",
+        "--color",
+        "yes" if sys.stdout.isatty() else "no",
+        *arguments,
+    ]
+    return subprocess.call(command, cwd=COPY, env={**os.environ, "HOME": str(HOME)})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
