@@ -83,6 +83,7 @@ notes:
   - Credentials are taken as a whole, and the first of these sources that has any decides their kind.
   - Run the module where the servers' client port can be reached, usually with C(delegate_to=localhost).
   - "A failed task returns RV(ignore:failure) with the keys C(code) (stable, for programs), C(description), C(subject),
-    C(server) and C(account). Codes of the connection are V(unreachable), V(authorization), V(tls), V(wrong_account),
-    V(permission), V(timeout), V(connection_lost), V(bad_reply) and V(invalid_option)."
+    C(server), C(account) and C(err_code), which is the JetStream API's own number where it gave one (code V(api_error)).
+    Codes of the connection are V(unreachable), V(authorization), V(tls), V(wrong_account), V(permission), V(timeout),
+    V(connection_lost), V(bad_reply) and V(invalid_option)."
 """

@@ -46,7 +46,10 @@ _SECURE_SCHEMES = ("tls", "wss")
 
 
 class NatsFailure(Exception):
-    """Something that NATS, or the way to it, refused. `code` is stable and for programs, `description` is for people."""
+    """Something that NATS, or the way to it, refused. `code` is stable and for programs, `description` is for people.
+
+    `err_code` is the JetStream API's own number (server/errors.json) when the server gave one.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class NatsFailure(Exception):
         subject: str | None = None,
         server: str | None = None,
         account: str | None = None,
+        err_code: int | None = None,
     ) -> None:
         super().__init__(description)
         self.code = code
@@ -63,15 +67,17 @@ class NatsFailure(Exception):
         self.subject = subject
         self.server = server
         self.account = account
+        self.err_code = err_code
 
-    def as_dict(self) -> dict[str, str | None]:
-        """Return the failure as the modules return it: code, description, subject, server, account."""
+    def as_dict(self) -> dict[str, str | int | None]:
+        """Return the failure as the modules return it: code, description, subject, server, account, err_code."""
         return {
             "code": self.code,
             "description": self.description,
             "subject": self.subject,
             "server": self.server,
             "account": self.account,
+            "err_code": self.err_code,
         }
 
 

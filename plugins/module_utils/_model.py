@@ -376,6 +376,33 @@ def build_cluster(
     return Cluster(tuple(known), _meta_group(replies, names), _streams(replies, names))
 
 
+def stream_group(account: str, info: Mapping[str, Any], names: Mapping[str, str] | None = None) -> RaftGroup:
+    """Return a stream's group from its STREAM.INFO, which is its leader's view; `names`: server names by peer id."""
+    config = info.get("config") or {}
+    subject = f"stream {account}/{config.get('name', '')}"
+    return _group_of_info(STREAM, subject, int(config.get("num_replicas") or 1), info, names)
+
+
+def consumer_group(
+    account: str, info: Mapping[str, Any], stream_config: Mapping[str, Any], names: Mapping[str, str] | None = None
+) -> RaftGroup:
+    """Return a consumer's group from its CONSUMER.INFO; its size also depends on the configuration of its stream."""
+    config = info.get("config") or {}
+    size = _consumer_replicas(config, int(stream_config.get("num_replicas") or 1), stream_config.get("retention", "limits"))
+    subject = f"consumer {account}/{info.get('stream_name', '')}/{info.get('name', '')}"
+    group = _group_of_info(CONSUMER, subject, size, info, names)
+    return replace(group, ephemeral=not config.get("durable_name"))
+
+
+def _group_of_info(
+    kind: str, subject: str, size: int, info: Mapping[str, Any], names: Mapping[str, str] | None
+) -> RaftGroup:
+    view = info.get("cluster") or {}
+    leader = view.get("leader", "")
+    group = _group(kind, subject, size, [(leader, view.get("name", ""), view)], names or {})
+    return group if leader else replace(group, leaders=(), hosts=())
+
+
 def _meta_group(replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]) -> MetaGroup | None:
     views = [(server.name, jsz["meta_cluster"]) for server, jsz in replies if jsz.get("meta_cluster")]
     if not views:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Generic, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
@@ -22,16 +24,35 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
     MissingLibrary,
     NatsFailure,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
+
+T = TypeVar("T")
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 
-CONNECTION_SPEC: dict[str, dict[str, Any]] = {
-    "servers": {"type": "list", "elements": "str"},
+_CREDENTIAL_SPEC: dict[str, dict[str, Any]] = {
     "user": {"type": "str"},
     "password": {"type": "str", "no_log": True},
     "token": {"type": "str", "no_log": True},
     "nkey_seed": {"type": "str", "no_log": True},
     "credentials": {"type": "path"},
+}
+
+#: For modules that work on the assets of accounts; see doc_fragments/accounts.py.
+ACCOUNT_USERS_SPEC: dict[str, dict[str, Any]] = {
+    "account_users": {
+        "type": "list",
+        "elements": "dict",
+        "options": {"account": {"type": "str", "required": True}, **_CREDENTIAL_SPEC},
+        "mutually_exclusive": [("credentials", "nkey_seed", "user", "token")],
+        "required_one_of": [("credentials", "nkey_seed", "user", "token")],
+    },
+}
+ACCOUNT_SPEC: dict[str, dict[str, Any]] = {"account": {"type": "str"}, **ACCOUNT_USERS_SPEC}
+
+CONNECTION_SPEC: dict[str, dict[str, Any]] = {
+    "servers": {"type": "list", "elements": "str"},
+    **_CREDENTIAL_SPEC,
     "tls_ca_file": {"type": "path"},
     "tls_cert_file": {"type": "path"},
     "tls_key_file": {"type": "path"},
@@ -65,6 +86,11 @@ _CREDENTIAL_KINDS = (("credentials",), ("nkey_seed",), ("user", "password"), ("t
 _UNSUPPORTED_IN_CONTEXT = ("nsc", "socks_proxy", "user_jwt", "user_seed", "windows_cert_store")
 
 
+#: Failures that pass by themselves while a group elects a leader or a server goes away; 10008: temporarily unavailable.
+_PASSING = ("timeout", "no_responders", "connection_lost", "unreachable")
+_PASSING_ERR_CODES = (10008,)
+
+
 def make_module(own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> AnsibleModule:
     """Return the AnsibleModule with the connection options and the module's `own`; check mode is supported."""
     return AnsibleModule(
@@ -82,17 +108,130 @@ def make_module(own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> Ansib
 
 def run(module: AnsibleModule, work: Callable[[Client], dict[str, Any]]) -> None:
     """Connect, do the module's work, and leave with its result or with the failure in the common shape."""
+
+    def connected(options: ConnectionOptions) -> dict[str, Any]:
+        with Client(options) as client:
+            return work(client)
+
+    _run(module, connected)
+
+
+def _run(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
     try:
         options = resolve_connection(module.params, os.environ)
         module.no_log_values.update(secrets_of(options))
-        with Client(options) as client:
-            result = work(client)
+        result = work(options)
     except MissingLibrary as missing:
         module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
     except NatsFailure as failure:
         fail(module, failure)
     else:
         module.exit_json(**result)
+
+
+class Connections:
+    """The connections of one run: the task's own user, and a user of each account of `account_users`; made on first use."""
+
+    def __init__(self, options: ConnectionOptions, users: Mapping[str, ConnectionOptions]) -> None:
+        self._options = options
+        self._users = users
+        self._clients: dict[str | None, Client] = {}
+
+    def __enter__(self) -> Connections:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    @property
+    def own(self) -> Client:
+        """Return the connection of the task's own user."""
+        return self._client(None, self._options)
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """Return the names of the accounts that have a user."""
+        return tuple(self._users)
+
+    def account(self, name: str | None) -> JetStreamApi:
+        """Return the JetStream API of an account: that of its user, or for None that of the task's own user.
+
+        Raises NatsFailure invalid_option when `account_users` names no user for it.
+        """
+        if name is None:
+            return JetStreamApi(self.own)
+        if name not in self._users:
+            there = ", ".join(self._users) or "none"
+            raise NatsFailure(
+                "invalid_option",
+                f"account_users: no user for account {name} (there are users for: {there}); "
+                "its streams and consumers can only be managed by one of its own users",
+                account=name,
+            )
+        return JetStreamApi(self._client(name, self._users[name]), name)
+
+    def _client(self, key: str | None, options: ConnectionOptions) -> Client:
+        if key not in self._clients:
+            self._clients[key] = Client(options)
+        return self._clients[key]
+
+
+def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str, Any]]) -> None:
+    """As `run`, for modules with `account_users`."""
+
+    def connected(own: ConnectionOptions) -> dict[str, Any]:
+        users = account_users(own, module.params.get("account_users") or ())
+        for options in users.values():
+            module.no_log_values.update(secrets_of(options))
+        with Connections(own, users) as connections:
+            return work(connections)
+
+    _run(module, connected)
+
+
+def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) -> dict[str, ConnectionOptions]:
+    """Return how each account's user connects: as the task's own user does, with other credentials."""
+    users: dict[str, ConnectionOptions] = {}
+    for entry in entries:
+        if entry["account"] in users:
+            raise NatsFailure("invalid_option", f"account_users: two users for account {entry['account']}")
+        given: dict[str, Any] = {option: entry.get(option) for kind in _CREDENTIAL_KINDS for option in kind}
+        users[entry["account"]] = replace(own, **{**given, "nkey_seed": _read_nkey(given["nkey_seed"])})
+    return users
+
+
+@dataclass(frozen=True)
+class Seen(Generic[T]):
+    """The last reading of a wait, whether it is what was waited for, and the seconds that the wait took."""
+
+    value: T
+    done: bool
+    waited: float
+
+
+def wait_until(read: Callable[[], T], done: Callable[[T], bool], timeout: float, interval: float = 0.2) -> Seen[T]:
+    """Read until `done`, or until `timeout` seconds have passed; there is always at least one reading.
+
+    A reading that fails because nobody leads or the connection broke is repeated: servers that change leaders are
+    silent for a moment. Raises its NatsFailure when that is still so at the deadline.
+    """
+    started = time.monotonic()
+    while True:
+        failure: NatsFailure | None = None
+        try:
+            value = read()
+            if done(value):
+                return Seen(value, True, round(time.monotonic() - started, 3))
+        except NatsFailure as caught:
+            if caught.code not in _PASSING and caught.err_code not in _PASSING_ERR_CODES:
+                raise
+            failure = caught
+        if time.monotonic() - started >= timeout:
+            if failure is not None:
+                raise failure
+            return Seen(value, False, round(time.monotonic() - started, 3))
+        time.sleep(interval)
 
 
 def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> None:

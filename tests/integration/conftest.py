@@ -116,3 +116,17 @@ def form(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
 def healthy(c1: NatsProcesses, run_module: Runner) -> NatsProcesses:
     """C1, once the gate has found it healthy."""
     return form(c1, run_module)
+
+
+@pytest.fixture(scope="session")
+def five(
+    version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner
+) -> Iterator[NatsProcesses]:
+    """Five healthy servers for tests that move leaders and replicas; a test removes the assets that it made."""
+    names = [f"n{number}" for number in range(1, 6)]
+    cluster = NatsProcesses(version, tmp_path_factory.mktemp("five"), names, accounts={"APP": "app", "OTHER": "other"})
+    cluster.start()
+    try:
+        yield form(cluster, run_module)
+    finally:
+        cluster.kill()

@@ -175,6 +175,10 @@ accounts {{
         """Return the connection options of the system user, as the modules take them."""
         return {"servers": self.urls, "user": SYS_USER, "password": SYS_PASSWORD}
 
+    def account_users(self) -> list[dict[str, Any]]:
+        """Return a user of each account, as the modules take them."""
+        return [{"account": name, "user": user, "password": APP_PASSWORD} for name, user in self.accounts.items()]
+
     def app_connection(self) -> dict[str, Any]:
         return {"servers": self.urls, "user": APP_USER, "password": APP_PASSWORD}
 

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  account_users:
+    description:
+      - Users of the accounts whose streams and consumers are worked on, one for each account. A server lets only a user of the
+        owning account ask for an asset; a user of the system account is refused.
+      - The rest of the connection is that of the task.
+    type: list
+    elements: dict
+    suboptions:
+      account:
+        description: Name of the account.
+        type: str
+        required: true
+      user:
+        description: User name.
+        type: str
+      password:
+        description: Password of the user.
+        type: str
+      token:
+        description: Token.
+        type: str
+      nkey_seed:
+        description: Seed of the user's nkey, or the path of a file that holds it.
+        type: str
+      credentials:
+        description: Path of a C(.creds) file with the user's JWT and seed.
+        type: path
+"""
+
+    ACCOUNT = r"""
+options:
+  account:
+    description:
+      - Account that owns the asset. Its user comes from O(account_users), and the task's own user is one of the system account.
+      - Without it the task's own user is a user of the owning account.
+    type: str
+"""

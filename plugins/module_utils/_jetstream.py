@@ -1,0 +1,260 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The JetStream API as typed calls. PRIVATE to the collection.
+
+Streams and consumers belong to an account and are asked for by one of its users (`JetStreamApi`); the meta group
+belongs to the system account (`MetaApi`). Sources: server/jetstream_api.go, server/errors.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, Union
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, Client, NatsFailure, Reply
+
+Answer = Union[dict[str, Any], NatsFailure]
+
+#: Requests under way at once: the meta leader drops what exceeds its queue (jetstream_api.go, JSDefaultRequestQueueLimit).
+CONCURRENT_CALLS = 64
+
+#: The JetStream API level of each minor version (ADR-44); levels are not told before 2.11.
+LEVEL_2_11, LEVEL_2_12, LEVEL_2_14, LEVEL_2_15 = 1, 2, 4, 5
+_VERSIONS = {LEVEL_2_11: "2.11", LEVEL_2_12: "2.12", LEVEL_2_14: "2.14", LEVEL_2_15: "2.15"}
+
+STREAM_NOT_FOUND, CONSUMER_NOT_FOUND = 10059, 10014
+PEER_REMAP_FAILED, MEMBER_CHANGE_IN_FLIGHT = 10075, 10202
+
+_FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
+
+
+def require_name(option: str, value: str) -> str:
+    """Return the name of one stream or consumer. Raises NatsFailure invalid_option for wildcards and what no name may hold
+    (jetstream_api.go isValidAssetName)."""
+    if not value or _FORBIDDEN_IN_NAMES.search(value):
+        raise NatsFailure(
+            "invalid_option",
+            f"{option}: {value!r} is not the name of one asset: it must not be empty nor hold spaces, '.', '*', '>', '/' or '\\'",
+        )
+    return value
+
+
+def placement(cluster: str | None = None, tags: Sequence[str] = (), preferred: str | None = None) -> dict[str, Any]:
+    """Return a step-down request's body (jetstream_api.go JSApiLeaderStepdownRequest), {} for no wish at all."""
+    wish = {"cluster": cluster, "tags": list(tags), "preferred": preferred}
+    wish = {key: value for key, value in wish.items() if value}
+    return {"placement": wish} if wish else {}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The infos of a listing, and the names (with the reason) of what exists, but whose state nobody told."""
+
+    rows: tuple[Any, ...]
+    unknown: Mapping[str, str]
+
+
+class _Api:
+    """Requests under `$JS.API.` with the server's errors as NatsFailure `api_error` and their `err_code`."""
+
+    silence = ""
+
+    def __init__(self, client: Client, account: str | None = None) -> None:
+        self._client = client
+        self.account = account
+
+    def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
+        """Return the reply to one request; `subject` is without `$JS.API.`. Raises NatsFailure."""
+        answer = self._answer(self._client.request_many([self._call(subject, body)], timeout)[0])
+        if isinstance(answer, NatsFailure):
+            raise answer
+        return answer
+
+    def call_many(self, requests: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[Answer]:
+        """Return, in the same order, each request's reply or failure, with at most CONCURRENT_CALLS under way."""
+        answers: list[Answer] = []
+        for start in range(0, len(requests), CONCURRENT_CALLS):
+            calls = [self._call(subject, body) for subject, body in requests[start : start + CONCURRENT_CALLS]]
+            answers += [self._answer(outcome) for outcome in self._client.request_many(calls)]
+        return answers
+
+    def _call(self, subject: str, body: Mapping[str, Any] | None) -> Call:
+        return Call(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"")
+
+    def _answer(self, outcome: Reply | NatsFailure) -> Answer:
+        if isinstance(outcome, NatsFailure):
+            outcome.account = self.account
+            if outcome.code in ("timeout", "no_responders"):
+                outcome.description = f"{outcome.description}: {self.silence}"
+            return outcome
+        try:
+            document = json.loads(outcome.body)
+        except ValueError as broken:
+            return self._bad_reply(outcome, f"the reply is not whole JSON: {broken}")
+        if not isinstance(document, dict):
+            return self._bad_reply(outcome, "the reply is not a JSON object")
+        error = document.get("error")
+        if error:
+            return NatsFailure(
+                "api_error",
+                f"{error.get('description', 'no description')} (JetStream error {error.get('err_code')})",
+                subject=outcome.subject,
+                account=self.account,
+                err_code=error.get("err_code"),
+            )
+        return document
+
+    def _bad_reply(self, reply: Reply, description: str) -> NatsFailure:
+        return NatsFailure("bad_reply", description, subject=reply.subject, account=self.account)
+
+
+class JetStreamApi(_Api):
+    """The streams and consumers of the connected user's account. `account`: its name where it is known, for messages."""
+
+    silence = "JetStream has no leader that could answer, or the user's account has no JetStream or may not ask this"
+
+    def info(self) -> dict[str, Any]:
+        """Return the account's limits and usage (`$JS.API.INFO`), with `api.level` from 2.11."""
+        return self.call("INFO")
+
+    def level(self) -> int:
+        """Return the API level of the server that answers, 0 before 2.11."""
+        return (self.info().get("api") or {}).get("level") or 0
+
+    def require_level(self, level: int, what: str) -> None:
+        """Raise NatsFailure unsupported when the servers are too old for `what`."""
+        found = self.level()
+        if found < level:
+            raise NatsFailure(
+                "unsupported",
+                f"{what} needs nats-server {_VERSIONS[level]} or later (API level {level}); the servers have level {found}",
+                account=self.account,
+            )
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def stream_names(self, subject: str | None = None) -> list[str]:
+        """Return the names of all streams, or of those that store messages of the subject."""
+        body = {"subject": subject} if subject else {}
+        return self._names("STREAM.NAMES", "streams", body)
+
+    def streams(self) -> Listing:
+        """Return the STREAM.INFO of every stream."""
+        return self._list("STREAM.LIST", "streams")
+
+    def stream(self, name: str) -> dict[str, Any]:
+        """Return the STREAM.INFO of one stream: config, state, cluster, created, mirror, sources."""
+        return self.call(f"STREAM.INFO.{name}")
+
+    def find_stream(self, name: str) -> dict[str, Any] | None:
+        """Return the STREAM.INFO of one stream, None when there is no such stream."""
+        return _unless_missing(lambda: self.stream(name), STREAM_NOT_FOUND)
+
+    def create_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a stream and return its info."""
+        return self.call(f"STREAM.CREATE.{config['name']}", config)
+
+    def update_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a stream this whole configuration and return its info."""
+        return self.call(f"STREAM.UPDATE.{config['name']}", config)
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream with its messages and consumers."""
+        self.call(f"STREAM.DELETE.{name}")
+
+    def purge_stream(self, name: str, body: Mapping[str, Any] | None = None) -> int:
+        """Remove messages (all, or by `filter`, `seq`, `keep`) and return how many."""
+        return int(self.call(f"STREAM.PURGE.{name}", body).get("purged", 0))
+
+    def step_down_stream(self, name: str, body: Mapping[str, Any] | None = None) -> None:
+        """Ask the leader to step down. The reply comes before an election happened; `body` is from `placement`."""
+        self.call(f"STREAM.LEADER.STEPDOWN.{name}", body)
+
+    def remove_stream_peer(self, name: str, server_name: str) -> None:
+        """Take a server out of the stream's group. Up to 2.14 error 10075 may have shrunk the group all the same."""
+        self.call(f"STREAM.PEER.REMOVE.{name}", {"peer": server_name})
+
+    def evacuate_stream_peer(self, name: str, server_name: str) -> None:
+        """Move a server's replica elsewhere, data first (2.15)."""
+        self.call(f"STREAM.PEER.EVACUATE.{name}", {"peer": server_name})
+
+    # --- consumers ----------------------------------------------------------------------------------------------------
+
+    def consumer_names(self, stream: str) -> list[str]:
+        """Return the names of a stream's consumers."""
+        return self._names(f"CONSUMER.NAMES.{stream}", "consumers", {})
+
+    def consumers(self, stream: str) -> Listing:
+        """Return the CONSUMER.INFO of every consumer of a stream."""
+        return self._list(f"CONSUMER.LIST.{stream}", "consumers")
+
+    def consumer(self, stream: str, name: str) -> dict[str, Any]:
+        """Return the CONSUMER.INFO of one consumer: config, delivered, ack_floor, num_pending, cluster, ..."""
+        return self.call(f"CONSUMER.INFO.{stream}.{name}")
+
+    def find_consumer(self, stream: str, name: str) -> dict[str, Any] | None:
+        """Return the CONSUMER.INFO of one consumer, None when the stream has none of that name."""
+        return _unless_missing(lambda: self.consumer(stream, name), CONSUMER_NOT_FOUND)
+
+    def step_down_consumer(self, stream: str, name: str, body: Mapping[str, Any] | None = None) -> None:
+        """Ask the consumer's leader to step down; see `step_down_stream`."""
+        self.call(f"CONSUMER.LEADER.STEPDOWN.{stream}.{name}", body)
+
+    def _names(self, subject: str, key: str, body: Mapping[str, Any]) -> list[str]:
+        return [str(name) for name in self._list(subject, key, body).rows]
+
+    def _list(self, subject: str, key: str, body: Mapping[str, Any] | None = None) -> Listing:
+        """Return a whole listing, read page by page (jetstream_api.go: 1024 names or 256 infos at once)."""
+        rows: list[Any] = []
+        absent: dict[str, str] = {}
+        seen = 0
+        while True:
+            page = self.call(subject, {**(body or {}), "offset": seen})
+            rows += page.get(key) or []
+            absent.update(dict.fromkeys(page.get("missing") or (), "no leader told its state"))
+            absent.update(page.get("offline") or {})
+            seen += max(page.get("limit", 0), 1)
+            if seen >= page.get("total", 0):
+                return Listing(tuple(rows), absent)
+
+
+class MetaApi(_Api):
+    """Operations on the meta group, by a user of the system account. They are answered by the meta leader only."""
+
+    silence = "no meta leader, or the wrong account (this needs a user of the system account)"
+
+    def step_down(self, body: Mapping[str, Any] | None = None) -> None:
+        """Ask the meta leader to step down; `body` is from `placement` and is honoured from 2.11."""
+        self.call("META.LEADER.STEPDOWN", body)
+
+    def remove_server(self, name: str, peer_id: str = "") -> None:
+        """Take a server out of the meta group. `peer_id` wins over the name."""
+        self.call("SERVER.REMOVE", {"peer": name, **({"peer_id": peer_id} if peer_id else {})})
+
+    def evacuate_server(self, name: str) -> None:
+        """Move everything off a server (2.15). It says success also where groups then stay short of a member."""
+        self.call("SERVER.EVACUATE", {"peer": name})
+
+    def move_stream(
+        self, account: str, stream: str, server: str | None = None, cluster: str | None = None, tags: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Move a stream off a server, to a cluster or to servers with these tags (2.9); return the new STREAM.INFO."""
+        wish = {"server": server, "cluster": cluster, "tags": list(tags)}
+        return self.call(f"ACCOUNT.STREAM.MOVE.{account}.{stream}", {key: value for key, value in wish.items() if value})
+
+    def cancel_move(self, account: str, stream: str) -> dict[str, Any]:
+        """Cancel a move that is under way and return the STREAM.INFO."""
+        return self.call(f"ACCOUNT.STREAM.CANCEL_MOVE.{account}.{stream}")
+
+
+def _unless_missing(read: Callable[[], dict[str, Any]], err_code: int) -> dict[str, Any] | None:
+    try:
+        return read()
+    except NatsFailure as failure:
+        if failure.err_code == err_code:
+            return None
+        raise
