@@ -1,0 +1,41 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operators that the role makes in JetStream accounts, at a real server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils._account_operators import operators, with_operators
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, Client, ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, account_users
+from test_config_real import running
+
+ACCOUNTS = {
+    "APP": {"jetstream": True, "users": [{"user": "app", "password": "app-pass"}]},
+    "OTHER": {"jetstream": "enabled"},
+    "CORE": {"users": [{"user": "core", "password": "core-pass"}]},
+}
+
+
+def test_an_operator_manages_streams_of_its_account_and_nothing_else(version: str, tmp_path: Path) -> None:
+    config = {
+        "jetstream": {"store_dir": str(tmp_path / "store")},
+        "accounts": with_operators(ACCOUNTS, "op-pass", "operator-"),
+    }
+    with running(version, config, tmp_path) as server:
+        url = f"nats://127.0.0.1:{server.port}"
+        own = ConnectionOptions((url,), "core", "core-pass", timeout=1)
+        with Connections(own, account_users(own, operators(ACCOUNTS, "op-pass", "operator-"))) as connections:
+            assert connections.accounts == ("APP", "OTHER")
+            connections.account("APP").create_stream({"name": "ORDERS", "subjects": ["orders.>"]})
+            assert connections.account("APP").stream_names() == ["ORDERS"]
+            assert connections.account("OTHER").stream_names() == []
+        with Client(ConnectionOptions((url,), "operator-APP", "op-pass", timeout=1)) as client:
+            with pytest.raises(NatsFailure) as refused:
+                client.request(Call("orders.new", b"{}"))
+            assert refused.value.code == "permission"
+        with Client(ConnectionOptions((url,), "app", "app-pass")) as client:
+            assert b'"seq":1' in client.request(Call("orders.new", b"{}")).body.replace(b" ", b"")
