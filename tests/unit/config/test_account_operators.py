@@ -44,7 +44,16 @@ def test_without_a_password_there_are_none() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(True, True), ("enabled", True), ("Enable", True), ({"max_mem": 1}, True), ({}, True), (False, False), ("disabled", False), (None, False)],
+    [
+        (True, True),
+        ("enabled", True),
+        ("Enable", True),
+        ({"max_mem": 1}, True),
+        ({}, True),
+        (False, False),
+        ("disabled", False),
+        (None, False),
+    ],
 )
 def test_what_turns_jetstream_on(value: object, expected: bool) -> None:
     assert has_jetstream({"jetstream": value}) is expected

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._account_operators import operators, with_operators
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, Client, ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+    Call,
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, account_users
 from test_config_real import running
 
