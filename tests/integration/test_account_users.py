@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._account_operators import operators, with_operators
@@ -18,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, account_users
 from test_config_real import running
 
-ACCOUNTS = {
+ACCOUNTS: dict[str, dict[str, Any]] = {
     "APP": {"jetstream": True, "users": [{"user": "app", "password": "app-pass"}]},
     "OTHER": {"jetstream": "enabled"},
     "CORE": {"users": [{"user": "core", "password": "core-pass"}]},

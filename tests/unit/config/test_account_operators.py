@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._account_operators import (
     PERMISSIONS,
@@ -13,7 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._account_operato
     with_operators,
 )
 
-ACCOUNTS = {
+ACCOUNTS: dict[str, dict[str, Any]] = {
     "$SYS": {"users": [{"user": "sys"}], "jetstream": True},
     "APP": {"jetstream": "enabled", "users": [{"user": "app"}]},
     "BARE": {"jetstream": {"max_mem": "1GB"}},
