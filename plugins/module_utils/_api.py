@@ -135,14 +135,33 @@ class SystemApi:
             reason = mask_values(answer.description).strip()
             raise NatsFailure("reload_rejected", reason, subject=subject, server=server.name)
 
+    def kick(self, server: Server, cid: int) -> bool:
+        """Close a client's or leafnode's connection (2.10); return whether there still was one. Raises NatsFailure."""
+        answer = self._ask_once([server], "KICK", {"cid": cid})[server.id]
+        if not isinstance(answer, NatsFailure):
+            return True
+        if answer.code == "server_error" and "no such client" in answer.description:
+            return False
+        raise answer
+
+    def own_account(self) -> str | None:
+        """Return the account of the connected user (2.10+; of any account), None when the server does not tell."""
+        try:
+            answer = _data(self._client.request(Call("$SYS.REQ.USER.INFO"), timeout=1))
+        except NatsFailure:
+            return None
+        return None if isinstance(answer, NatsFailure) else answer.get("account")
+
     def read_cluster(
         self,
         awaited: Collection[str] = (),
         known_names: Collection[str] = (),
         assets: bool = True,
         account: str | None = None,
+        health: bool = True,
     ) -> Cluster:
-        """Return the state of the (super)cluster; `assets` adds every stream and consumer (of `account`, if given).
+        """Return the state of the (super)cluster; `assets` adds every stream and consumer (of `account`, if given), `health`
+        what each server says of its own.
 
         `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down.
         """
@@ -153,7 +172,7 @@ class SystemApi:
             if account is not None:
                 options["account"] = account
         jsz = self.ask(servers, "JSZ", options)
-        healthz = self.ask(servers, "HEALTHZ", {"details": True})
+        healthz = self.ask(servers, "HEALTHZ", {"details": True}) if health else {}
         return build_cluster(servers, _only_data(jsz), _only_data(healthz), known_names)
 
     def _ask_connections(self, servers: Sequence[Server], options: dict[str, Any]) -> dict[str, Answer]:
@@ -228,7 +247,7 @@ class SystemApi:
 
     def _wrong_account(self, failure: NatsFailure) -> NatsFailure:
         """Return the failure of a user who asks the servers without being in the system account."""
-        account = self._own_account()
+        account = self.own_account()
         where = f" (this user is in account {account})" if account else ""
         return NatsFailure(
             "wrong_account" if failure.code != "permission" else "permission",
@@ -237,14 +256,6 @@ class SystemApi:
             subject=failure.subject,
             account=account,
         )
-
-    def _own_account(self) -> str | None:
-        """Return the account of the connected user (2.10+), None when the server does not tell."""
-        try:
-            answer = _data(self._client.request(Call("$SYS.REQ.USER.INFO"), timeout=1))
-        except NatsFailure:
-            return None
-        return None if isinstance(answer, NatsFailure) else answer.get("account")
 
 
 def mask_values(message: str) -> str:

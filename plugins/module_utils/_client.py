@@ -135,6 +135,15 @@ class Reply:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Observed:
+    """One message that was seen: where it went, whether it asks for a reply, and the bytes of its payload."""
+
+    subject: str
+    wants_reply: bool
+    size: int
+
+
 #: What a gathering does after a reply: True stops, False waits for more until the deadline, None until it is quiet.
 Progress = Optional[bool]
 Outcome = Union[Reply, NatsFailure]
@@ -148,8 +157,10 @@ class _Connection(NatsPyClient):
     """
 
     wants_tls = False
+    server_id = ""
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        self.server_id = info.get("server_id", self.server_id)
         if self.wants_tls and initial_connection and not self.options["tls_handshake_first"]:
             if not info.get("tls_required") and not info.get("tls_available"):
                 raise NatsFailure("tls", "TLS was asked for, but this server does not offer it")
@@ -189,6 +200,13 @@ class Client:
             return None
         return self._connection.connected_url.geturl()
 
+    @property
+    def identity(self) -> tuple[str, int | None]:
+        """Return the id of the connected server and the connection's own id (cid) there, ("", None) while not connected."""
+        if self._connection is None:
+            return "", None
+        return self._connection.server_id, self._connection.client_id
+
     def close(self) -> None:
         """Close the connection; the client cannot be used afterwards."""
         if self._loop.is_closed():
@@ -219,6 +237,14 @@ class Client:
         NatsFailure with code no_responders when nobody listens, and timeout when not even one reply came.
         """
         self._run(self._gather(call, on_reply, timeout or self.options.timeout, quiet))
+
+    def observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
+        """Hand every message on these subjects to `on_message` for `seconds`, or until it returns True; none is kept.
+
+        Returns the seconds that it took. Raises NatsFailure permission when the user may not subscribe, and connection_lost,
+        also when the server gave this connection up because it could not keep up.
+        """
+        return self._run(self._observe(subjects, seconds, on_message))
 
     def _run(self, work: Awaitable[T]) -> T:
         return self._loop.run_until_complete(work)
@@ -400,6 +426,35 @@ class Client:
                 await subscription.unsubscribe()
         if not answered:
             raise self._silence(call, timeout)
+
+    async def _observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
+        connection = await self._connected()
+        self._refusal = None
+        enough = asyncio.Event()
+
+        async def on_one(message: Any) -> None:
+            if not enough.is_set() and on_message(Observed(message.subject, bool(message.reply), len(message.data))):
+                enough.set()
+
+        subscriptions = [
+            await connection.subscribe(subject, cb=on_one, pending_msgs_limit=0, pending_bytes_limit=0)
+            for subject in subjects
+        ]
+        try:
+            await self._unless_closed(connection.flush(math.ceil(self.options.timeout)), self.options.timeout)
+            started = time.monotonic()
+            try:
+                await self._unless_closed(enough.wait(), seconds)
+            except asyncio.TimeoutError:
+                pass
+            took = time.monotonic() - started
+        finally:
+            if connection.is_connected:
+                for subscription in subscriptions:
+                    await subscription.unsubscribe()
+        if self._refusal and "ermission" in self._refusal:
+            raise NatsFailure("permission", f"the server refused the subscription: {self._refusal}")
+        return took
 
     def _silence(self, call: Call, timeout: float) -> NatsFailure:
         """Return why a request stayed without a reply, as far as that can be known."""

@@ -142,9 +142,9 @@ class JetStreamApi(_Api):
         body = {"subject": subject} if subject else {}
         return self._names("STREAM.NAMES", "streams", body)
 
-    def streams(self) -> Listing:
-        """Return the STREAM.INFO of every stream."""
-        return self._list("STREAM.LIST", "streams")
+    def streams(self, subject: str | None = None) -> Listing:
+        """Return the STREAM.INFO of every stream, or of those that store messages of the subject."""
+        return self._list("STREAM.LIST", "streams", {"subject": subject} if subject else None)
 
     def stream(self, name: str) -> dict[str, Any]:
         """Return the STREAM.INFO of one stream: config, state, cluster, created, mirror, sources."""
@@ -192,6 +192,10 @@ class JetStreamApi(_Api):
         """Return the CONSUMER.INFO of every consumer of a stream."""
         return self._list(f"CONSUMER.LIST.{stream}", "consumers")
 
+    def consumers_of(self, streams: Sequence[str]) -> list[Listing | NatsFailure]:
+        """Return, in the same order, the CONSUMER.INFO of every consumer of each stream, or why there is no such listing."""
+        return self._lists([f"CONSUMER.LIST.{stream}" for stream in streams], "consumers")
+
     def consumer(self, stream: str, name: str) -> dict[str, Any]:
         """Return the CONSUMER.INFO of one consumer: config, delivered, ack_floor, num_pending, cluster, ..."""
         return self.call(f"CONSUMER.INFO.{stream}.{name}")
@@ -208,18 +212,35 @@ class JetStreamApi(_Api):
         return [str(name) for name in self._list(subject, key, body).rows]
 
     def _list(self, subject: str, key: str, body: Mapping[str, Any] | None = None) -> Listing:
-        """Return a whole listing, read page by page (jetstream_api.go: 1024 names or 256 infos at once)."""
-        rows: list[Any] = []
-        absent: dict[str, str] = {}
-        seen = 0
-        while True:
-            page = self.call(subject, {**(body or {}), "offset": seen})
-            rows += page.get(key) or []
-            absent.update(dict.fromkeys(page.get("missing") or (), "no leader told its state"))
-            absent.update(page.get("offline") or {})
-            seen += max(page.get("limit", 0), 1)
-            if seen >= page.get("total", 0):
-                return Listing(tuple(rows), absent)
+        listing = self._lists([subject], key, body)[0]
+        if isinstance(listing, NatsFailure):
+            raise listing
+        return listing
+
+    def _lists(
+        self, subjects: Sequence[str], key: str, body: Mapping[str, Any] | None = None
+    ) -> list[Listing | NatsFailure]:
+        """Return whole listings, read together page by page (jetstream_api.go: 1024 names or 256 infos at once), or why
+        there is none."""
+        rows: list[list[Any]] = [[] for _subject in subjects]
+        absent: list[dict[str, str]] = [{} for _subject in subjects]
+        failures: dict[int, NatsFailure] = {}
+        pending = dict.fromkeys(range(len(subjects)), 0)
+        while pending:
+            pages = self.call_many([(subjects[which], {**(body or {}), "offset": seen}) for which, seen in pending.items()])
+            further: dict[int, int] = {}
+            for (which, seen), page in zip(pending.items(), pages):
+                if isinstance(page, NatsFailure):
+                    failures[which] = page
+                    continue
+                rows[which] += page.get(key) or []
+                absent[which].update(dict.fromkeys(page.get("missing") or (), "no leader told its state"))
+                absent[which].update(page.get("offline") or {})
+                offset = seen + max(page.get("limit", 0), 1)
+                if offset < page.get("total", 0):
+                    further[which] = offset
+            pending = further
+        return [failures.get(which) or Listing(tuple(rows[which]), absent[which]) for which in range(len(subjects))]
 
 
 class MetaApi(_Api):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -110,7 +110,7 @@ class MetaGroup:
 
 @dataclass(frozen=True)
 class Consumer:
-    """A consumer and its group."""
+    """A consumer and its group. `info`: its CONSUMER.INFO, of the leader if that answered, otherwise of any replica."""
 
     account: str
     stream: str
@@ -119,6 +119,7 @@ class Consumer:
     durable: bool = True
     num_pending: int = 0
     num_ack_pending: int = 0
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -132,7 +133,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream, its group, and its consumers. Sizes are in bytes, as the leader reports them."""
+    """A stream, its group, and its consumers. Sizes are in bytes, as the leader reports them. `info`: as in Consumer."""
 
     account: str
     name: str
@@ -144,6 +145,7 @@ class Stream:
     size: int = 0
     first_seq: int = 0
     last_seq: int = 0
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -456,6 +458,7 @@ def _stream(
         size=state.get("bytes", 0),
         first_seq=state.get("first_seq", 0),
         last_seq=state.get("last_seq", 0),
+        info=detail,
     )
 
 
@@ -495,6 +498,7 @@ def _consumers(
                 durable=durable,
                 num_pending=item.get("num_pending", 0),
                 num_ack_pending=item.get("num_ack_pending", 0),
+                info=item,
             )
         )
     return tuple(consumers)

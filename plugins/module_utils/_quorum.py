@@ -100,6 +100,13 @@ def health_problems(cluster: Cluster, expected: Expectations) -> list[Problem]:
     ]
 
 
+def group_problems(
+    group: RaftGroup, answered: frozenset[str] | None = None, limits: Limits = Limits()
+) -> list[Problem]:
+    """Return what is wrong with one group. `answered`: the servers that did; None believes what the leader says of them."""
+    return list(_group_problems(group, frozenset(group.members) if answered is None else answered, limits))
+
+
 def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPolicy) -> list[Problem]:
     """Return every group that would lose its quorum if these servers stopped now.
 
