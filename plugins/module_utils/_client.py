@@ -128,11 +128,21 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """One reply: the decompressed body, and the seconds between the request and its arrival."""
+    """One reply: the decompressed body, the seconds between the request and its arrival, and its headers."""
 
     subject: str
     body: bytes
     seconds: float
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds that it took to connect, to ping the server, and to get a message to oneself back."""
+
+    connect: float
+    rtt: float
+    round_trip: float
 
 
 @dataclass(frozen=True)
@@ -245,6 +255,10 @@ class Client:
         also when the server gave this connection up because it could not keep up.
         """
         return self._run(self._observe(subjects, seconds, on_message))
+
+    def latency(self) -> Latency:
+        """Connect anew and return how long that, a ping and a message to oneself took. Raises NatsFailure."""
+        return self._run(self._latency(self.options.timeout))
 
     def _run(self, work: Awaitable[T]) -> T:
         return self._loop.run_until_complete(work)
@@ -384,7 +398,8 @@ class Client:
             message = await self._unless_closed(
                 connection.request(call.subject, call.payload, timeout=timeout, headers=_headers(call)), timeout + 1
             )
-            return Reply(call.subject, _body(message, call), time.monotonic() - started)
+            seconds = time.monotonic() - started
+            return Reply(call.subject, _body(message, call), seconds, dict(message.headers or {}))
         except NatsFailure as failure:
             failure.subject = call.subject
             return failure
@@ -394,6 +409,27 @@ class Client:
             return self._silence(call, timeout)
         except nats.errors.Error as error:
             return NatsFailure("connection_lost", str(error), subject=call.subject)
+
+    async def _latency(self, timeout: float) -> Latency:
+        await self._disconnect()
+        started = time.monotonic()
+        connection = await self._connected()
+        connected = time.monotonic()
+        call = Call(connection.new_inbox())
+        try:
+            await self._unless_closed(connection.flush(math.ceil(timeout)), timeout)
+            pinged = time.monotonic()
+            subscription = await connection.subscribe(call.subject)
+            sent = time.monotonic()
+            await connection.publish(call.subject)
+            await self._unless_closed(subscription.next_msg(timeout=timeout), timeout + 1)
+            returned = time.monotonic()
+            await subscription.unsubscribe()
+        except (asyncio.TimeoutError, nats.errors.TimeoutError):
+            raise self._silence(call, timeout) from None
+        except nats.errors.Error as error:
+            raise NatsFailure("connection_lost", str(error), subject=call.subject) from error
+        return Latency(connected - started, pinged - connected, returned - sent)
 
     async def _gather(self, call: Call, on_reply: Callable[[Reply], Progress], timeout: float, quiet: float) -> None:
         connection = await self._connected()

@@ -26,7 +26,7 @@ CONCURRENT_CALLS = 64
 LEVEL_2_11, LEVEL_2_12, LEVEL_2_14, LEVEL_2_15 = 1, 2, 4, 5
 _VERSIONS = {LEVEL_2_11: "2.11", LEVEL_2_12: "2.12", LEVEL_2_14: "2.14", LEVEL_2_15: "2.15"}
 
-STREAM_NOT_FOUND, CONSUMER_NOT_FOUND = 10059, 10014
+STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
 PEER_REMAP_FAILED, MEMBER_CHANGE_IN_FLIGHT = 10075, 10202
 
 _FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
@@ -169,6 +169,13 @@ class JetStreamApi(_Api):
     def purge_stream(self, name: str, body: Mapping[str, Any] | None = None) -> int:
         """Remove messages (all, or by `filter`, `seq`, `keep`) and return how many."""
         return int(self.call(f"STREAM.PURGE.{name}", body).get("purged", 0))
+
+    def last_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
+        """Return the newest message of a subject, which may have wildcards (subject, seq, time; data and hdrs in
+        base64), None when the stream holds none."""
+        body = {"last_by_subj": subject}
+        message = _unless_missing(lambda: self.call(f"STREAM.MSG.GET.{name}", body), MESSAGE_NOT_FOUND)
+        return None if message is None else message["message"]
 
     def step_down_stream(self, name: str, body: Mapping[str, Any] | None = None) -> None:
         """Ask the leader to step down. The reply comes before an election happened; `body` is from `placement`."""
