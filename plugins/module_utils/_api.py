@@ -258,6 +258,23 @@ class SystemApi:
         )
 
 
+def servers_of(client: Client) -> tuple[Server, ...]:
+    """Return the servers as any account's user may see them, with name, cluster, version and tags, without statistics.
+
+    Each account imports `$SYS.REQ.ACCOUNT.PING.STATZ` for itself (events.go registerSystemImports), and every server answers
+    with who it is, also one without users of that account. Raises NatsFailure, also when the user may not ask this.
+    """
+    servers: dict[str, Server] = {}
+
+    def on_reply(reply: Reply) -> Progress:
+        server = parse_server(_document(reply).get("server") or {}, {}, reply.seconds)
+        servers[server.id] = server
+        return None
+
+    client.gather(Call("$SYS.REQ.ACCOUNT.PING.STATZ", b'{"include_unused": true}'), on_reply)
+    return tuple(sorted(servers.values(), key=lambda server: (server.name, server.id)))
+
+
 def mask_values(message: str) -> str:
     """Return a server's message without what follows the first `old=`, where it may quote secrets."""
     return re.sub(r"old=.*", "old=(hidden)", message, flags=re.DOTALL)

@@ -74,12 +74,14 @@ class _Api:
             raise answer
         return answer
 
-    def call_many(self, requests: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[Answer]:
+    def call_many(
+        self, requests: Sequence[tuple[str, Mapping[str, Any] | None]], timeout: float | None = None
+    ) -> list[Answer]:
         """Return, in the same order, each request's reply or failure, with at most CONCURRENT_CALLS under way."""
         answers: list[Answer] = []
         for start in range(0, len(requests), CONCURRENT_CALLS):
             calls = [self._call(subject, body) for subject, body in requests[start : start + CONCURRENT_CALLS]]
-            answers += [self._answer(outcome) for outcome in self._client.request_many(calls)]
+            answers += [self._answer(outcome) for outcome in self._client.request_many(calls, timeout)]
         return answers
 
     def _call(self, subject: str, body: Mapping[str, Any] | None) -> Call:

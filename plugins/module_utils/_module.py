@@ -224,7 +224,7 @@ def wait_until(read: Callable[[], T], done: Callable[[T], bool], timeout: float,
             if done(value):
                 return Seen(value, True, round(time.monotonic() - started, 3))
         except NatsFailure as caught:
-            if caught.code not in _PASSING and caught.err_code not in _PASSING_ERR_CODES:
+            if not passes(caught):
                 raise
             failure = caught
         if time.monotonic() - started >= timeout:
@@ -232,6 +232,11 @@ def wait_until(read: Callable[[], T], done: Callable[[T], bool], timeout: float,
                 raise failure
             return Seen(value, False, round(time.monotonic() - started, 3))
         time.sleep(interval)
+
+
+def passes(failure: NatsFailure) -> bool:
+    """Return whether a failure goes away by itself once a leader is elected or another server is connected to."""
+    return failure.code in _PASSING or failure.err_code in _PASSING_ERR_CODES
 
 
 def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import servers_of
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi, MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, account_users
@@ -60,6 +61,11 @@ def test_silence_names_its_likely_causes(api: JetStreamApi, healthy: NatsProcess
     with Client(options(healthy, system=True)) as system, pytest.raises(NatsFailure) as refused:
         JetStreamApi(system).streams()
     assert refused.value.err_code == 10039
+
+
+def test_an_accounts_user_sees_every_server(api: JetStreamApi) -> None:
+    seen = {server.name: (server.cluster, server.jetstream) for server in servers_of(api._client)}
+    assert seen == dict.fromkeys(("n1", "n2", "n10"), ("C1", True))
 
 
 def test_accounts_have_users_of_their_own(healthy: NatsProcesses) -> None:
