@@ -146,6 +146,8 @@ class Stream:
     first_seq: int = 0
     last_seq: int = 0
     info: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    max_bytes: int = 0
+    placement_tags: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -165,7 +167,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class JetStreamSummary:
-    """What one server says of its JetStream. Sizes are in bytes; streams and messages count this server's replicas."""
+    """What one server says of its JetStream. Sizes are in bytes; streams and messages count this server's replicas.
+
+    `max_ha_assets`: 0 for no limit. Only from 2.11 does JSZ tell it.
+    """
 
     streams: int = 0
     consumers: int = 0
@@ -181,6 +186,8 @@ class JetStreamSummary:
     api_errors: int = 0
     api_level: int = 0
     ha_assets: int = 0
+    max_ha_assets: int = 0
+    unique_tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -348,6 +355,8 @@ def parse_summary(jsz: Mapping[str, Any]) -> JetStreamSummary | None:
         api_errors=api.get("errors", 0),
         api_level=api.get("level", 0),
         ha_assets=jsz.get("ha_assets", 0),
+        max_ha_assets=(jsz.get("limits") or {}).get("max_ha_assets", 0),
+        unique_tag=config.get("unique_tag", ""),
     )
 
 
@@ -459,6 +468,8 @@ def _stream(
         first_seq=state.get("first_seq", 0),
         last_seq=state.get("last_seq", 0),
         info=detail,
+        max_bytes=max(0, config.get("max_bytes", 0)),
+        placement_tags=tuple((config.get("placement") or {}).get("tags") or ()),
     )
 
 

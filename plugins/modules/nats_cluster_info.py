@@ -83,7 +83,8 @@ servers:
       uptime: 3600.2
       rtt: 0.0012
       js: {streams: 2, consumers: 1, messages: 10, bytes: 420, memory: 0, storage: 420, reserved_memory: 0, reserved_storage: 0,
-           max_memory: 67108864, max_storage: 268435456, api_total: 12, api_errors: 0, api_level: 0, ha_assets: 3}
+           max_memory: 67108864, max_storage: 268435456, api_total: 12, api_errors: 0, api_level: 0, ha_assets: 3,
+           max_ha_assets: 0, unique_tag: ""}
       health: {status: ok, status_code: 200, errors: []}
 meta:
   description:
