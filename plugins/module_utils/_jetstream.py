@@ -179,6 +179,23 @@ class JetStreamApi(_Api):
         message = _unless_missing(lambda: self.call(f"STREAM.MSG.GET.{name}", body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
 
+    def first_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
+        """Return the oldest message of a subject, as `last_message` does the newest."""
+        body = {"seq": 1, "next_by_subj": subject}
+        message = _unless_missing(lambda: self.call(f"STREAM.MSG.GET.{name}", body), MESSAGE_NOT_FOUND)
+        return None if message is None else message["message"]
+
+    def subject_counts(self, name: str, subject: str = ">") -> dict[str, int]:
+        """Return how many messages each subject holds that the given one, with wildcards, matches."""
+        counts: dict[str, int] = {}
+        while True:
+            body = {"subjects_filter": subject, "offset": len(counts)}
+            page = self.call(f"STREAM.INFO.{name}", body)
+            found = (page.get("state") or {}).get("subjects") or {}
+            counts.update(found)
+            if not found or len(counts) >= page.get("total", 0):
+                return counts
+
     def step_down_stream(self, name: str, body: Mapping[str, Any] | None = None) -> None:
         """Ask the leader to step down. The reply comes before an election happened; `body` is from `placement`."""
         self.call(f"STREAM.LEADER.STEPDOWN.{name}", body)
@@ -212,6 +229,20 @@ class JetStreamApi(_Api):
     def find_consumer(self, stream: str, name: str) -> dict[str, Any] | None:
         """Return the CONSUMER.INFO of one consumer, None when the stream has none of that name."""
         return _unless_missing(lambda: self.consumer(stream, name), CONSUMER_NOT_FOUND)
+
+    def save_consumer(self, stream: str, config: Mapping[str, Any], action: str) -> dict[str, Any]:
+        """Give a consumer this whole configuration and return its info. `action`: `create` refuses one that exists with
+        another configuration (10148), `update` one that does not exist (10149)."""
+        body = {"stream_name": stream, "config": config, "action": action}
+        return self.call(f"CONSUMER.CREATE.{stream}.{config['name']}", body)
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer with its position in the stream."""
+        self.call(f"CONSUMER.DELETE.{stream}.{name}")
+
+    def pause_consumer(self, stream: str, name: str, until: str | None) -> None:
+        """Let a consumer deliver nothing until a moment (RFC 3339), or for None let it go on (2.11)."""
+        self.call(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": until} if until else None)
 
     def step_down_consumer(self, stream: str, name: str, body: Mapping[str, Any] | None = None) -> None:
         """Ask the consumer's leader to step down; see `step_down_stream`."""
