@@ -1,0 +1,68 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tests' own load: its books must balance when a server dies, and must not when they were changed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import Runner, form
+from nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
+
+from load import Ledger, Load, LoadPlan, compare
+
+BOOK = Ledger("S", "s.p0", ["s.p0-0", "s.p0-1", "s.p0-2"])
+
+
+@pytest.mark.parametrize(
+    ("stored", "word"),
+    [
+        (["s.p0-0", "s.p0-2"], "1 of 3 acknowledged messages are lost, such as s.p0-1"),
+        (["s.p0-0", "s.p0-1", "s.p0-1", "s.p0-2"], "more than once"),
+        (["s.p0-1", "s.p0-0", "s.p0-2"], "out of order"),
+        (["s.p0-0", "s.p0-1", "s.p0-2", "s.p0-3", "s.p0-4"], "nobody sent"),
+    ],
+)
+def test_books_that_do_not_balance(stored: list[str], word: str) -> None:
+    assert any(word in problem for problem in compare(BOOK, stored))
+
+
+def test_a_last_message_without_its_acknowledgement_is_no_fault() -> None:
+    assert compare(BOOK, ["s.p0-0", "s.p0-1", "s.p0-2", "s.p0-3"]) == []
+
+
+def test_the_books_balance_when_a_server_dies(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
+
+    async def work() -> None:
+        load = Load(cluster.urls, APP_USER, APP_PASSWORD, LoadPlan(rate=100))
+        await load.prepare()
+        running = asyncio.create_task(load.run())
+        await asyncio.sleep(1)
+        cluster.kill("n2")
+        await asyncio.sleep(1)
+        cluster.start("n2")
+        await asyncio.sleep(2)
+        load.stop()
+        await running
+        report = load.report()
+        assert report.acknowledged > 50
+        assert report.consumed > 50
+        assert report.counted > 5
+        assert report.answered > 5
+        assert await load.verify() == []
+        sealed = load.ledgers[0]
+        load.ledgers[0] = replace(sealed, acknowledged=sealed.acknowledged[1:-1])
+        assert any("nobody sent" in problem for problem in await load.verify())
+
+    asyncio.run(work())
