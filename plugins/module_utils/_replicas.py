@@ -1,0 +1,573 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Taking replicas of streams off a server, data first wherever that is possible. PRIVATE to the collection.
+
+What to do with a stream is decided from its state at that moment, again and again, so that a run continues what an earlier one
+began. A move is watched through the leaders of the stream and of its consumers until each group is whole without the server.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import (
+    LEVEL_2_15,
+    JetStreamApi,
+    MetaApi,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
+    Cluster,
+    Consumer,
+    RaftGroup,
+    Stream,
+    consumer_group,
+    peer_id,
+    stream_group,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, passes, wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils._placement import (
+    Judgement,
+    judge,
+    moved,
+    need_of,
+    own_tag,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import group_problems
+
+REMOVE, EVACUATE = "remove", "evacuate"
+
+POLL_SECONDS = 0.5
+
+#: Seconds for the things that pass by themselves: an election after a crash or a step-down, a replica a few entries behind.
+ELECTION_SECONDS = 15.0
+
+#: Samples of the progress that are kept of one run.
+MAX_SAMPLES = 200
+
+
+@dataclass(frozen=True)
+class State:
+    """A stream and its consumers as their leaders tell it. `unknown`: consumers that nobody leads. `status`: what the server
+    says it is waiting for during a move (2.15)."""
+
+    stream: Stream
+    unknown: tuple[str, ...] = ()
+    status: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.stream.account}/{self.stream.name}"
+
+    @property
+    def group(self) -> RaftGroup:
+        return self.stream.group
+
+    @property
+    def moving(self) -> bool:
+        """Return whether members are being exchanged; up to 2.14 a group has more members than replicas until then."""
+        return (
+            self.group.moving
+            or len(self.group.members) > self.group.size
+            or any(consumer.group.moving for consumer in self.stream.consumers)
+        )
+
+    @property
+    def short(self) -> bool:
+        """Return whether the stream has fewer members than it should, and nothing that changes it."""
+        return self.group.leader is not None and not self.moving and len(self.group.members) < self.group.size
+
+    def hosted_by(self, server: str) -> bool:
+        """Return whether the server has a replica of the stream or of one of its consumers."""
+        groups = (self.group, *(consumer.group for consumer in self.stream.consumers))
+        return any(server in group.members for group in groups)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the state for a module's result: members of the stream and of each consumer."""
+        return {
+            "leader": self.group.leader,
+            "members": list(self.group.members),
+            "num_replicas": self.group.size,
+            "consumers": {consumer.name: list(consumer.group.members) for consumer in self.stream.consumers},
+        }
+
+
+def read_state(api: JetStreamApi, account: str, name: str, names: Mapping[str, str]) -> State:
+    """Return the state of one stream. `names`: server names by peer id. Raises NatsFailure."""
+    info = api.stream(name)
+    config, stored = info.get("config") or {}, info.get("state") or {}
+    listing = api.consumers(name)
+    consumers = tuple(
+        Consumer(account, name, row["name"], consumer_group(account, row, config, names))
+        for row in sorted(listing.rows, key=lambda row: str(row["name"]))
+    )
+    stream = Stream(
+        account,
+        name,
+        stream_group(account, info, names),
+        consumers,
+        storage=config.get("storage", ""),
+        retention=config.get("retention", ""),
+        messages=stored.get("messages", 0),
+        size=stored.get("bytes", 0),
+        info=info,
+        max_bytes=max(0, config.get("max_bytes", 0)),
+        placement_tags=tuple((config.get("placement") or {}).get("tags") or ()),
+    )
+    desired = (info.get("cluster") or {}).get("desired") or {}
+    return State(stream, tuple(sorted(listing.unknown)), (desired.get("status") or {}).get("description", ""))
+
+
+def unsettled(state: State, source: str | None = None) -> list[str]:
+    """Return what is still missing until every group is whole, in step and without the server; empty when done.
+
+    Up to 2.14 the group of a consumer keeps an additional member after PEER.REMOVE; that is none of a stream's harm.
+    """
+    groups = (state.group, *(consumer.group for consumer in state.stream.consumers))
+    return [
+        *_problems(state),
+        *(f"{source} still is a member of {group.subject}" for group in groups if source in group.members),
+        *(f"consumer {state.label}/{name} has no leader" for name in state.unknown),
+    ]
+
+
+def _problems(state: State, answered: frozenset[str] | None = None, apart_from: str | None = None) -> list[str]:
+    """Return what is wrong with the groups of a stream, apart from what one server explains."""
+    reasons = [item.message for item in group_problems(state.group, answered) if item.servers != (apart_from,)]
+    for group in (consumer.group for consumer in state.stream.consumers):
+        too_many = len(group.members) > group.size
+        reasons += [
+            item.message
+            for item in group_problems(group, answered)
+            if item.servers != (apart_from,) and not (too_many and item.code == "consumer_replica_count")
+        ]
+    return reasons
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to happen: the server that is to be left, the one to go to (None: any), and how.
+
+    `method`: auto, remove or evacuate. `accept_loss`: whether that which has its only replica there may be lost.
+    """
+
+    source: str
+    target: str | None = None
+    method: str = "auto"
+    accept_loss: bool = False
+
+
+@dataclass
+class Job:
+    """One stream on its way. `target`: who takes the replica by the meta leader's preference, or was asked for."""
+
+    state: State
+    target: str | None = None
+    method: str | None = None
+    started: bool = False
+    settled: bool = False
+    failure: NatsFailure | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.state.stream.account, self.state.stream.name
+
+
+@dataclass
+class Outcome:
+    """How far the jobs came: samples of the progress, seconds waited and since when nothing moved."""
+
+    jobs: list[Job]
+    progress: list[dict[str, Any]] = field(default_factory=list)
+    waited: float = 0.0
+    still: float = 0.0
+
+    @property
+    def pending(self) -> list[Job]:
+        return [job for job in self.jobs if not job.settled and job.failure is None]
+
+    @property
+    def failures(self) -> list[NatsFailure]:
+        return [job.failure for job in self.jobs if job.failure is not None]
+
+
+class Mover:
+    """Moves replicas by one wish. Uses the system account's connection, and a user of each account that owns a stream."""
+
+    def __init__(self, connections: Connections, wish: Wish) -> None:
+        self._connections = connections
+        self._wish = wish
+        self._system = SystemApi(connections.own)
+        self._meta = MetaApi(connections.own)
+        self._names: dict[str, str] = {}
+
+    def read_cluster(self, assets: bool = True, account: str | None = None) -> Cluster:
+        """Return the cluster, with the meta leader's max_ha_assets, which only VARZ tells before 2.11."""
+        cluster = self._system.read_cluster(assets=assets, account=account, health=False)
+        members = {name for stream in cluster.streams for name in stream.group.members}
+        self._names.update({peer_id(name): name for name in cluster.names | members | {self._wish.source}})
+        leader = cluster.meta.group.leader if cluster.meta else None
+        for server in cluster.servers:
+            if server.name == leader and server.summary and not server.summary.api_level:
+                limits = (self._system.ask_one(server, "VARZ").get("jetstream") or {}).get("limits") or {}
+                summary = replace(server.summary, max_ha_assets=limits.get("max_ha_assets", 0))
+                told = replace(server, summary=summary)
+                return replace(cluster, servers=tuple(told if item is server else item for item in cluster.servers))
+        return cluster
+
+    def read(self, account: str, stream: str) -> State:
+        """Return the state of one stream. Raises NatsFailure."""
+        return read_state(self._connections.account(account), account, stream, self._names)
+
+    def prepare(self, cluster: Cluster, keys: Iterable[tuple[str, str]]) -> list[Job]:
+        """Return a job for each stream, with the failure of each that cannot begin.
+
+        Capacities are taken from the servers as replicas are planned. What passes by itself (elections, replicas that are a few
+        entries behind) is waited for a moment.
+        """
+        wanted = list(keys)
+        seen = wait_until(
+            lambda: self._prepare_once(cluster, wanted),
+            lambda jobs: not any(job.failure and job.failure.code == "replicas_not_current" for job in jobs),
+            ELECTION_SECONDS,
+            POLL_SECONDS,
+        )
+        return seen.value
+
+    def _prepare_once(self, cluster: Cluster, keys: Sequence[tuple[str, str]]) -> list[Job]:
+        jobs = [Job(self.read(account, stream)) for account, stream in keys]
+        for job in sorted(jobs, key=lambda item: -need_of(item.state.stream).bytes):
+            if job.state.moving or not job.state.hosted_by(self._wish.source):
+                continue
+            try:
+                job.method, job.target = self._allow(cluster, job.state)
+            except NatsFailure as refused:
+                job.failure = refused
+                continue
+            if self._wish.source in job.state.group.members:
+                cluster = moved(cluster, job.state.stream, self._wish.source, job.target)
+        return jobs
+
+    def _allow(self, cluster: Cluster, state: State) -> tuple[str, str]:
+        """Return how the replica can leave, and for which server. Raises NatsFailure with the reason why it cannot."""
+        source = self._wish.source
+        behind = _problems(state, cluster.names, source)
+        if behind:
+            raise self._refused("replicas_not_current", state, "; ".join(behind))
+        method = self._method(cluster, state)
+        if method == REMOVE and not self._wish.accept_loss:
+            self._refuse_loss(state)
+        need = need_of(state.stream)
+        judgement = judge(cluster, need, state.group.members, [source])
+        if not judgement.candidates:
+            raise self._refused(
+                "no_spare_server",
+                state,
+                f"no other server may take the replica that {source} has of it (R{state.group.size} on "
+                f"{', '.join(state.group.members)}): {judgement.reasons()}. Add a server or make room",
+            )
+        if self._wish.target is None:
+            return method, judgement.candidates[0]
+        self._tags(cluster, state, judgement)
+        if method == REMOVE:
+            raise self._refused(
+                "unsupported",
+                state,
+                f"only data that {source} itself hands over can be sent to one server, and it does not answer or is behind; "
+                f"remove it with state=absent, then move the new replica",
+            )
+        return method, self._wish.target
+
+    def _method(self, cluster: Cluster, state: State) -> str:
+        source = self._wish.source
+        in_step = source in cluster.names and not any(
+            source in problem.servers for problem in group_problems(state.group, cluster.names)
+        )
+        if self._wish.method == EVACUATE and source not in cluster.names:
+            raise self._refused("server_missing", state, f"{source} does not answer, so that its data cannot be moved first")
+        if self._wish.method == "auto":
+            return EVACUATE if in_step else REMOVE
+        return self._wish.method
+
+    def _refuse_loss(self, state: State) -> None:
+        """Raise NatsFailure when something has its only replica on the server: PEER.REMOVE says success and loses it."""
+        source = self._wish.source
+        alone = [
+            f"consumer {state.label}/{item.name}"
+            for item in state.stream.consumers
+            if item.group.members == (source,) and not item.group.ephemeral
+        ]
+        if source in state.group.members and state.group.size == 1:
+            alone.insert(0, f"all {state.stream.messages} messages of stream {state.label}")
+        alone += [f"consumer {state.label}/{name} (nobody leads it)" for name in state.unknown]
+        if alone:
+            raise self._refused(
+                "data_would_be_lost",
+                state,
+                f"{source} may hold the only replica of: {', '.join(alone)}. While it runs, method=evacuate moves data and "
+                "positions first; otherwise accept_loss=true",
+            )
+
+    def _tags(self, cluster: Cluster, state: State, judgement: Judgement) -> list[str]:
+        """Return the tags with which a move can only end on the wanted server. Raises NatsFailure when there are none."""
+        target = self._wish.target
+        if target is None:
+            return []
+        if target not in judgement.candidates:
+            reason = judgement.refused.get(target, "is already a member" if target in state.group.members else "is unknown")
+            raise self._refused("no_spare_server", state, f"{target} cannot take a replica of it: {target} {reason}")
+        tag = own_tag(cluster, target, judgement.candidates)
+        if tag is None and len(judgement.candidates) > 1:
+            others = ", ".join(name for name in judgement.candidates if name != target)
+            raise self._refused(
+                "unsupported",
+                state,
+                f"the meta leader chooses by tags, and {target} has none that {others} have not. Give each server a tag of its "
+                f'own, such as server_tags: ["node:{target}"], and reload it',
+            )
+        return [tag] if tag else []
+
+    def _refused(self, code: str, state: State, reason: str) -> NatsFailure:
+        return NatsFailure(
+            code,
+            f"stream {state.label}: {reason}. Nothing was changed.",
+            server=self._wish.source,
+            account=state.stream.account,
+        )
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def carry_out(self, jobs: list[Job], timeout: float, concurrency: int, wait: bool = True) -> Outcome:
+        """Start the moves, at most `concurrency` at once, and watch until they are done or `timeout` seconds passed.
+
+        With `wait` off it returns once as many as allowed were started. After a failure none is started anymore, and those under
+        way are watched to their end.
+        """
+        outcome = Outcome(jobs)
+        began = time.monotonic()
+        changed_at, shown = began, dict.fromkeys([job.key for job in jobs], "")
+        while True:
+            for job in outcome.pending:
+                under_way = sum(1 for item in outcome.pending if item.started or item.state.moving)
+                self._advance(job, may_start=under_way < concurrency and not outcome.failures)
+                sample = _sample(job, self._wish.source)
+                if shown[job.key] != str(sample):
+                    shown[job.key] = str(sample)
+                    changed_at = time.monotonic()
+                    sample["elapsed"] = round(changed_at - began, 1)
+                    outcome.progress = [*outcome.progress, sample][-MAX_SAMPLES:]
+            outcome.waited = round(time.monotonic() - began, 3)
+            outcome.still = round(time.monotonic() - changed_at, 1)
+            idle = not any(job.started or job.state.moving for job in outcome.pending)
+            if not outcome.pending or (outcome.failures and idle) or outcome.waited > timeout or not wait:
+                return outcome
+            time.sleep(POLL_SECONDS)
+
+    def _advance(self, job: Job, may_start: bool) -> None:
+        """Read the stream again and do the next thing that it needs, if any."""
+        try:
+            job.state = self.read(*job.key)
+        except NatsFailure as failure:
+            if not passes(failure):
+                job.failure = failure
+            return
+        if job.started or job.state.moving or not job.state.hosted_by(self._wish.source):
+            job.settled = not unsettled(job.state, self._wish.source)
+            if job.state.short and not job.started:
+                job.failure = short_failure(job.state)
+            return
+        if may_start:
+            try:
+                self._start(job)
+            except NatsFailure as failure:
+                job.failure = failure
+
+    def _start(self, job: Job) -> None:
+        """Begin the move, having judged again by what the servers say now. Raises NatsFailure."""
+        cluster = self.read_cluster(assets=False)
+        job.method, job.target = self._allow(cluster, job.state)
+        self._hand_over(job.state)
+        job.started = True
+        try:
+            self._ask(cluster, job)
+        except NatsFailure as failure:
+            self._explain(job, failure)
+
+    def _hand_over(self, state: State) -> None:
+        """Let another member lead the stream, and its consumers, that the server leads; see that it does."""
+        source, api = self._wish.source, self._connections.account(state.stream.account)
+        name = state.stream.name
+        led = [item.name for item in state.stream.consumers if item.group.leader == source and item.group.size > 1]
+        if state.group.leader == source and state.group.size > 1:
+            api.step_down_stream(name)
+        for consumer in led:
+            api.step_down_consumer(name, consumer)
+
+        def handed_over(now: State) -> bool:
+            groups = [now.group, *(item.group for item in now.stream.consumers if item.name in led)]
+            return not set(led) & set(now.unknown) and all(
+                group.leader not in (None, source) or group.size == 1 for group in groups
+            )
+
+        seen = wait_until(lambda: self.read(*_key(state)), handed_over, ELECTION_SECONDS)
+        if not seen.done:
+            raise NatsFailure(
+                "step_down_not_seen",
+                f"stream {state.label}: {source} was asked to step down and still leads the stream or one of its consumers after "
+                f"{seen.waited:g} s. No replica was moved.",
+                server=source,
+                account=state.stream.account,
+            )
+
+    def _ask(self, cluster: Cluster, job: Job) -> None:
+        """Ask the meta leader for the change: data first by PEER.EVACUATE (2.15) or MOVE (2.9), or by PEER.REMOVE."""
+        account, stream = job.key
+        source, api = self._wish.source, self._connections.account(account)
+        if job.method == REMOVE:
+            api.remove_stream_peer(stream, source)
+        elif self._wish.target is None and api.level() >= LEVEL_2_15:
+            api.evacuate_stream_peer(stream, source)
+        else:
+            judgement = judge(cluster, need_of(job.state.stream), job.state.group.members, [source])
+            self._meta.move_stream(account, stream, source, tags=self._tags(cluster, job.state, judgement))
+
+    def _explain(self, job: Job, failure: NatsFailure) -> None:
+        """Raise the failure with what became of the group, unless the change is under way all the same.
+
+        A request whose reply got lost may have been heard, and up to 2.14 a group may have lost its member in spite of error
+        10075 (jetstream_cluster.go remapStreamAssignment).
+        """
+        before = job.state
+        seen = wait_until(
+            lambda: self.read(*job.key),
+            lambda now: now.moving or now.short or self._wish.source not in now.group.members,
+            5.0,
+        )
+        job.state = now = seen.value
+        if now.short:
+            raise short_failure(now, failure) from failure
+        if seen.done:
+            return
+        raise NatsFailure(
+            failure.code,
+            f"stream {now.label}: {failure.description}. Its group is as before: {', '.join(before.group.members)}",
+            subject=failure.subject,
+            server=self._wish.source,
+            account=before.stream.account,
+            err_code=failure.err_code,
+        ) from failure
+
+    def repair(self, state: State, cluster: Cluster, timeout: float) -> State:
+        """Give a group that is short of members its replicas back, and return its state.
+
+        num_replicas is set to the number of members that there are, and back: then the meta leader chooses new ones, while no
+        member loses data. It may choose a server that was just removed. Raises NatsFailure.
+        """
+        api, stream = self._connections.account(state.stream.account), state.stream
+        wanted, there = state.group.size, len(state.group.members)
+        behind = [problem.message for problem in group_problems(state.group) if not problem.code.endswith("_replica_count")]
+        if behind:
+            raise self._refused("replicas_not_current", state, "; ".join(behind))
+        judgement = judge(cluster, need_of(stream), state.group.members)
+        if len(judgement.candidates) < wanted - there:
+            raise self._refused(
+                "no_spare_server",
+                state,
+                f"{wanted - there} more server(s) must take a replica, {len(judgement.candidates)} may: {judgement.reasons()}",
+            )
+        config = stream.info["config"]
+        api.update_stream({**config, "num_replicas": there})
+        seen = wait_until(
+            lambda: self.read(*_key(state)), lambda now: now.group.size == there and not unsettled(now), timeout
+        )
+        try:
+            api.update_stream({**config, "num_replicas": wanted})
+        except NatsFailure as failure:
+            failure.description += (
+                f". The stream {state.label} was set to num_replicas {there}; set it back to {wanted} once that is possible"
+            )
+            raise
+        seen = wait_until(
+            lambda: self.read(*_key(state)), lambda now: now.group.size == wanted and not unsettled(now), timeout
+        )
+        if not seen.done:
+            raise NatsFailure(
+                "repair_not_seen",
+                f"stream {state.label} has num_replicas {wanted} again, but: {'; '.join(unsettled(seen.value))}",
+                account=stream.account,
+            )
+        return seen.value
+
+
+def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure:
+    """Return the failure that says how large a group really is, and how it gets its replicas back."""
+    there, wanted = len(state.group.members), state.group.size
+    begun = f"the server refused ({cause.description}), but took the member away" if cause else "the group is short of members"
+    return NatsFailure(
+        "group_short",
+        f"stream {state.label}: {begun}. It has {there} of {wanted} replicas now: {', '.join(state.group.members)}. "
+        f"To repair it set num_replicas to {there} and back to {wanted} (repair=true does it): that "
+        "chooses new members, and may choose the removed server again",
+        account=state.stream.account,
+        err_code=cause.err_code if cause else None,
+    )
+
+
+def stalled_failure(outcome: Outcome, timeout: float, source: str) -> NatsFailure:
+    """Return the failure that says what was waited for in vain."""
+    lines = [
+        f"{job.state.label}: {'; '.join(unsettled(job.state, source))}"
+        + (f" (server: {job.state.status})" if job.state.status else "")
+        for job in outcome.pending
+    ]
+    return NatsFailure(
+        "move_not_done",
+        f"not done after {timeout:g} s, nothing changed in the last {outcome.still:g} s. {' | '.join(lines)}. What was begun "
+        "goes on; run this again to continue, or cancel a move with nats_stream_peer state=cancelled",
+        server=source,
+    )
+
+
+def joined(failures: Sequence[NatsFailure]) -> NatsFailure:
+    """Return one failure for all of them: the first one, with what the others say, too."""
+    first = failures[0]
+    first.description = "\n".join(failure.description for failure in failures)
+    return first
+
+
+def predicted(job: Job, source: str) -> dict[str, Any]:
+    """Return the state that a move should end in, as `State.as_dict` would; nobody can tell who will lead it."""
+    after = job.state.as_dict()
+    if not job.target or not job.state.hosted_by(source):
+        return after
+
+    def exchanged(members: Iterable[str]) -> list[str]:
+        return sorted(job.target if name == source and job.target else name for name in members)
+
+    after["members"] = exchanged(after["members"])
+    after["consumers"] = {name: exchanged(members) for name, members in after["consumers"].items()}
+    if after["leader"] == source:
+        after["leader"] = job.target if job.state.group.size == 1 else None
+    return after
+
+
+def _key(state: State) -> tuple[str, str]:
+    return state.stream.account, state.stream.name
+
+
+def _sample(job: Job, source: str) -> dict[str, Any]:
+    group = job.state.group
+    return {
+        "stream": job.state.label,
+        "leader": group.leader,
+        "members": list(group.members),
+        "lag": {peer.name: peer.lag for peer in group.peers},
+        "waiting_for": unsettled(job.state, source),
+        "status": job.state.status,
+        "done": job.settled,
+    }

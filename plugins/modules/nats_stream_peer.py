@@ -1,0 +1,421 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_stream_peer
+short_description: Take a server out of the group of a stream, or move its replica to another server
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Removes a server from the servers that hold a stream, lets the meta leader choose another one in its place, and waits until
+    the stream and its consumers have all their replicas again, in step, without that server.
+  - A server that still runs hands its data over first, so that the number of replicas never falls, and a stream with a single
+    replica keeps its messages and consumers. Only a server that is down, or behind, is removed at once.
+  - Before anything is changed, it proves that the other replicas are in step and that another server may take the replica, by
+    the rules of the meta leader (cluster, tags, unique_tag, C(!jetstream), max_bytes, max_ha_assets). A refusal names the reason
+    for each server.
+  - A move that is under way is never disturbed. It is watched to its end, and then what is still to be done is done. So an
+    interrupted run is continued by the next one.
+  - The connection must be that of a user of the system account. O(account_users) must have a user of the account that owns the
+    stream, who may use C($JS.API.>) there.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.accounts
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The new member is the one that the meta leader would prefer now. It may choose another one that fits as well.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  state:
+    description:
+      - With V(absent) O(server_name) is no member afterwards.
+      - With V(moved) O(to) has the replica that O(from) had. The meta leader chooses by tags, so O(to) needs a tag that no other
+        server has that could be chosen, such as C(node:n5).
+      - With V(cancelled) a move that is under way is cancelled, and the stream stays where it was.
+    type: str
+    choices: [absent, moved, cancelled]
+    default: absent
+  stream:
+    description:
+      - Name of the stream. Without it, with O(state=absent), every stream of the account that the server hosts.
+    type: str
+  account:
+    description:
+      - Account that owns the stream.
+    type: str
+  all_accounts:
+    description:
+      - Take the streams of all accounts. An account that has streams on the server and no user in O(account_users) is an error.
+    type: bool
+    default: false
+  server_name:
+    description:
+      - Name of the server to take out, matched exactly. Needed for O(state=absent).
+    type: str
+  from:
+    description:
+      - Name of the server that gives its replica away. Needed for O(state=moved).
+    type: str
+  to:
+    description:
+      - Name of the server that takes the replica. Needed for O(state=moved).
+    type: str
+  method:
+    description:
+      - With V(evacuate) the data is moved first, by C(STREAM.PEER.EVACUATE) from 2.15 on, and by C(ACCOUNT.STREAM.MOVE) before.
+      - With V(remove) the server is taken out at once by C(STREAM.PEER.REMOVE), and the new member starts empty.
+      - With V(auto) it is V(evacuate) when the server answers and its replica is in step, otherwise V(remove).
+    type: str
+    choices: [auto, remove, evacuate]
+    default: auto
+  accept_loss:
+    description:
+      - Whether a removal may go on that loses what only this server has, which are the messages of a stream with a single
+        replica, and the positions of consumers with a single replica. The server itself says success in this case.
+    type: bool
+    default: false
+  repair:
+    description:
+      - Up to 2.14 a group may have lost its member although the server refused the removal (error 10075). Such a group is
+        always reported as a failure, with its true size and members.
+      - With V(true) it gets its replicas back by setting C(num_replicas) to the number of members that it has, and back again.
+        The members keep their data, and the server that was removed may be chosen again.
+    type: bool
+    default: false
+  concurrency:
+    description:
+      - How many streams may be on the move at once.
+    type: int
+    default: 2
+  wait:
+    description:
+      - Whether to wait for the moves. Otherwise they are started, as many as O(concurrency) allows, and RV(moving) tells that
+        they are not done. The next run continues, so that C(until) shows the progress of a long move.
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - Seconds to wait until all is done. For moves of large streams raise it, run the task with C(async), or use O(wait=false).
+    type: float
+    default: 600
+seealso:
+  - module: natsops.jetstream.nats_cluster_info
+"""
+
+EXAMPLES = r"""
+- name: Take n3-c1, which is gone for good, out of ORDERS
+  natsops.jetstream.nats_stream_peer:
+    account: APP
+    stream: ORDERS
+    server_name: n3-c1
+    account_users:
+      - {account: APP, user: ops, password: "{{ app_ops_password }}"}
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+
+- name: Move the replica of EVENTS from n1-c1 to n5-c1
+  natsops.jetstream.nats_stream_peer:
+    state: moved
+    account: APP
+    stream: EVENTS
+    from: n1-c1
+    to: n5-c1
+    account_users: "{{ nats_account_users }}"
+
+- name: Clear n2-c1 of all streams, and look every half minute how far that is
+  natsops.jetstream.nats_stream_peer:
+    all_accounts: true
+    server_name: n2-c1
+    wait: false
+    account_users: "{{ nats_account_users }}"
+  register: cleared
+  until: not cleared.moving
+  retries: 240
+  delay: 30
+"""
+
+RETURN = r"""
+before:
+  description: Leader and members of each stream, by C(ACCOUNT/STREAM), and the members of its consumers, before.
+  returned: when streams were read
+  type: dict
+  sample:
+    APP/ORDERS: {leader: n3, members: [n1, n2, n3], num_replicas: 3, consumers: {worker: [n1, n2, n3]}}
+after:
+  description: The same afterwards. In check mode with the server that the meta leader would choose.
+  returned: when streams were read
+  type: dict
+  sample:
+    APP/ORDERS: {leader: n1, members: [n1, n2, n4], num_replicas: 3, consumers: {worker: [n1, n2, n4]}}
+methods:
+  description: How each replica was taken away, V(evacuate) or V(remove), by C(ACCOUNT/STREAM).
+  returned: when streams were read
+  type: dict
+  sample: {APP/ORDERS: evacuate}
+moving:
+  description: Whether something is not done yet. Only with O(wait=false), otherwise that is a failure.
+  returned: when streams were read
+  type: bool
+  sample: false
+progress:
+  description:
+    - What changed while it waited, at most 200 samples. C(elapsed) is in seconds, C(lag) in Raft entries, and C(status) what the
+      server itself says it is waiting for (2.15).
+  returned: when streams were read
+  type: list
+  elements: dict
+  sample:
+    - stream: APP/ORDERS
+      leader: n1
+      members: [n1, n2, n3, n4]
+      lag: {n2: 0, n3: 0, n4: 104}
+      waiting_for: [stream APP/ORDERS (R3) is being moved or reconfigured (leader n1)]
+      status: waiting for peer to catch up before adding it
+      done: false
+      elapsed: 0.5
+repaired:
+  description: Streams that got their replicas back, by O(repair).
+  returned: when streams were read
+  type: list
+  elements: str
+  sample: []
+waited:
+  description: Seconds that the moves took.
+  returned: when streams were read
+  type: float
+  sample: 2.1
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import MetaApi, require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    ACCOUNT_SPEC,
+    Connections,
+    fail,
+    make_module,
+    positive,
+    run_connected,
+    wait_until,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import (
+    Job,
+    Mover,
+    Wish,
+    joined,
+    predicted,
+    read_state,
+    short_failure,
+    stalled_failure,
+    unsettled,
+)
+
+
+def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return account and name of each stream that is meant: the one, or all that the server hosts or that are on the move.
+
+    Raises NatsFailure when an account has no user, or when nobody can tell where one of its streams is.
+    """
+    if params["stream"]:
+        return [(params["account"], require_name("stream", params["stream"]))]
+    server = params["server_name"]
+    hosted = [
+        stream
+        for stream in cluster.streams
+        if params["all_accounts"] or stream.account == params["account"]
+        if server in stream.group.members
+        or any(server in consumer.group.members for consumer in stream.consumers)
+        or stream.group.moving
+        or len(stream.group.members) > stream.group.size
+    ]
+    accounts = connections.accounts if params["all_accounts"] else (params["account"],)
+    for account in sorted({*accounts, *(stream.account for stream in hosted)}):
+        unknown = connections.account(account).streams().unknown
+        if unknown:
+            raise NatsFailure(
+                "stream_unknown",
+                f"nobody leads {', '.join(sorted(unknown))} of account {account}, so that it cannot be told whether {server} "
+                "hosts them. Start the server that has them, or name the other streams one by one",
+                server=server,
+                account=account,
+            )
+    return [(stream.account, stream.name) for stream in hosted]
+
+
+def check_members(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
+    """Return the jobs that still have to move from one server to the other. Raises NatsFailure where that makes no sense."""
+    needed = []
+    for job in jobs:
+        members = job.state.group.members
+        if source not in members and target in members:
+            continue
+        if job.state.moving:
+            needed.append(job)
+            continue
+        if source not in members or target in members:
+            problem = f"{target} already is a member" if target in members else f"{source} is no member"
+            raise NatsFailure(
+                "not_a_member",
+                f"stream {job.state.label} cannot move from {source} to {target}: {problem} "
+                f"(members: {', '.join(members)}). Nothing was changed.",
+                server=source,
+                account=job.state.stream.account,
+            )
+        needed.append(job)
+    return needed
+
+
+def cancel(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Return the result of cancelling the stream's move, if there is one."""
+    api = connections.account(params["account"])
+    account, stream = params["account"], require_name("stream", params["stream"])
+
+    before = read_state(api, account, stream, {})
+    if not before.moving:
+        return result([], {before.label: before.as_dict()}, {before.label: before.as_dict()}, False)
+    after, waited = before, 0.0
+    if not check_mode:
+        MetaApi(connections.own).cancel_move(account, stream)
+        seen = wait_until(
+            lambda: read_state(api, account, stream, {}), lambda now: not unsettled(now), params["wait_timeout"]
+        )
+        after, waited = seen.value, seen.waited
+        if not seen.done:
+            raise NatsFailure(
+                "move_not_done",
+                f"the move of stream {after.label} was cancelled, but after {waited:g} s: {'; '.join(unsettled(after))}",
+                account=account,
+            )
+    told = result([], {before.label: before.as_dict()}, {after.label: after.as_dict()}, True)
+    return {**told, "waited": waited}
+
+
+def result(
+    jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, Any], changed: bool
+) -> dict[str, Any]:
+    """Return what every run returns."""
+    return {
+        "changed": changed,
+        "before": dict(before),
+        "after": dict(after),
+        "diff": {"before": dict(before), "after": dict(after)},
+        "methods": {job.state.label: job.method for job in jobs if job.method},
+        "moving": False,
+        "progress": [],
+        "repaired": [],
+        "waited": 0.0,
+    }
+
+
+def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result. Leaves with a failure that tells how far it came."""
+    params = module.params
+    timeout = positive(params["wait_timeout"], "wait_timeout")
+    if params["concurrency"] < 1:
+        raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
+    if params["state"] == "cancelled":
+        return cancel(connections, params, module.check_mode)
+    moved = params["state"] == "moved"
+    source = params["from"] if moved else params["server_name"]
+    wish = Wish(source, params["to"] if moved else None, params["method"], params["accept_loss"])
+    mover = Mover(connections, wish)
+    cluster = mover.read_cluster(account=params["account"])
+    jobs = mover.prepare(cluster, streams_to_leave(connections, cluster, params))
+    before = {job.state.label: job.state.as_dict() for job in jobs}
+    needed = check_members(jobs, source, params["to"]) if moved else jobs
+    failures = [job.failure for job in needed if job.failure]
+    if failures:
+        fail(module, joined(failures), **result(jobs, before, before, False))
+    short = [job for job in jobs if job.state.short]
+    if short and not params["repair"]:
+        fail(module, joined([short_failure(job.state) for job in short]), **result(jobs, before, before, False))
+    hosting = [job for job in needed if job.state.hosted_by(source)]
+    if module.check_mode:
+        return result(hosting, before, {job.state.label: predicted(job, source) for job in jobs}, bool(hosting or short))
+
+    began = time.monotonic()
+    repaired = []
+    for job in short:
+        job.state = mover.repair(job.state, cluster, timeout)
+        repaired.append(job.state.label)
+    outcome = mover.carry_out(list(needed), timeout, params["concurrency"], params["wait"])
+    if params["repair"]:
+        for job in needed:
+            if job.failure and job.failure.code == "group_short":
+                job.state = mover.repair(job.state, mover.read_cluster(assets=False), timeout)
+                job.failure.description += f" | It was repaired: its members are {', '.join(job.state.group.members)}"
+                repaired.append(job.state.label)
+    after = {job.state.label: job.state.as_dict() for job in jobs}
+    changed = before != after or any(job.started for job in jobs)
+    told = {
+        **result(jobs, before, after, changed),
+        "moving": bool(outcome.pending),
+        "progress": outcome.progress,
+        "repaired": repaired,
+        "waited": round(time.monotonic() - began, 3),
+    }
+    if outcome.failures:
+        fail(module, joined(outcome.failures), **told)
+    if params["wait"] and outcome.pending:
+        fail(module, stalled_failure(outcome, timeout, source), **told)
+    if moved and not outcome.pending:
+        check_target(jobs, params["to"], module, told)
+    return told
+
+
+def check_target(jobs: Sequence[Job], target: str, module: AnsibleModule, told: Mapping[str, Any]) -> None:
+    """Leave with a failure when the meta leader chose another server."""
+    for job in jobs:
+        if target not in job.state.group.members:
+            members = ", ".join(job.state.group.members)
+            description = f"stream {job.state.label} is on {members} now, and not on {target}"
+            fail(module, NatsFailure("wrong_target", description, server=target), **told)
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "state": {"type": "str", "choices": ["absent", "moved", "cancelled"], "default": "absent"},
+            "stream": {"type": "str"},
+            "all_accounts": {"type": "bool", "default": False},
+            "server_name": {"type": "str"},
+            "from": {"type": "str"},
+            "to": {"type": "str"},
+            "method": {"type": "str", "choices": ["auto", "remove", "evacuate"], "default": "auto"},
+            "accept_loss": {"type": "bool", "default": False},
+            "repair": {"type": "bool", "default": False},
+            "concurrency": {"type": "int", "default": 2},
+            "wait": {"type": "bool", "default": True},
+            "wait_timeout": {"type": "float", "default": 600},
+            **ACCOUNT_SPEC,
+        },
+        required_if=[
+            ("state", "absent", ["server_name"]),
+            ("state", "moved", ["stream", "account", "from", "to"]),
+            ("state", "cancelled", ["stream", "account"]),
+        ],
+        mutually_exclusive=[("account", "all_accounts")],
+        required_one_of=[("account", "all_accounts")],
+    )
+    run_connected(module, lambda connections: work(module, connections))
+
+
+if __name__ == "__main__":
+    main()

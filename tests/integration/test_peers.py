@@ -1,0 +1,182 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Peers of streams and of the meta group: removing, moving and evacuating, on clusters that are broken on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import Runner, form
+from nats_processes import APP_PASSWORD, NatsProcesses
+
+NAMES = [f"n{number}" for number in range(1, 6)]
+MESSAGES = 500
+
+
+def members(cluster: NatsProcesses, stream: str, account: str = "APP") -> list[str]:
+    """Return the members of a stream's group, the leader first. Waits for a leader."""
+    for _attempt in range(60):
+        view = cluster.app_request(f"$JS.API.STREAM.INFO.{stream}", account=account)["cluster"]
+        if view.get("leader"):
+            return [view["leader"], *sorted(peer["name"] for peer in view.get("replicas") or ())]
+        time.sleep(0.25)
+    raise AssertionError(f"{stream} has no leader")
+
+
+def stored(cluster: NatsProcesses, stream: str) -> int:
+    return int(cluster.app_request(f"$JS.API.STREAM.INFO.{stream}")["state"]["messages"])
+
+
+async def _fill(cluster: NatsProcesses, stream: str) -> None:
+    import nats
+
+    connection = await nats.connect([cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD)
+    publish = connection.jetstream().publish
+    await asyncio.gather(*(publish(f"{stream}.x", b"x" * 200) for _number in range(MESSAGES)))
+    await connection.close()
+
+
+class Peers:
+    """The modules of this file on one cluster."""
+
+    def __init__(self, cluster: NatsProcesses, run_module: Runner) -> None:
+        self.cluster = cluster
+        self._run = run_module
+
+    def run(self, name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        connection = {**self.cluster.sys_connection(), "timeout": 2}
+        if name != "nats_meta_peer":
+            options.setdefault("account_users", self.cluster.account_users())
+        return self._run(name, connection, check_mode, **options)
+
+    def stream(self, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        if not options.get("all_accounts"):
+            options.setdefault("account", "APP")
+        return self.run("nats_stream_peer", check_mode, **{"wait_timeout": 40, **options})
+
+    def add(self, name: str, replicas: int, **config: Any) -> list[str]:
+        """Make a filled stream with a consumer of as many replicas and return its members, the leader first."""
+        self.cluster.add_stream(name, replicas, **config)
+        self.cluster.add_consumer(name, "worker")
+        asyncio.run(_fill(self.cluster, name))
+        return members(self.cluster, name)
+
+    def delete(self, *names: str) -> None:
+        for name in names:
+            self.cluster.app_request(f"$JS.API.STREAM.DELETE.{name}")
+
+    def consumer(self, stream: str, name: str = "worker") -> list[str]:
+        view = self.cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.{name}")["cluster"]
+        return sorted(filter(None, [view.get("leader"), *(peer["name"] for peer in view.get("replicas") or ())]))
+
+
+@pytest.fixture(scope="module")
+def tagged(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[Peers]:
+    """Five servers, each with a tag of its own."""
+    cluster = NatsProcesses(version, tmp_path_factory.mktemp("peers"), NAMES, accounts={"APP": "app", "OTHER": "other"})
+    for name in NAMES:
+        cluster.write_config(name, f'server_tags: ["node:{name}", "ssd"]')
+    cluster.start()
+    try:
+        yield Peers(form(cluster, run_module), run_module)
+    finally:
+        cluster.kill()
+
+
+def ok(result: dict[str, Any]) -> dict[str, Any]:
+    assert not result.get("failed"), result
+    return result
+
+
+def test_a_running_server_hands_its_replica_over(tagged: Peers) -> None:
+    before = tagged.add("ORDERS", 3)
+    leader = before[0]
+    asked = {"stream": "ORDERS", "server_name": leader}
+    predicted = ok(tagged.stream(check_mode=True, **asked))
+    assert predicted["changed"]
+    assert members(tagged.cluster, "ORDERS") == before
+    assert leader not in predicted["after"]["APP/ORDERS"]["members"]
+    result = ok(tagged.stream(**asked))
+    assert (result["changed"], result["moving"], result["methods"]) == (True, False, {"APP/ORDERS": "evacuate"})
+    after = members(tagged.cluster, "ORDERS")
+    assert sorted(after) == result["after"]["APP/ORDERS"]["members"] == tagged.consumer("ORDERS")
+    assert len(after) == 3
+    assert leader not in after
+    assert set(before[1:]) < set(after)
+    assert result["progress"][-1]["done"]
+    assert min(len(sample["members"]) for sample in result["progress"] if sample["leader"]) == 3
+    assert stored(tagged.cluster, "ORDERS") == MESSAGES
+    again = ok(tagged.stream(**asked))
+    assert (again["changed"], again["before"]) == (False, again["after"])
+    tagged.delete("ORDERS")
+
+
+def test_a_single_replica_moves_with_its_data_or_not_at_all(tagged: Peers) -> None:
+    [host] = tagged.add("EVENTS", 1)
+    refused = tagged.stream(stream="EVENTS", server_name=host, method="remove")
+    assert refused["failure"]["code"] == "data_would_be_lost"
+    assert f"all {MESSAGES} messages of stream APP/EVENTS, consumer APP/EVENTS/worker" in refused["msg"]
+    assert members(tagged.cluster, "EVENTS") == [host]
+    result = ok(tagged.stream(stream="EVENTS", server_name=host))
+    assert result["methods"] == {"APP/EVENTS": "evacuate"}
+    [new] = members(tagged.cluster, "EVENTS")
+    assert new != host
+    assert (stored(tagged.cluster, "EVENTS"), tagged.consumer("EVENTS")) == (MESSAGES, [new])
+    tagged.delete("EVENTS")
+
+
+def test_a_move_to_one_server(tagged: Peers) -> None:
+    before = tagged.add("ORDERS", 3, placement={"tags": ["ssd"]})
+    spare = [name for name in NAMES if name not in before]
+    asked = {"state": "moved", "stream": "ORDERS", "from": before[1], "to": spare[1]}
+    assert ok(tagged.stream(check_mode=True, **asked))["after"]["APP/ORDERS"]["members"] == sorted(
+        {*before, spare[1]} - {before[1]}
+    )
+    result = ok(tagged.stream(**asked))
+    assert sorted(members(tagged.cluster, "ORDERS")) == sorted({*before, spare[1]} - {before[1]})
+    assert result["changed"]
+    config = tagged.cluster.app_request("$JS.API.STREAM.INFO.ORDERS")["config"]
+    assert config["placement"]["tags"] == ["ssd"]
+    assert not ok(tagged.stream(**asked))["changed"]
+    wrong = tagged.stream(state="moved", stream="ORDERS", **{"from": spare[0], "to": before[1]})
+    assert wrong["failure"]["code"] == "not_a_member"
+    member = tagged.stream(state="moved", stream="ORDERS", **{"from": before[0], "to": before[2]})
+    assert "already is a member" in member["msg"]
+    tagged.delete("ORDERS")
+
+
+def test_no_server_fits(tagged: Peers) -> None:
+    before = tagged.add("LARGE", 3, max_bytes=50_000_000)
+    placement = {"tags": [f"node:{before[0]}"]}
+    tagged.add("PINNED", 1, placement=placement)
+    result = tagged.stream(stream="PINNED", server_name=before[0])
+    assert result["failure"]["code"] == "no_spare_server"
+    for name in NAMES:
+        if name != before[0]:
+            assert f"{name} has not the tag node:{before[0]}, which the stream's placement asks for" in result["msg"]
+    assert members(tagged.cluster, "PINNED") == [before[0]]
+    everything = tagged.stream(server_name=before[0])
+    assert everything["failed"]
+    assert "PINNED" in everything["msg"]
+    assert members(tagged.cluster, "LARGE") == before
+    tagged.delete("PINNED")
+    cleared = ok(tagged.stream(server_name=before[0], all_accounts=True))
+    assert before[0] not in members(tagged.cluster, "LARGE")
+    assert cleared["changed"]
+    assert not ok(tagged.stream(server_name=before[0], all_accounts=True))["changed"]
+    tagged.delete("LARGE")
+
+
+def test_a_move_that_is_not_waited_for_is_continued_and_can_be_cancelled(tagged: Peers) -> None:
+    before = tagged.add("ORDERS", 3)
+    started = ok(tagged.stream(stream="ORDERS", server_name=before[1], wait=False))
+    assert started["changed"]
+    done = ok(tagged.stream(stream="ORDERS", server_name=before[1]))
+    assert before[1] not in done["after"]["APP/ORDERS"]["members"]
+    assert not ok(tagged.stream(state="cancelled", stream="ORDERS"))["changed"]
+    tagged.delete("ORDERS")
