@@ -119,6 +119,34 @@ class SystemApi:
             raise answer
         return answer
 
+    def account_statistics(self, servers: Sequence[Server], account: str | None = None) -> dict[str, Answer]:
+        """Return each server's figures of its accounts (or of one) by server id: `account_statz` (monitor.go AccountStat).
+
+        There is no subject for one server, so all are asked at once.
+        """
+        answers: dict[str, Answer] = {}
+        awaited = {server.id for server in servers}
+
+        def on_reply(reply: Reply) -> Progress:
+            server_id = (_document(reply).get("server") or {}).get("id", "")
+            answers[server_id] = _data(reply)
+            awaited.discard(server_id)
+            return not awaited
+
+        body = {"include_unused": True, **({"accounts": [account]} if account else {})}
+        call = Call("$SYS.REQ.ACCOUNT.PING.STATZ", json.dumps(body).encode(), _COMPRESSED)
+        try:
+            self._client.gather(call, on_reply)
+        except NatsFailure as failure:
+            if failure.code != "timeout":
+                raise
+        silent = {
+            server.id: NatsFailure("timeout", "no reply", subject=call.subject, server=server.name)
+            for server in servers
+            if server.id in awaited
+        }
+        return {server.id: silent.get(server.id) or answers[server.id] for server in servers}
+
     def reload(self, server: Server) -> None:
         """Ask a server to read its configuration file again; returns when it says it did (2.10+).
 

@@ -44,7 +44,7 @@ def free_ports(count: int) -> list[int]:
 
 class NatsProcesses:
     """The servers of one cluster. `extra` is configuration text that every server gets; names not in `jetstream`
-    (default: all) run without JetStream."""
+    (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` there is none."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class NatsProcesses:
         extra: str = "",
         jetstream: list[str] | None = None,
         accounts: dict[str, str] | None = None,
+        plain_accounts: dict[str, str] | None = None,
     ) -> None:
         self.version = version
         self.directory = directory
@@ -64,6 +65,7 @@ class NatsProcesses:
         self.extra = extra
         self.jetstream = names if jetstream is None else jetstream
         self.accounts = {"APP": APP_USER} if accounts is None else accounts
+        self.plain_accounts = plain_accounts or {}
         self._binary = binary(version)
         ports = free_ports(2 * len(names))
         self.ports = dict(zip(names, ports))
@@ -87,12 +89,18 @@ class NatsProcesses:
             f"  {account} {{ jetstream: enabled, users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"
             for account, user in self.accounts.items()
         )
+        accounts += "\n".join(
+            f"\n  {account} {{ users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"
+            for account, user in self.plain_accounts.items()
+        )
+        route_listen = f"127.0.0.1:{self.route_ports[name]}"
+        cluster = f'cluster {{ name: {self.cluster}, listen: "{route_listen}", routes: [{routes}] }}' if self.cluster else ""
         store = f'jetstream {{ store_dir: "{self.directory / name}", max_file_store: 256MB, max_memory_store: 64MB }}'
         self.config_file(name).write_text(
             f"""server_name: "{name}"
 listen: "127.0.0.1:{self.ports[name]}"
 {store if name in self.jetstream else ""}
-cluster {{ name: {self.cluster}, listen: "127.0.0.1:{self.route_ports[name]}", routes: [{routes}] }}
+{cluster}
 system_account: "$SYS"
 accounts {{
   "$SYS" {{ users: [{{user: {SYS_USER}, password: {SYS_PASSWORD!r}}}] }}

@@ -1,0 +1,137 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_stream_info
+short_description: Read streams with their configuration, state and place in the cluster
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Returns one stream or all of them, each with its configuration, its state, its cluster, Raft group, leader and replicas, and
+    with what is wrong with it (without a leader, a replica that is behind, fewer replicas than configured).
+  - Works with a user of the account, and with a user of the system account.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.accounts
+  - natsops.jetstream.asset_info
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+options:
+  subject:
+    description:
+      - Read only the streams that store messages of this subject, which may hold wildcards.
+    type: str
+seealso:
+  - module: natsops.jetstream.nats_consumer_info
+  - module: natsops.jetstream.nats_cluster_info
+"""
+
+EXAMPLES = r"""
+- name: Read one stream
+  natsops.jetstream.nats_stream_info:
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+    stream: ORDERS
+  register: orders
+
+- name: Show where it is
+  ansible.builtin.debug:
+    msg: "{{ orders.streams[0].leader }} leads {{ orders.streams[0].replicas | map(attribute='name') | join(', ') }}"
+
+- name: Read every stream of every account as the system sees them, and fail when something is wrong with one
+  natsops.jetstream.nats_stream_info:
+    context: c1-sys
+  register: all_streams
+  failed_when: all_streams.problems | length > 0
+"""
+
+RETURN = r"""
+streams:
+  description:
+    - The streams by account and name. C(config) and C(state) are the server's own, C(account) is null when a server
+      before 2.10 did not tell it.
+    - C(replicas) holds the leader too; C(active) is the seconds since the leader last heard of it, C(lag) the Raft entries
+      that it is behind. C(leader) is null when nobody, or more than one server, claims to lead. C(leader_since) is told by
+      2.11 and later.
+    - C(mirror) and C(sources) are there for streams that have them. Their C(active) is the seconds since the origin was last
+      heard of, null for never.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - account: APP
+      name: ORDERS
+      config: {name: ORDERS, subjects: [orders.>], retention: limits, storage: file, num_replicas: 3, max_age: 86400.0,
+               max_bytes: -1, duplicate_window: 120.0}
+      created: "2026-11-20T10:00:00Z"
+      state: {messages: 10, bytes: 420, first_seq: 1, last_seq: 10, first_ts: "2026-11-20T10:00:02Z",
+              last_ts: "2026-11-20T10:00:05Z", consumer_count: 1}
+      raft_group: S-R3F-vJPJ0ZU5
+      cluster: C1
+      leader: n2-c1
+      leader_since: "2026-11-20T10:00:01.5Z"
+      leaders: [n2-c1]
+      size: 3
+      quorum: 2
+      members: [n1-c1, n2-c1, n3-c1]
+      replicas:
+        - {name: n1-c1, id: fjFyEjc1, leader: false, current: true, online: true, active: 0.35, lag: 0}
+        - {name: n2-c1, id: 44jzkV9D, leader: true, current: true, online: true, active: 0.0, lag: 0}
+        - {name: n3-c1, id: xeKPO8o9, leader: false, current: true, online: true, active: 0.35, lag: 0}
+      problems: []
+view:
+  description: By whose eyes the assets were seen, V(account) or V(system).
+  returned: success
+  type: str
+  sample: account
+unknown:
+  description:
+    - Assets whose state nobody told, such as those without a leader, with the reason. When one of their replicas told what it
+      knows, that is in RV(streams).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {account: APP, stream: LOST, consumer: null, reason: no leader told its state}
+problems:
+  description:
+    - What is wrong with the streams, with the codes of M(natsops.jetstream.nats_cluster_health), and V(stream_unknown) for what
+      not even a replica told of.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - code: stream_replica_behind
+      severity: error
+      subject: stream APP/ORDERS
+      message: "stream APP/ORDERS (R3, S-R3F-vJPJ0ZU5): replica n3-c1 is offline (leader n2-c1)"
+      servers: [n3-c1]
+unread_accounts:
+  description:
+    - Accounts with JetStream for which O(account_users) holds no user, so that they were not read.
+    - Null where that does not matter or cannot be known, which is without O(account_users), with O(account), and when the
+      task's own user is not one of the system account.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._assets import read_assets
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import STREAM
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import ACCOUNT_SPEC, make_module, run_connected
+
+
+def main() -> None:
+    module = make_module({**ACCOUNT_SPEC, "stream": {"type": "str"}, "subject": {"type": "str"}})
+    run_connected(module, lambda connections: read_assets(connections, module.params, STREAM).result(STREAM))
+
+
+if __name__ == "__main__":
+    main()
