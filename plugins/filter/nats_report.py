@@ -10,13 +10,19 @@ short_description: Write the cluster report as tables
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Turns what M(natsops.jetstream.nats_cluster_info) returns into framed tables of servers, JetStream and the meta group.
+  - Turns what M(natsops.jetstream.nats_cluster_info) returns into framed tables of servers, JetStream and the meta group, and
+    what P(natsops.jetstream.nats_report_data#filter) returns into its tables.
 positional: _input
 options:
   _input:
-    description: The registered result of M(natsops.jetstream.nats_cluster_info).
+    description:
+      - The registered result of M(natsops.jetstream.nats_cluster_info), or the data of
+        P(natsops.jetstream.nats_report_data#filter).
     type: dict
     required: true
+seealso:
+  - plugin: natsops.jetstream.nats_report_data
+    plugin_type: filter
 """
 
 EXAMPLES = r"""
@@ -37,7 +43,14 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._report import report
+from ansible_collections.natsops.jetstream.plugins.module_utils._report import report_data, report_text
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+
+@reports_problems
+def nats_report(value: dict[str, Any]) -> str:
+    """The report as text; see DOCUMENTATION."""
+    return report_text(value if "tables" in value else report_data(value))
 
 
 class FilterModule:
@@ -45,4 +58,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
-        return {"nats_report": report}
+        return {"nats_report": nats_report}

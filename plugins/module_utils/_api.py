@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
@@ -79,7 +80,9 @@ class SystemApi:
 
         def on_reply(reply: Reply) -> Progress:
             document = _document(reply)
-            server = parse_server(document.get("server") or {}, document.get("statsz") or {}, reply.seconds)
+            server = parse_server(
+                document.get("server") or {}, document.get("statsz") or {}, reply.seconds, datetime.now(timezone.utc)
+            )
             servers[server.id] = server
             awaited.discard(server.name)
             if awaited:

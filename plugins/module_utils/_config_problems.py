@@ -39,7 +39,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._config_schema i
     parse_version,
     supports,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._report import human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils._table import human_bytes
 
 Problem = dict[str, str]  # severity, option, message
 

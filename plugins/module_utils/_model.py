@@ -110,7 +110,8 @@ class MetaGroup:
 
 @dataclass(frozen=True)
 class Consumer:
-    """A consumer and its group. `info`: its CONSUMER.INFO, of the leader if that answered, otherwise of any replica."""
+    """A consumer and its group. `ack_wait` is in seconds, `ack_floor` a sequence of the stream, `api_level` what the
+    server must have to serve it, `info` its CONSUMER.INFO, of the leader if that answered, otherwise of any replica."""
 
     account: str
     stream: str
@@ -120,13 +121,25 @@ class Consumer:
     num_pending: int = 0
     num_ack_pending: int = 0
     info: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    num_redelivered: int = 0
+    ack_floor: int = 0
+    pull: bool = True
+    ack_policy: str = ""
+    ack_wait: float = 0.0
+    api_level: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "durable": self.durable,
+            "pull": self.pull,
+            "ack_policy": self.ack_policy,
+            "ack_wait": self.ack_wait,
             "num_pending": self.num_pending,
             "num_ack_pending": self.num_ack_pending,
+            "num_redelivered": self.num_redelivered,
+            "ack_floor": self.ack_floor,
+            "api_level": self.api_level,
             **self.group.as_dict(),
         }
 
@@ -148,6 +161,11 @@ class Stream:
     info: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     max_bytes: int = 0
     placement_tags: tuple[str, ...] = ()
+    num_deleted: int = 0
+    lost_messages: int = 0
+    lost_bytes: int = 0
+    placement: Mapping[str, Any] = field(default_factory=dict)
+    api_level: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -160,6 +178,11 @@ class Stream:
             "bytes": self.size,
             "first_seq": self.first_seq,
             "last_seq": self.last_seq,
+            "num_deleted": self.num_deleted,
+            "lost_messages": self.lost_messages,
+            "lost_bytes": self.lost_bytes,
+            "placement": dict(self.placement),
+            "api_level": self.api_level,
             **self.group.as_dict(),
             "consumers": [consumer.as_dict() for consumer in self.consumers],
         }
@@ -169,7 +192,7 @@ class Stream:
 class JetStreamSummary:
     """What one server says of its JetStream. Sizes are in bytes; streams and messages count this server's replicas.
 
-    `max_ha_assets`: 0 for no limit. Only from 2.11 does JSZ tell it.
+    `max_ha_assets`: 0 for no limit. Only from 2.11 does JSZ tell it. `pending`: what its meta layer has yet to apply.
     """
 
     streams: int = 0
@@ -188,6 +211,7 @@ class JetStreamSummary:
     ha_assets: int = 0
     max_ha_assets: int = 0
     unique_tag: str = ""
+    pending: int = 0
 
 
 @dataclass(frozen=True)
@@ -205,7 +229,8 @@ class Health:
 
 @dataclass(frozen=True)
 class Server:
-    """A server that answered. `rtt` and `uptime` are seconds, `mem` bytes, `cpu` percent of one core.
+    """A server that answered. `rtt` and `uptime` are seconds, `mem` bytes, `cpu` percent of one core. `gateways` counts
+    the outbound ones. `clock_offset`: seconds by which its clock is ahead of this one's, give or take half of `rtt`.
 
     `jetstream`: whether JetStream runs. `summary` and `health` are None when the server did not answer that question.
     """
@@ -222,6 +247,7 @@ class Server:
     subscriptions: int = 0
     routes: int = 0
     gateways: int = 0
+    inbound_gateways: int = 0
     leafnodes: int = 0
     mem: int = 0
     cpu: float = 0.0
@@ -229,6 +255,7 @@ class Server:
     slow_consumers: int = 0
     uptime: float = 0.0
     rtt: float = 0.0
+    clock_offset: float = 0.0
     known_servers: int = 0
     summary: JetStreamSummary | None = None
     health: Health | None = None
@@ -300,8 +327,16 @@ class Cluster:
 # --- parsing ----------------------------------------------------------------------------------------------------------
 
 
-def parse_server(info: Mapping[str, Any], statsz: Mapping[str, Any], rtt: float) -> Server:
-    """Return the server that sent a STATSZ reply (events.go ServerInfo, ServerStats); `rtt` in seconds."""
+def parse_server(
+    info: Mapping[str, Any], statsz: Mapping[str, Any], rtt: float, received: datetime | None = None
+) -> Server:
+    """Return the server that sent a STATSZ reply (events.go ServerInfo, ServerStats); `rtt` in seconds.
+
+    `received`: when the reply arrived, by this machine's clock; without it the clocks are not compared.
+    """
+    offset = 0.0
+    if received is not None and info.get("time"):
+        offset = (parse_time(str(info["time"])) - received).total_seconds() + rtt / 2
     return Server(
         name=info.get("name", ""),
         id=info.get("id", ""),
@@ -315,6 +350,7 @@ def parse_server(info: Mapping[str, Any], statsz: Mapping[str, Any], rtt: float)
         subscriptions=statsz.get("subscriptions", 0),
         routes=len(statsz.get("routes") or ()),
         gateways=len(statsz.get("gateways") or ()),
+        inbound_gateways=sum(gateway.get("inbound_connections", 0) for gateway in statsz.get("gateways") or ()),
         leafnodes=statsz.get("leafnodes", 0),
         mem=statsz.get("mem", 0),
         cpu=statsz.get("cpu", 0.0),
@@ -322,6 +358,7 @@ def parse_server(info: Mapping[str, Any], statsz: Mapping[str, Any], rtt: float)
         slow_consumers=statsz.get("slow_consumers", 0),
         uptime=_seconds_between(statsz.get("start"), info.get("time")),
         rtt=rtt,
+        clock_offset=round(offset, 6),
         known_servers=statsz.get("active_servers", 0),
     )
 
@@ -357,6 +394,7 @@ def parse_summary(jsz: Mapping[str, Any]) -> JetStreamSummary | None:
         ha_assets=jsz.get("ha_assets", 0),
         max_ha_assets=(jsz.get("limits") or {}).get("max_ha_assets", 0),
         unique_tag=config.get("unique_tag", ""),
+        pending=(jsz.get("meta_cluster") or {}).get("pending", 0),
     )
 
 
@@ -470,7 +508,17 @@ def _stream(
         info=detail,
         max_bytes=max(0, config.get("max_bytes", 0)),
         placement_tags=tuple((config.get("placement") or {}).get("tags") or ()),
+        num_deleted=state.get("num_deleted", 0),
+        lost_messages=len((state.get("lost") or {}).get("msgs") or ()),
+        lost_bytes=(state.get("lost") or {}).get("bytes", 0),
+        placement=config.get("placement") or {},
+        api_level=_api_level(config),
     )
+
+
+def _api_level(config: Mapping[str, Any]) -> int:
+    """Return the API level that an asset needs, 0 before 2.11 (jetstream_versioning.go)."""
+    return int((config.get("metadata") or {}).get("_nats.req.level") or 0)
 
 
 def _consumers(
@@ -498,7 +546,8 @@ def _consumers(
             names,
         )
         item = next((item for server, item in found if server.name == group.leader), found[0][1])
-        durable = bool((item.get("config") or {}).get("durable_name"))
+        config = item.get("config") or {}
+        durable = bool(config.get("durable_name"))
         group = replace(group, raft_name=group.raft_name or raft_names.get(name, ""), ephemeral=not durable)
         consumers.append(
             Consumer(
@@ -510,6 +559,12 @@ def _consumers(
                 num_pending=item.get("num_pending", 0),
                 num_ack_pending=item.get("num_ack_pending", 0),
                 info=item,
+                num_redelivered=item.get("num_redelivered", 0),
+                ack_floor=(item.get("ack_floor") or {}).get("stream_seq", 0),
+                pull=not config.get("deliver_subject"),
+                ack_policy=config.get("ack_policy", ""),
+                ack_wait=config.get("ack_wait", 0) / 1e9,
+                api_level=_api_level(config),
             )
         )
     return tuple(consumers)

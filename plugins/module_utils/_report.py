@@ -2,145 +2,709 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tables that a person likes to read, from the model that nats_cluster_info returns. Pure."""
+"""The reports of the nats command, from what nats_cluster_info and nats_server_info return. Pure.
+
+`report_data` makes them as plain data for programs, `report_text` writes that data as tables for people. Columns are those
+of natscli (cli/server_report_command.go, server_list_command.go, stream_command.go, consumer_command.go).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+from ansible_collections.natsops.jetstream.plugins.module_utils._table import human_bytes, human_seconds, table
+
+SCHEMA = 1
+DEFAULT_REPORTS = ("servers", "jetstream")
+
+#: Errors of one server, and connections, that are written as text. The data holds all of them.
+_ERRORS_SHOWN = 10
+_CONNECTIONS_SHOWN = 50
+_BAR_WIDTH = 30
+
+Row = dict[str, Any]
 
 
-def human_bytes(size: float) -> str:
-    """Bytes in the largest binary unit that leaves at least one, such as ``1.5 GiB``."""
-    value, unit = float(size), 0
-    while abs(value) >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.0f} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+@dataclass(frozen=True)
+class Column:
+    """A column: the key of its values, its heading, and how a value is written (text, number, bytes, seconds, percent, bar).
+    A `grouped` value is written only where it differs from the row above."""
+
+    key: str
+    title: str
+    unit: str = "text"
+    grouped: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"key": self.key, "title": self.title, "unit": self.unit, "grouped": self.grouped}
 
 
-def human_seconds(seconds: float) -> str:
-    """Seconds in the two largest units, such as ``3d4h``, ``12m5s`` or ``35ms``."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
-    rest, parts = int(seconds), []
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        count, rest = divmod(rest, length)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts[:2])
+@dataclass(frozen=True)
+class Table:
+    """One table as data. Sizes are bytes, times seconds. `totals` are rows with a label in the first column, `notes`
+    sentences below the table, `shown` how many rows are written as text (0: all)."""
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    totals: Sequence[Row] = ()
+    notes: Sequence[str] = ()
+    shown: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "columns": [column.as_dict() for column in self.columns],
+            "rows": list(self.rows),
+            "totals": list(self.totals),
+            "notes": list(self.notes),
+            "shown": self.shown,
+        }
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], totals: Sequence[Any] = ()) -> str:
-    """A framed table under a centred title. Columns whose cells are all numbers or sizes stand on the right.
+@dataclass(frozen=True)
+class Source:
+    """What the reports are made of, after the filters. `absent`: servers that should be there and did not answer.
+    `endpoints`: server → its row of nats_server_info, `asked`: the endpoints that it was asked for."""
 
-    :param totals: a last row below a line; empty for none
-    """
-    body = [[_cell(value) for value in row] for row in rows]
-    foot = [[_cell(value) for value in totals]] if totals else []
-    widths = [max(len(line[index]) for line in [list(columns), *body, *foot]) for index in range(len(columns))]
-    # A title that is wider than its columns widens the last of them.
-    widths[-1] += max(0, len(title) - (sum(widths) + 3 * (len(widths) - 1)))
-    right = [all(_numeric(row[index]) for row in rows) and bool(rows) for index in range(len(columns))]
+    info: Mapping[str, Any]
+    servers: Sequence[Mapping[str, Any]]
+    streams: Sequence[Mapping[str, Any]]
+    absent: Sequence[str] = ()
+    endpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
+    account: str | None = None
 
-    def rule(left: str, middle: str, end: str) -> str:
-        return left + middle.join("─" * (width + 2) for width in widths) + end
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return self.info.get("meta") or {}
 
-    def line(cells: Sequence[str]) -> str:
-        aligned = (
-            cell.rjust(width) if to_right else cell.ljust(width) for cell, width, to_right in zip(cells, widths, right)
-        )
-        return "│ " + " │ ".join(aligned) + " │"
+    @property
+    def consumers(self) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Yield each consumer with its stream."""
+        for stream in self.streams:
+            for consumer in stream["consumers"]:
+                yield stream, consumer
 
-    inner = sum(widths) + 3 * (len(widths) - 1)
-    lines = [rule("╭", "─", "╮"), "│ " + title.center(inner) + " │", rule("├", "┬", "┤"), line(columns), rule("├", "┼", "┤")]
-    lines += [line(cells) for cells in body]
-    if foot:
-        lines += [rule("├", "┼", "┤"), line(foot[0])]
-    return "\n".join([*lines, rule("╰", "┴", "╯")])
+    def read(self, endpoint: str) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+        """Yield each server with its answer to one endpoint, None where it gave none.
 
+        Raises ValueError when nats_server_info was not asked for it.
+        """
+        if endpoint not in self.asked and self.servers:
+            raise ValueError(f"{endpoint} is needed: server_info must be a result of nats_server_info with this endpoint")
+        for server in self.servers:
+            yield server, self.endpoints.get(server["name"], {}).get(endpoint)
 
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value)
-
-
-def _numeric(value: Any) -> bool:
-    text = _cell(value)
-    return not isinstance(value, bool) and (text == "" or (text[0].isdigit() and text.count(".") <= 1))
+    def absent_rows(self, key: str = "server") -> list[Row]:
+        return [{key: name, "answers": False} for name in self.absent]
 
 
-def servers_table(info: dict[str, Any]) -> str:
-    """The servers, with the columns of ``nats server ls``."""
-    servers = info["servers"]
-    rows = [
-        (
-            server["name"], server["cluster"], server["host"], server["version"], server["jetstream"],
-            server["connections"], server["subscriptions"], server["routes"], server["gateways"],
-            human_bytes(server["mem"]), f"{server['cpu']:.0f}", server["cores"], server["slow_consumers"],
-            human_seconds(server["uptime"]), human_seconds(server["rtt"]),
-        )
-        for server in servers
+# --- the reports ------------------------------------------------------------------------------------------------------
+
+
+def _servers(source: Source) -> list[Table]:
+    columns = (
+        Column("name", "Name"), Column("cluster", "Cluster"), Column("host", "Host"), Column("version", "Version"),
+        Column("jetstream", "JS"), Column("connections", "Conns", "number"), Column("subscriptions", "Subs", "number"),
+        Column("routes", "Routes", "number"), Column("gateways", "GWs", "number"), Column("mem", "Mem", "bytes"),
+        Column("cpu", "CPU %", "percent"), Column("cores", "Cores", "number"),
+        Column("slow_consumers", "Slow", "number"), Column("uptime", "Uptime", "seconds"), Column("rtt", "RTT", "seconds"),
+    )  # fmt: skip
+    rows = [{column.key: server.get(column.key) for column in columns} for server in source.servers]
+    for row, server in zip(rows, source.servers):
+        row["jetstream"] = server.get("domain") or server["jetstream"]
+    clusters = _by(source.servers, "cluster")
+    total: Row = {
+        "name": "",
+        "cluster": len(clusters),
+        "host": len(source.servers),
+        "version": "differ" if len({server["version"] for server in source.servers}) > 1 else "",
+        "jetstream": sum(server["jetstream"] for server in source.servers),
+        "routes": "differ" if any(len({one["routes"] for one in group}) > 1 for group in clusters.values()) else "",
+        "gateways": "differ" if len({server["gateways"] for server in source.servers}) > 1 else "",
+        **_sums(source.servers, "connections", "subscriptions", "mem", "slow_consumers"),
+    }
+    cluster_columns = (
+        Column("cluster", "Cluster"), Column("servers", "Node Count", "number"),
+        Column("gateways", "Outgoing Gateways", "number"), Column("inbound_gateways", "Incoming Gateways", "number"),
+        Column("connections", "Connections", "number"),
+    )  # fmt: skip
+    cluster_rows: list[Row] = [
+        {"cluster": name, "servers": len(group), **_sums(group, "gateways", "inbound_gateways", "connections")}
+        for name, group in sorted(clusters.items())
     ]
-    totals = (
-        "", len({server["cluster"] for server in servers}), len(servers), "",
-        sum(server["jetstream"] for server in servers), sum(server["connections"] for server in servers),
-        sum(server["subscriptions"] for server in servers), "", "",
-        human_bytes(sum(server["mem"] for server in servers)), "", "",
-        sum(server["slow_consumers"] for server in servers), "", "",
-    )
-    columns = ("Name", "Cluster", "Host", "Version", "JS", "Conns", "Subs", "Routes", "GWs", "Mem", "CPU %", "Cores", "Slow",
-               "Uptime", "RTT")
-    return table("Server Overview", columns, rows, totals)
-
-
-def jetstream_table(info: dict[str, Any]) -> str:
-    """What each server holds, with the columns of ``nats server report jetstream``; ``*`` marks the meta leader.
-
-    Every server counts its own replicas, so that the totals count an R3 stream three times.
-    """
-    leader = (info.get("meta") or {}).get("leader")
-    servers = [server for server in info["servers"] if server.get("js")]
-    fields = ("streams", "consumers", "messages", "bytes", "memory", "storage", "api_total", "api_errors")
-    sizes = {"bytes", "memory", "storage"}
-
-    def cells(numbers: dict[str, int]) -> list[Any]:
-        return [human_bytes(numbers[field]) if field in sizes else numbers[field] for field in fields]
-
-    rows = [
-        [server["name"] + ("*" if server["name"] == leader else ""), server["cluster"], *cells(server["js"])]
-        for server in servers
+    cluster_total = {"cluster": "", **_sums(cluster_rows, "servers", "gateways", "inbound_gateways", "connections")}
+    return [
+        Table("servers", "Server Overview", columns, rows + source.absent_rows("name"), [total]),
+        Table("clusters", "Cluster Overview", cluster_columns, cluster_rows, [cluster_total]),
     ]
-    totals = ["", "", *cells({field: sum(server["js"][field] for server in servers) for field in fields})]
-    columns = ("Server", "Cluster", "Streams", "Consumers", "Messages", "Bytes", "Memory", "File", "API Req", "API Err")
-    return table("JetStream Summary, replicas counted on each server", columns, rows, totals)
 
 
-def meta_table(info: dict[str, Any]) -> str:
-    """The members of the meta group as its leader sees them."""
-    meta = info.get("meta")
+_STORED = ("streams", "consumers", "messages", "bytes", "memory", "storage")
+_API = ("api_total", "api_errors", "pending")
+
+
+def _jetstream(source: Source) -> list[Table]:
+    """What each server holds, who leads how much, and the meta group."""
+    held = _held_by_account(source) if source.account else _held(source)
+    leader = source.meta.get("leader")
+    domains = any(server.get("domain") for server in source.servers)
+    columns = [
+        Column("server", "Server"), Column("cluster", "Cluster"), *([Column("domain", "Domain")] if domains else []),
+        Column("streams", "Streams", "number"), Column("consumers", "Consumers", "number"),
+        Column("messages", "Messages", "number"), Column("bytes", "Bytes", "bytes"),
+        Column("memory", "Memory", "bytes"), Column("storage", "File", "bytes"),
+        Column("api_total", "API Req", "number"), Column("api_errors", "API Err", "number"),
+        Column("pending", "Pending", "number"),
+    ]  # fmt: skip
+    rows = [
+        {"server": server["name"], "meta_leader": server["name"] == leader, "cluster": server["cluster"],
+         "domain": server.get("domain", ""), **{key: held[server["name"]].get(key) for key in (*_STORED, *_API)}}
+        for server in source.servers
+        if server["name"] in held
+    ]  # fmt: skip
+    once: Row = {
+        "server": "each stream once",
+        "streams": len(source.streams),
+        "consumers": sum(1 for _ in source.consumers),
+        **_sums(source.streams, "messages", "bytes"),
+        **{kind: sum(stream["bytes"] for stream in source.streams if stream["storage"] == storage)
+           for kind, storage in (("memory", "memory"), ("storage", "file"))},
+    }  # fmt: skip
+    title = "JetStream Summary" + (f" for Account {source.account}" if source.account else "")
+    tables = [
+        Table("jetstream", title, columns, rows + source.absent_rows(),
+              [{"server": "every replica", **_sums(rows, *_STORED, *_API)}, once]),
+        _leaders(source),
+    ]  # fmt: skip
+    return [*tables, _meta(source)]
+
+
+def _held(source: Source) -> dict[str, Mapping[str, Any]]:
+    return {server["name"]: server["js"] for server in source.servers if server.get("js")}
+
+
+def _held_by_account(source: Source) -> dict[str, Mapping[str, Any]]:
+    """What each server holds of one account: its replicas, as JSZ of that account counts them."""
+    held: dict[str, Mapping[str, Any]] = {}
+    for server, jsz in source.read("jsz"):
+        if jsz is None or jsz.get("disabled"):
+            continue
+        details = [item for item in jsz.get("account_details") or () if item["name"] == source.account]
+        streams = [stream for item in details for stream in item.get("stream_detail") or ()]
+        held[server["name"]] = {
+            "streams": len(streams),
+            "consumers": sum(len(stream.get("consumer_detail") or ()) for stream in streams),
+            "messages": sum(stream["state"]["messages"] for stream in streams),
+            "bytes": sum(stream["state"]["bytes"] for stream in streams),
+            "memory": sum(item.get("memory", 0) for item in details),
+            "storage": sum(item.get("storage", 0) for item in details),
+            "api_total": sum((item.get("api") or {}).get("total", 0) for item in details),
+            "api_errors": sum((item.get("api") or {}).get("errors", 0) for item in details),
+            "pending": (server.get("js") or {}).get("pending"),
+        }
+    return held
+
+
+def _leaders(source: Source) -> Table:
+    """Who leads how many streams and consumers. A consumer's leader need not be that of its stream."""
+    columns = (
+        Column("server", "Server"), Column("cluster", "Cluster"), Column("streams", "Stream Leaders", "number"),
+        Column("consumers", "Consumer Leaders", "number"),
+    )  # fmt: skip
+    streams = [stream["leader"] for stream in source.streams]
+    consumers = [consumer["leader"] for _stream, consumer in source.consumers]
+    rows: list[Row] = [
+        {"server": server["name"], "cluster": server["cluster"], "streams": streams.count(server["name"]),
+         "consumers": consumers.count(server["name"])}
+        for server in source.servers
+        if server["jetstream"]
+    ]  # fmt: skip
+    totals: list[Row] = []
+    if None in streams or None in consumers:
+        totals.append({"server": "NO LEADER", "streams": streams.count(None), "consumers": consumers.count(None)})
+    return Table("leaders", "Leaders of Streams and Consumers", columns, rows, totals)
+
+
+def _meta(source: Source) -> Table:
+    """The members of the meta group as its leader sees them; without a leader, as far as they are known."""
+    columns = (
+        Column("name", "Name"), Column("id", "ID"), Column("leader", "Leader"), Column("current", "Current"),
+        Column("online", "Online"), Column("active", "Active", "seconds"), Column("lag", "Lag", "number"),
+    )  # fmt: skip
+    meta = source.meta
     if not meta:
-        return "No JetStream meta group was found."
-    rows = [
-        (
-            peer["name"], peer["id"], "yes" if peer["leader"] else "", peer["current"], peer["online"],
-            human_seconds(peer["active"]), peer["lag"],
-        )
-        for peer in meta["replicas"]
-    ]
+        return Table("meta", "RAFT Meta Group", columns, (), notes=["No JetStream meta group was found."])
     title = f"RAFT Meta Group, {meta['quorum']} of {meta['size']} make a quorum"
-    return table(title, ("Name", "ID", "Leader", "Current", "Online", "Active", "Lag"), rows)
+    if meta["leader"] is not None:
+        return Table("meta", title, columns, [{**peer, "leader": "yes" if peer["leader"] else ""} for peer in meta["replicas"]])
+    answering = {server["name"] for server in source.info["servers"]}
+    rows = [{"name": name, "leader": "", "online": name in answering} for name in meta["members"]]
+    claims = meta.get("leaders") or ()
+    why = f"{', '.join(claims)} all claim to lead it" if claims else "nobody leads it"
+    up = len([name for name in meta["members"] if name in answering])
+    note = (
+        f"WARNING: the meta group has no leader ({why}). It has {meta['size']} members, {up} of them answered, and "
+        f"{meta['quorum']} must be up: until then no stream or consumer can be made, changed or moved."
+    )
+    return Table("meta", title, columns, rows, notes=[note])
 
 
-def report(info: dict[str, Any]) -> str:
-    """The cluster report: servers, JetStream summary, meta group, and whatever is wrong.
+def _streams(source: Source) -> list[Table]:
+    columns = (
+        Column("account", "Account", grouped=True), Column("stream", "Stream"), Column("storage", "Storage"),
+        Column("placement", "Placement"), Column("consumers", "Consumers", "number"),
+        Column("messages", "Messages", "number"), Column("bytes", "Bytes", "bytes"), Column("lost", "Lost", "number"),
+        Column("num_deleted", "Deleted", "number"), Column("api_level", "API Level", "number"),
+        Column("replicas", "Replicas"),
+    )  # fmt: skip
+    rows: list[Row] = [
+        {
+            **{key: stream[key] for key in ("account", "storage", "messages", "bytes", "num_deleted", "api_level")},
+            "stream": stream["name"],
+            "placement": _placement(stream["placement"]),
+            "consumers": len(stream["consumers"]),
+            "lost": stream["lost_messages"],
+            **_group(stream),
+        }
+        for stream in source.streams
+    ]
+    once: Row = {
+        "account": "each stream once",
+        "stream": len(rows),
+        **_sums(rows, "consumers", "messages", "bytes", "lost", "num_deleted"),
+    }
+    copies = [len(stream["members"]) for stream in source.streams]
+    every: Row = {
+        "account": "every replica",
+        "stream": sum(copies),
+        "consumers": sum(len(consumer["members"]) for _stream, consumer in source.consumers),
+        "messages": sum(row["messages"] * count for row, count in zip(rows, copies)),
+        "bytes": sum(row["bytes"] * count for row, count in zip(rows, copies)),
+    }
+    return [Table("streams", "Stream Report", columns, rows, [every, once], _marks(rows))]
 
-    :param info: what nats_cluster_info returns
+
+def _consumers(source: Source) -> list[Table]:
+    columns = (
+        Column("account", "Account", grouped=True), Column("stream", "Stream", grouped=True), Column("consumer", "Consumer"),
+        Column("mode", "Mode"), Column("ack_policy", "Ack Policy"), Column("ack_wait", "Ack Wait", "seconds"),
+        Column("num_ack_pending", "Ack Pending", "number"), Column("num_redelivered", "Redelivered", "number"),
+        Column("num_pending", "Unprocessed", "number"), Column("unprocessed", "of Stream", "percent"),
+        Column("ack_floor", "Ack Floor", "number"), Column("api_level", "API Level", "number"),
+        Column("replicas", "Replicas"),
+    )  # fmt: skip
+    keys = ("ack_policy", "ack_wait", "num_ack_pending", "num_redelivered", "num_pending", "ack_floor", "api_level")
+    rows: list[Row] = [
+        {
+            **{key: consumer[key] for key in keys},
+            "account": stream["account"],
+            "stream": stream["name"],
+            "consumer": consumer["name"],
+            "mode": "Pull" if consumer["pull"] else "Push",
+            "unprocessed": min(100, 100 * consumer["num_pending"] // stream["messages"]) if stream["messages"] else 0,
+            **_group(consumer),
+        }
+        for stream, consumer in source.consumers
+    ]
+    total: Row = {"account": "", "consumer": len(rows), **_sums(rows, "num_ack_pending", "num_redelivered", "num_pending")}
+    return [Table("consumers", "Consumer Report", columns, rows, [total], _marks(rows))]
+
+
+_TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
+_TRAFFIC_COLUMNS = (
+    Column("in_msgs", "In Msgs", "number"), Column("out_msgs", "Out Msgs", "number"), Column("in_bytes", "In Bytes", "bytes"),
+    Column("out_bytes", "Out Bytes", "bytes"), Column("subscriptions", "Subs", "number"),
+)  # fmt: skip
+
+
+def _accounts(source: Source) -> list[Table]:
+    groups = _by(_connection_rows(source), "account")
+    rows: list[Row] = [
+        {"account": name, "connections": len(group), **_sums(group, *_TRAFFIC)} for name, group in sorted(groups.items())
+    ]
+    columns = (Column("account", "Account"), Column("connections", "Connections", "number"), *_TRAFFIC_COLUMNS)
+    total = {"account": "", **_sums(rows, "connections", *_TRAFFIC)}
+    return [Table("accounts", f"{len(rows)} Accounts Overview", columns, rows, [total], _silent(source, "connz"))]
+
+
+def _connections(source: Source) -> list[Table]:
+    rows = sorted(_connection_rows(source), key=lambda row: (-row["subscriptions"], row["server"], row["cid"]))
+    columns = [
+        Column("cid", "CID"), Column("name", "Name"), Column("server", "Server"), Column("cluster", "Cluster"),
+        Column("address", "IP"), Column("account", "Account"), Column("uptime", "Uptime"), *_TRAFFIC_COLUMNS,
+    ]  # fmt: skip
+    if any(row["reason"] for row in rows):
+        columns.append(Column("reason", "Reason"))
+    counts = _by(rows, "server")
+    per_server = [
+        {"server": server["name"], "cluster": server["cluster"], "connections": len(counts.get(server["name"], ()))}
+        for server in source.servers
+    ]
+    total = {"cid": "", "name": f"{len(rows):,} connections", **_sums(rows, *_TRAFFIC)}
+    server_columns = (Column("server", "Server"), Column("cluster", "Cluster"), Column("connections", "Connections", "number"))
+    return [
+        Table("connections", "Connections by Subscriptions", columns, rows, [total], _silent(source, "connz"),
+              shown=_CONNECTIONS_SHOWN),
+        Table("connections_per_server", "Connections per Server", server_columns, per_server + source.absent_rows(),
+              [{"server": "", **_sums(per_server, "connections")}]),
+    ]  # fmt: skip
+
+
+def _connection_rows(source: Source) -> list[Row]:
+    return [
+        {
+            "cid": one["cid"],
+            "kind": one.get("kind", ""),
+            "name": one.get("name") or one.get("mqtt_client") or "",
+            "server": server["name"],
+            "cluster": server["cluster"],
+            "address": _address(one),
+            "account": one.get("account", ""),
+            "uptime": one.get("uptime", ""),
+            **{key: one.get(key, 0) for key in _TRAFFIC},
+            "reason": one.get("reason", ""),
+        }
+        for server, connz in source.read("connz")
+        for one in (connz or {}).get("connections") or ()
+        if source.account in (None, one.get("account"))
+    ]
+
+
+def _gateways(source: Source) -> list[Table]:
+    columns = (
+        Column("server", "Server", grouped=True), Column("name", "Name", grouped=True), Column("port", "Port", grouped=True),
+        Column("kind", "Kind", grouped=True), Column("connection", "Connection"), Column("id", "ID"),
+        Column("uptime", "Uptime"), Column("rtt", "RTT"), Column("bytes", "Bytes", "bytes"),
+        Column("accounts", "Accounts", "number"),
+    )  # fmt: skip
+    rows: list[Row] = []
+    for server, gatewayz in source.read("gatewayz"):
+        if not (gatewayz or {}).get("name"):
+            continue
+        assert gatewayz is not None
+        outbound = [(name, one) for name, one in sorted((gatewayz.get("outbound_gateways") or {}).items())]
+        inbound = [(name, one) for name, many in sorted((gatewayz.get("inbound_gateways") or {}).items()) for one in many]
+        for kind, counter, remotes in (("Inbound", "in_bytes", inbound), ("Outbound", "out_bytes", outbound)):
+            for name, one in remotes:
+                connection = one.get("connection") or {}
+                rows.append({
+                    "server": server["name"], "name": gatewayz["name"], "port": gatewayz.get("port"), "kind": kind,
+                    "connection": f"{name} {_address(connection)}", "id": f"gid:{connection.get('cid', '')}",
+                    "uptime": connection.get("uptime", ""), "rtt": connection.get("rtt", ""),
+                    "bytes": connection.get(counter, 0), "accounts": len(one.get("accounts") or ()),
+                })  # fmt: skip
+    total: Row = {
+        "server": len({row["server"] for row in rows}),
+        "name": len({row["name"] for row in rows}),
+        "connection": len(rows),
+        **_sums(rows, "bytes"),
+    }
+    title, silent = "Super Cluster Report", _silent(source, "gatewayz")
+    if not rows:
+        return [Table("gateways", title, columns, (), notes=silent or ["No gateways: this is not a supercluster."])]
+    return [Table("gateways", title, columns, rows + source.absent_rows(), [total], silent)]
+
+
+def _routes(source: Source) -> list[Table]:
+    columns = (
+        Column("server", "Server", grouped=True), Column("cluster", "Cluster", grouped=True),
+        Column("name", "Name", grouped=True), Column("account", "Account"), Column("address", "Address"), Column("id", "ID"),
+        Column("uptime", "Uptime"), Column("rtt", "RTT"), Column("subscriptions", "Subs", "number"),
+        Column("in_bytes", "Bytes In", "bytes"), Column("out_bytes", "Bytes Out", "bytes"),
+    )  # fmt: skip
+    rows = sorted(
+        (
+            {
+                "server": server["name"], "cluster": server["cluster"], "name": one.get("remote_name", ""),
+                "account": one.get("account", ""), "address": _address(one), "id": f"rid:{one.get('rid', '')}",
+                "uptime": one.get("uptime", ""), "rtt": one.get("rtt", ""),
+                **{key: one.get(key, 0) for key in ("subscriptions", "in_bytes", "out_bytes")},
+            }
+            for server, routez in source.read("routez")
+            for one in (routez or {}).get("routes") or ()
+        ),
+        key=lambda row: (row["server"], row["cluster"], row["name"], row["account"], row["id"]),
+    )  # fmt: skip
+    total: Row = {
+        "server": len({row["server"] for row in rows}),
+        "cluster": len({row["cluster"] for row in rows}),
+        "address": len(rows),
+        **_sums(rows, "subscriptions", "in_bytes", "out_bytes"),
+    }
+    return [Table("routes", "Cluster Report", columns, [*rows, *source.absent_rows()], [total], _silent(source, "routez"))]
+
+
+def _leafnodes(source: Source) -> list[Table]:
+    columns = (
+        Column("server", "Server", grouped=True), Column("name", "Name"), Column("account", "Account"),
+        Column("address", "Address"), Column("rtt", "RTT"), Column("in_msgs", "Msgs In", "number"),
+        Column("out_msgs", "Msgs Out", "number"), Column("in_bytes", "Bytes In", "bytes"),
+        Column("out_bytes", "Bytes Out", "bytes"), Column("subscriptions", "Subs", "number"),
+        Column("compression", "Compressed"), Column("is_spoke", "Spoke"),
+    )  # fmt: skip
+    rows: list[Row] = [
+        {
+            "server": server["name"], "name": one.get("name", ""), "account": one.get("account", ""),
+            "address": _address(one), "rtt": one.get("rtt", ""), **{key: one.get(key, 0) for key in _TRAFFIC},
+            "compression": one.get("compression", ""), "is_spoke": bool(one.get("is_spoke")),
+        }
+        for server, leafz in source.read("leafz")
+        for one in (leafz or {}).get("leafs") or ()
+        if source.account in (None, one.get("account"))
+    ]  # fmt: skip
+    silent = _silent(source, "leafz")
+    if not rows:
+        return [Table("leafnodes", "Leafnode Report", columns, (), notes=silent or ["No leaf nodes are connected."])]
+    total = {"server": "", "name": len(rows), **_sums(rows, *_TRAFFIC)}
+    return [Table("leafnodes", "Leafnode Report", columns, rows + source.absent_rows(), [total], silent)]
+
+
+def _health(source: Source) -> list[Table]:
+    columns = (
+        Column("server", "Server", grouped=True), Column("cluster", "Cluster", grouped=True),
+        Column("domain", "Domain", grouped=True), Column("status", "Status", grouped=True), Column("type", "Type"),
+        Column("error", "Error"),
+    )  # fmt: skip
+    rows: list[Row] = []
+    healthy = errors = 0
+    for server, healthz in source.read("healthz"):
+        base = {"server": server["name"], "cluster": server["cluster"], "domain": server.get("domain", "")}
+        if healthz is None:
+            rows.append({**base, "status": "UNKNOWN", "type": "", "error": "the server did not say how it is"})
+            continue
+        status = f"{healthz.get('status', '')} ({healthz.get('status_code', '')})"
+        found = healthz.get("errors") or ([{"error": healthz["error"]}] if healthz.get("error") else [])
+        healthy += healthz.get("status") == "ok"
+        errors += len(found)
+        rows += [{**base, "status": status, "type": one.get("type", ""), "error": one.get("error", "")} for one in found]
+        if not found:
+            rows.append({**base, "status": status, "type": "", "error": ""})
+    total: Row = {
+        "server": len(source.servers),
+        "cluster": len({server["cluster"] for server in source.servers}),
+        "status": f"ok: {healthy} / not ok: {len(source.servers) - healthy}",
+        "error": errors,
+    }
+    return [Table("health", "Health Report", columns, rows + source.absent_rows(), [total])]
+
+
+def _usage(name: str, title: str, unit: str) -> Callable[[Source], list[Table]]:
+    def make(source: Source) -> list[Table]:
+        columns = (Column("server", "Server"), Column("cluster", "Cluster"), Column(name, title, unit), Column(name, "", "bar"))
+        rows: list[Row] = [
+            {"server": server["name"], "cluster": server["cluster"], name: server[name]}
+            for server in sorted(source.servers, key=lambda one: -one[name])
+        ]
+        heading = f"{'Memory' if name == 'mem' else 'CPU'} Usage"
+        return [Table(name, heading, columns, rows + source.absent_rows(), [{"server": "", **_sums(rows, name)}])]
+
+    return make
+
+
+#: Report → how it is made.
+REPORTS: dict[str, Callable[[Source], list[Table]]] = {
+    "servers": _servers,
+    "jetstream": _jetstream,
+    "streams": _streams,
+    "consumers": _consumers,
+    "accounts": _accounts,
+    "connections": _connections,
+    "routes": _routes,
+    "gateways": _gateways,
+    "leafnodes": _leafnodes,
+    "cpu": _usage("cpu", "CPU %", "percent"),
+    "mem": _usage("mem", "Mem", "bytes"),
+    "health": _health,
+}
+
+
+def report_data(
+    info: Mapping[str, Any],
+    server_info: Mapping[str, Any] | None = None,
+    reports: Sequence[str] = DEFAULT_REPORTS,
+    cluster: str | None = None,
+    account: str | None = None,
+    server_names: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return the reports as data: schema, servers that answered and that did not, tables, problems.
+
+    `info` is what nats_cluster_info returned; `server_info` what nats_server_info returned, with the endpoints that the
+    reports need. `cluster` and `server_names` narrow the tables; `account` says that both were read for this account.
+    Raises ValueError for an unknown report or an endpoint that was not read.
     """
-    parts = [servers_table(info), jetstream_table(info), meta_table(info)]
-    problems = info.get("problems") or []
-    parts.append("\n".join(["Problems:", *(f"  {one['severity']}: {one['message']}" for one in problems)])
-                 if problems else "No problems found.")
+    unknown = [name for name in reports if name not in REPORTS]
+    if unknown:
+        raise ValueError(f"there is no report {', '.join(unknown)}; there are: {', '.join(REPORTS)}")
+    answering = {server["name"] for server in info["servers"]}
+    known = {*info.get("missing", ()), *((info.get("meta") or {}).get("members") or ())}
+    wanted = None if server_names is None else set(server_names)
+    server_info = server_info or {}
+    endpoints = {server["name"]: server for server in server_info.get("servers", ())}
+    asked = {key for row in endpoints.values() for key in row} | {one["endpoint"] for one in server_info.get("incomplete", ())}
+    source = Source(
+        info=info,
+        servers=[
+            server
+            for server in info["servers"]
+            if cluster in (None, server["cluster"]) and (wanted is None or server["name"] in wanted)
+        ],
+        streams=[
+            stream
+            for stream in info.get("streams", ())
+            if cluster in (None, stream["cluster"])
+            and account in (None, stream["account"])
+            and (wanted is None or wanted & set(stream["members"]))
+        ],
+        absent=sorted(known - answering if wanted is None else (known | wanted) & wanted - answering),
+        endpoints=endpoints,
+        asked=frozenset(asked),
+        account=account,
+    )
+    tables = [one.as_dict() for name in reports for one in REPORTS[name](source)]
+    return {
+        "schema": SCHEMA,
+        "cluster": cluster,
+        "account": account,
+        "servers": [server["name"] for server in source.servers],
+        "not_answering": list(source.absent),
+        "tables": tables,
+        "problems": list(info.get("problems") or ()),
+    }
+
+
+def report_text(data: Mapping[str, Any]) -> str:
+    """Return the tables of `report_data` and whatever is wrong, for people."""
+    parts = [_table_text(one) for one in data["tables"]]
+    if data["not_answering"]:
+        parts.append(f"NOT ANSWERING: {', '.join(data['not_answering'])}")
+    parts.append(problems_text(data["problems"]))
     return "\n\n".join(parts)
+
+
+def problems_text(problems: Sequence[Mapping[str, Any]]) -> str:
+    """Return one line for each problem, or that there are none."""
+    if not problems:
+        return "No problems found."
+    return "\n".join(["Problems:", *(f"  {one['severity']}: {one['message']}" for one in problems)])
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _table_text(data: Mapping[str, Any]) -> str:
+    columns, rows, notes = data["columns"], list(data["rows"]), list(data["notes"])
+    if data["shown"] and len(rows) > data["shown"]:
+        notes.append(f"{data['shown']} of {len(rows):,} rows are shown; the JSON file has all.")
+        rows = rows[: data["shown"]]
+    if data["name"] == "health":
+        rows, more = _first_errors(rows)
+        notes += more
+    # A bar is as long as the largest value; for CPU at least 100 %, or an idle cluster would look busy.
+    scale = {
+        column["key"]: max([100.0 if column["key"] == "cpu" else 0.0, *(float(row.get(column["key"]) or 0) for row in rows)])
+        for column in columns
+        if column["unit"] == "bar"
+    }
+    body: list[list[Any]] = []
+    above: Mapping[str, Any] = {}
+    for row in rows:
+        cells = [_written(column, row, scale) for column in columns]
+        if row.get("answers") is False:
+            cells[1] = "NO ANSWER"
+        for index, column in enumerate(columns):
+            if not column["grouped"] or row.get(column["key"]) != above.get(column["key"]):
+                break
+            cells[index] = ""
+        above = row
+        body.append(cells)
+    totals = [[_written(column, row, {}) for column in columns] for row in data["totals"]]
+    if not body and notes:
+        return "\n".join([data["title"], *notes])
+    return "\n".join([table(data["title"], [column["title"] for column in columns], body, totals), *notes])
+
+
+def _written(column: Mapping[str, Any], row: Mapping[str, Any], scale: Mapping[str, float]) -> Any:
+    value, unit = row.get(column["key"]), column["unit"]
+    if unit == "bar":
+        most = scale.get(column["key"], 0)
+        return "█" * round(_BAR_WIDTH * float(value or 0) / most) if most else ""
+    if column["key"] in ("name", "server") and row.get("meta_leader"):
+        return f"{value}*"
+    if isinstance(value, (str, bool)) or value is None:
+        return value
+    if unit == "bytes":
+        return human_bytes(value)
+    if unit == "seconds":
+        return human_seconds(value)
+    return f"{value:.0f}" if unit == "percent" else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _first_errors(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """The rows with at most some errors of each server, and a sentence for each server that has more."""
+    groups = _by(rows, "server")
+    more = [
+        f"{name}: {len(group) - _ERRORS_SHOWN} more errors; the JSON file has all."
+        for name, group in groups.items()
+        if len(group) > _ERRORS_SHOWN
+    ]
+    return [row for group in groups.values() for row in group[:_ERRORS_SHOWN]], more
+
+
+# --- small parts ------------------------------------------------------------------------------------------------------
+
+
+def _sums(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[str, Any]:
+    kept = list(rows)
+    return {key: sum(row.get(key) or 0 for row in kept) for key in keys}
+
+
+def _by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row[key], []).append(row)
+    return groups
+
+
+def _address(connection: Mapping[str, Any]) -> str:
+    host = str(connection.get("ip", ""))
+    return f"[{host}]:{connection.get('port', '')}" if ":" in host else f"{host}:{connection.get('port', '')}"
+
+
+def _placement(placement: Mapping[str, Any]) -> str:
+    parts = [f"cluster: {placement['cluster']}"] if placement.get("cluster") else []
+    return " ".join([*parts, *([f"tags: {', '.join(placement['tags'])}"] if placement.get("tags") else [])])
+
+
+def _group(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The replicas of a group: `*` leads, `!` is away or behind, `?` is not known because nobody leads."""
+    if group["leader"] is None:
+        names = [f"{name}?" for name in group["members"]]
+        why = f"{len(group['leaders'])} LEADERS" if group["leaders"] else "NO LEADER"
+        return {"leader": None, "members": list(group["members"]), "replicas": f"{why}: {', '.join(names)}"}
+    peers = [
+        peer["name"] + ("*" if peer["leader"] else "" if peer["current"] and peer["online"] else "!")
+        for peer in group["replicas"]
+    ]
+    return {"leader": group["leader"], "members": list(group["members"]), "replicas": ", ".join(peers)}
+
+
+def _marks(rows: Sequence[Row]) -> list[str]:
+    """What the marks in the column of replicas mean, as far as they occur, and how many groups nobody leads."""
+    text = "".join(row["replicas"] for row in rows)
+    meanings = (("*", "leads"), ("!", "is away or behind"), ("?", "unknown, because nobody leads"))
+    notes = ["; ".join(f"{mark} {meaning}" for mark, meaning in meanings if mark in text)] if text else []
+    leaderless = sum(row["leader"] is None for row in rows)
+    if leaderless:
+        notes.append(f"WARNING: {leaderless} without a leader: they take no messages and deliver none.")
+    return notes
+
+
+def _silent(source: Source, endpoint: str) -> list[str]:
+    names = [server["name"] for server, answer in source.read(endpoint) if answer is None]
+    return [f"WARNING: {', '.join(names)} did not give {endpoint} and are not counted."] if names else []

@@ -57,6 +57,7 @@ RETURN = r"""
 servers:
   description:
     - The servers that answered, by name. C(mem) is in bytes, C(cpu) in percent of one core, C(uptime) and C(rtt) in seconds.
+    - C(clock_offset) is by how many seconds the server's clock is ahead of the controller's, give or take half of C(rtt).
     - C(js) is the JetStream summary (sizes in bytes, counts of this server's replicas), null where JetStream does not run.
     - C(health) is what the server says of itself, null when it did not say.
   returned: success
@@ -75,6 +76,7 @@ servers:
       subscriptions: 85
       routes: 8
       gateways: 0
+      inbound_gateways: 0
       leafnodes: 0
       mem: 21725184
       cpu: 0.5
@@ -82,9 +84,10 @@ servers:
       slow_consumers: 0
       uptime: 3600.2
       rtt: 0.0012
+      clock_offset: 0.0001
       js: {streams: 2, consumers: 1, messages: 10, bytes: 420, memory: 0, storage: 420, reserved_memory: 0, reserved_storage: 0,
            max_memory: 67108864, max_storage: 268435456, api_total: 12, api_errors: 0, api_level: 0, ha_assets: 3,
-           max_ha_assets: 0, unique_tag: ""}
+           max_ha_assets: 0, unique_tag: "", pending: 0}
       health: {status: ok, status_code: 200, errors: []}
 meta:
   description:
@@ -126,6 +129,11 @@ streams:
       bytes: 420
       first_seq: 1
       last_seq: 10
+      num_deleted: 0
+      lost_messages: 0
+      lost_bytes: 0
+      placement: {}
+      api_level: 0
       raft_group: S-R3F-vJPJ0ZU5
       cluster: C1
       leader: n2-c1
@@ -136,7 +144,8 @@ streams:
       replicas:
         - {name: n2-c1, id: 44jzkV9D, leader: true, current: true, online: true, active: 0.0, lag: 0}
       consumers:
-        - {name: worker, durable: true, num_pending: 10, num_ack_pending: 0, raft_group: C-R3F-BDkClPak, cluster: C1,
+        - {name: worker, durable: true, pull: true, ack_policy: explicit, ack_wait: 30.0, num_pending: 10, num_ack_pending: 0,
+           num_redelivered: 0, ack_floor: 0, api_level: 0, raft_group: C-R3F-BDkClPak, cluster: C1,
            leader: n2-c1, leaders: [n2-c1], size: 3, quorum: 2, members: [n1-c1, n2-c1, n3-c1], replicas: []}
 missing:
   description: Names from O(expected_servers) that did not answer.

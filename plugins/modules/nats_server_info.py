@@ -225,7 +225,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 servers:
-  description: The servers that answered, by name. Each has one key for each endpoint, absent where it could not be read.
+  description:
+    - The servers that answered, by name. Each has one key for each endpoint, absent where it could not be read.
+    - C(rtt) is in seconds. C(clock_offset) is by how many seconds the server's clock is ahead of the controller's, give or take
+      half of C(rtt).
   returned: success
   type: list
   elements: dict
@@ -237,6 +240,7 @@ servers:
       version: 2.10.27
       jetstream: true
       rtt: 0.0012
+      clock_offset: 0.0001
       varz:
         server_name: n1-c1
         config_load_time: "2026-11-20T10:00:00Z"
@@ -357,6 +361,7 @@ def describe(server: Server) -> dict[str, Any]:
         "tags": list(server.tags),
         "jetstream": server.jetstream,
         "rtt": server.rtt,
+        "clock_offset": server.clock_offset,
     }
 
 

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook natsops.jetstream.report against real clusters, healthy and broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
+
+ALL = ["servers", "clusters", "jetstream", "leaders", "meta", "streams", "consumers", "accounts", "connections",
+       "connections_per_server", "routes", "gateways", "leafnodes", "cpu", "mem", "health"]
+
+
+def run_playbook(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook of the collection against NATS, without an inventory unless the arguments name one."""
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), f"natsops.jetstream.{name}", *arguments]
+    variables = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "ANSIBLE_NOCOLOR": "true",
+        **environment,
+    }
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=variables, timeout=120)
+
+
+def report(target: Path, *arguments: str, **variables: Any) -> tuple[str, dict[str, Any]]:
+    """Run the playbook and return its output and its JSON."""
+    extra = json.dumps({"report_json": str(target), **variables})
+    result = run_playbook("report", "-e", extra, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert SYS_PASSWORD not in result.stdout
+    return result.stdout, json.loads(target.read_text())
+
+
+def inventory(cluster: NatsProcesses, target: Path, *absent: str) -> str:
+    """Write an inventory as for the role: hosts that nobody can reach over SSH, and the system user's password."""
+    hosts = {
+        **{name: {"nats_server_port": port} for name, port in cluster.ports.items()},
+        **{name: {"nats_server_port": 1} for name in absent},
+    }
+    variables = {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": 1,
+        "nats_server_cluster_name": cluster.cluster,
+        "nats_server_jetstream_store_dir": "/nats",
+        "nats_server_system_password": SYS_PASSWORD,
+    }
+    target.write_text(json.dumps({"nats": {"hosts": hosts, "vars": variables}}))
+    return str(target)
+
+
+def table(data: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(item for item in data["tables"] if item["name"] == name)
+
+
+def test_every_report_of_a_healthy_cluster_without_an_inventory(
+    healthy: NatsProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NATS_URL", ",".join(healthy.urls))
+    monkeypatch.setenv("NATS_USER", SYS_USER)
+    monkeypatch.setenv("NATS_PASSWORD", SYS_PASSWORD)
+    text, data = report(tmp_path / "report.json", report="all", nats_expected_servers=healthy.names)
+    assert [item["name"] for item in data["tables"]] == ALL
+    assert data["problems"] == []
+    streams = table(data, "streams")
+    assert {row["stream"] for row in streams["rows"]} >= {"ORDERS", "EVENTS"}
+    every, once = table(data, "jetstream")["totals"]
+    assert once["streams"] == len(streams["rows"])
+    assert every["streams"] == sum(len(row["members"]) for row in streams["rows"]) > once["streams"]
+    (worker,) = [row for row in table(data, "consumers")["rows"] if row["consumer"] == "worker"]
+    leading = {row["server"]: row["consumers"] for row in table(data, "leaders")["rows"]}
+    assert leading[worker["leader"]] == 1
+    assert table(data, "health")["totals"][0]["status"] == "ok: 3 / not ok: 0"
+    # Every server sees the others over the pool of three and the pinned system account.
+    assert len(table(data, "routes")["rows"]) == 3 * 2 * 4
+    assert "$SYS" in {row["account"] for row in table(data, "accounts")["rows"]}
+    for words in ("│ every replica", "│ each stream once", "No gateways", "No leaf nodes", f"{worker['leader']}*"):
+        assert words in text
+
+
+def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsProcesses, tmp_path: Path) -> None:
+    hosts = inventory(healthy, tmp_path / "inventory.yml", "n9")
+    options = {"report": "jetstream,streams,routes", "report_account": "APP", "report_stream": "ORDERS", "report_cluster": "C1"}
+    text, data = report(tmp_path / "report.json", "-v", "-i", hosts, "--limit", "n2,n9", **options)
+    assert (data["servers"], data["not_answering"]) == (["n2"], ["n9"])
+    assert "NOT ANSWERING: n9" in text
+    assert [row["stream"] for row in table(data, "streams")["rows"]] == ["ORDERS"]
+    held = table(data, "jetstream")
+    assert held["title"] == "JetStream Summary for Account APP"
+    assert [row["server"] for row in held["rows"]] == ["n2", "n9"]
+    assert {row["server"] for row in table(data, "routes")["rows"]} == {"n2", "n9"}
+
+
+def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
+    make_cluster: Callable[..., NatsProcesses], run_module: Any, tmp_path: Path
+) -> None:
+    cluster = make_cluster(["n1", "n2", "n3", "n4", "n5"])
+    made = cluster.add_stream("LOST", 3)["cluster"]
+    survivor, dead = made["leader"], [peer["name"] for peer in made["replicas"]]
+    others = [name for name in cluster.names if name not in (survivor, *dead)]
+    # Two of the three replicas, and with them three of the five members of the meta group.
+    cluster.kill(*dead, others[0])
+    deadline = time.monotonic() + 40
+    while True:
+        info = run_module("nats_cluster_info", cluster.sys_connection(), timeout=2)
+        if info["meta"]["leader"] is None and info["streams"][0]["leader"] is None:
+            break
+        assert time.monotonic() < deadline, info
+        time.sleep(0.3)
+
+    hosts = inventory(cluster, tmp_path / "inventory.yml")
+    text, data = report(tmp_path / "report.json", "-i", hosts, report=["servers", "jetstream", "streams"])
+    assert data["not_answering"] == sorted([*dead, others[0]])
+    assert f"NOT ANSWERING: {', '.join(data['not_answering'])}" in text
+    (stream,) = table(data, "streams")["rows"]
+    assert stream["replicas"].startswith("NO LEADER: ")
+    assert survivor in stream["members"]
+    assert "WARNING: 1 without a leader" in text
+    assert table(data, "leaders")["totals"][0]["streams"] == 1
+    # 2.10 no longer tells who the other members were, only how many.
+    rows = {row["name"]: row["online"] for row in table(data, "meta")["rows"]}
+    assert {name for name, online in rows.items() if online} == {survivor, others[1]}
+    assert "has no leader (nobody leads it). It has 5 members, 2 of them answered, and 3 must be up" in text
