@@ -277,9 +277,10 @@ class Client:
         return self._connection
 
     async def _connect(self) -> _Connection:
+        return await self._connect_to_first(self._ssl_context())
+
+    async def _connect_to_first(self, context: ssl.SSLContext) -> _Connection:
         reasons: list[NatsFailure] = []
-        _require_readable(self.options)
-        context = self._ssl_context()
         for server in self.options.servers:
             try:
                 return await self._connect_to(server, context)
@@ -348,6 +349,7 @@ class Client:
 
     def _ssl_context(self) -> ssl.SSLContext:
         options = self.options
+        _require_readable(options)
         try:
             context = ssl.create_default_context(cafile=options.tls_ca_file)
             if options.tls_cert_file:
@@ -412,8 +414,9 @@ class Client:
 
     async def _latency(self, timeout: float) -> Latency:
         await self._disconnect()
+        context = self._ssl_context()  # reading the system's authorities takes longer than connecting
         started = time.monotonic()
-        connection = await self._connected()
+        connection = self._connection = await self._connect_to_first(context)
         connected = time.monotonic()
         call = Call(connection.new_inbox())
         try:

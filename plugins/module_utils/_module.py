@@ -155,12 +155,16 @@ class Connections:
         return tuple(self._users)
 
     def account(self, name: str | None) -> JetStreamApi:
-        """Return the JetStream API of an account: that of its user, or for None that of the task's own user.
+        """Return the JetStream API of an account, over the connection that `client` returns. Raises NatsFailure likewise."""
+        return JetStreamApi(self.client(name), name)
+
+    def client(self, name: str | None) -> Client:
+        """Return the connection of an account's user, or for None that of the task's own user.
 
         Raises NatsFailure invalid_option when `account_users` names no user for it.
         """
         if name is None:
-            return JetStreamApi(self.own)
+            return self.own
         if name not in self._users:
             there = ", ".join(self._users) or "none"
             raise NatsFailure(
@@ -169,7 +173,7 @@ class Connections:
                 "its streams and consumers can only be managed by one of its own users",
                 account=name,
             )
-        return JetStreamApi(self._client(name, self._users[name]), name)
+        return self._client(name, self._users[name])
 
     def _client(self, key: str | None, options: ConnectionOptions) -> Client:
         if key not in self._clients:

@@ -1,0 +1,905 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_check
+short_description: Check NATS servers, streams, consumers, messages and services against thresholds
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - The checks of C(nats server check), any number of them in one task over one connection for each user.
+  - Each check gives a status, its reasons, its figures (perfdata), and the line that a Nagios plugin prints. Names, units and
+    rules are those of the nats CLI, except where that is blind or wrong; C(docs/checks.md) in the collection lists every
+    difference.
+  - What cannot be found out is V(UNKNOWN), never V(OK). Thresholds that every value reaches, or whose warning is worse than
+    their critical, are refused before anything is asked.
+  - O(checks[].meta) and O(checks[].server) need a user of the system account. O(checks[].jetstream), O(checks[].stream),
+    O(checks[].consumer), O(checks[].message) and O(checks[].kv) need a user of the account that owns the asset.
+    O(checks[].connection) and O(checks[].request) work with any user, and check what that user can do.
+    O(checks[].credential) reads a file where the module runs and needs no connection.
+  - So the task's own user is one of the account, or one of the system account together with O(account_users) and the C(account)
+    of the check.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.accounts
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+attributes:
+  check_mode:
+    details:
+      - O(checks[].request) sends its request in check mode too, since that is what it checks.
+options:
+  checks:
+    description:
+      - The checks, each an item with exactly one key that names it.
+      - Durations are such as V(500ms), V(5s), V(1h30m) or V(30d), a number alone means seconds. Sizes are such as V(64MB).
+      - A threshold that is left out is off, unless it has a default. Either of a pair may be given alone.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      connection:
+        description:
+          - Connect anew, ping the server, and send a message to oneself. A threshold counts once it is reached.
+          - A user that may not publish to its own inbox is V(UNKNOWN).
+        type: dict
+        suboptions:
+          account:
+            description: Account whose user of O(account_users) connects, in place of the task's own user.
+            type: str
+          connect_warn:
+            description: Warning threshold for connecting and logging in.
+            type: str
+            default: 500ms
+          connect_critical:
+            description: Critical threshold for connecting and logging in.
+            type: str
+            default: 1s
+          rtt_warn:
+            description: Warning threshold for a ping.
+            type: str
+            default: 500ms
+          rtt_critical:
+            description: Critical threshold for a ping.
+            type: str
+            default: 1s
+          req_warn:
+            description: Warning threshold for a message to oneself and back.
+            type: str
+            default: 500ms
+          req_critical:
+            description: Critical threshold for a message to oneself and back.
+            type: str
+            default: 1s
+      meta:
+        description:
+          - The meta group, as every server sees it. No leader, servers that name different leaders, a wrong number of members,
+            and members that are offline or not in step are critical.
+        type: dict
+        suboptions:
+          expect:
+            description: How many members the meta group must have.
+            type: int
+            required: true
+          lag_critical:
+            description: Raft entries that a member may be behind at most.
+            type: int
+            default: 200
+          seen_critical:
+            description: Time since the leader last heard of a member, at most.
+            type: str
+            default: 5s
+      jetstream:
+        description:
+          - An account's usage in percent of its limits, and whether all its streams have all their replicas.
+          - An account without a limit is at 0 %. With tiers (R1, R3) each tier is checked. More than 100 % is always critical.
+        type: dict
+        suboptions:
+          account:
+            description: Account to check, with its user of O(account_users). By default that of the task's own user.
+            type: str
+          mem_warn:
+            description: Warning above this percentage of the memory.
+            type: int
+            default: 75
+          mem_critical:
+            description: Critical above this percentage of the memory.
+            type: int
+            default: 90
+          store_warn:
+            description: Warning above this percentage of the file storage.
+            type: int
+            default: 75
+          store_critical:
+            description: Critical above this percentage of the file storage.
+            type: int
+            default: 90
+          streams_warn:
+            description: Warning above this percentage of the number of streams.
+            type: int
+          streams_critical:
+            description: Critical above this percentage of the number of streams.
+            type: int
+          consumers_warn:
+            description: Warning above this percentage of the number of consumers.
+            type: int
+          consumers_critical:
+            description: Critical above this percentage of the number of consumers.
+            type: int
+          replicas:
+            description: Whether a stream without a leader, or with replicas that are missing or not in step, is critical.
+            type: bool
+            default: true
+          replica_seen_critical:
+            description: Time since a stream's leader last heard of a replica, at most.
+            type: str
+            default: 5s
+          replica_lag_critical:
+            description: Raft entries that a replica may be behind at most.
+            type: int
+            default: 200
+      stream:
+        description:
+          - One stream. No leader, a wrong number of replicas, replicas that are offline or not in step, and a mirror or source
+            that reports an error are always critical.
+        type: dict
+        suboptions:
+          stream:
+            description: Name of the stream.
+            type: str
+            required: true
+          account:
+            description: Account that owns the stream, with its user of O(account_users). By default that of the task's own user.
+            type: str
+          metadata:
+            description:
+              - Whether thresholds in the stream's own metadata are used in place of the options here.
+              - The keys are C(io.nats.monitor.) followed by V(lag-critical), V(seen-critical), V(min-sources), V(max-sources),
+                V(peer-expect), V(peer-lag-critical), V(peer-seen-critical), V(msgs-warn), V(msgs-critical), V(subjects-warn)
+                or V(subjects-critical). The value V(0) switches a threshold off. V(enabled) must be a boolean and has no
+                effect, since it is for tools that look for streams to check.
+              - A value that cannot be read is V(UNKNOWN). Another key under C(io.nats.monitor.) is V(WARNING).
+            type: bool
+            default: true
+          lag_critical:
+            description: Critical when the mirror or a source is at least this many messages behind.
+            type: int
+          seen_critical:
+            description: Critical when the mirror or a source was not heard of for this long, or never.
+            type: str
+          min_sources:
+            description: How many sources there must be at least.
+            type: int
+          max_sources:
+            description: How many sources there may be at most.
+            type: int
+          peer_expect:
+            description: How many replicas there must be. By default as many as the stream's C(num_replicas).
+            type: int
+          peer_lag_critical:
+            description: Raft entries that a replica may be behind at most.
+            type: int
+            default: 200
+          peer_seen_critical:
+            description: Time since the leader last heard of a replica, at most.
+            type: str
+            default: 5s
+          msgs_warn:
+            description: Warning when the stream holds this many messages or fewer.
+            type: int
+          msgs_critical:
+            description: Critical when the stream holds this many messages or fewer.
+            type: int
+          subjects_warn:
+            description:
+              - Warning at this many subjects or more; or fewer, when O(checks[].stream.subjects_critical) is less than this.
+            type: int
+          subjects_critical:
+            description:
+              - Critical at this many subjects or more; or fewer, when it is less than O(checks[].stream.subjects_warn).
+            type: int
+      consumer:
+        description:
+          - One consumer. Its replicas are checked as those of a stream.
+          - When something was last delivered or acknowledged is known to the leader alone, and forgotten when another one leads;
+            until the next time that is V(UNKNOWN).
+        type: dict
+        suboptions:
+          stream:
+            description: Name of the stream.
+            type: str
+            required: true
+          consumer:
+            description: Name of the consumer.
+            type: str
+            required: true
+          account:
+            description: Account that owns the stream, with its user of O(account_users). By default that of the task's own user.
+            type: str
+          metadata:
+            description:
+              - Whether thresholds in the consumer's own metadata are used in place of the options here, as with streams.
+              - The keys are C(io.nats.monitor.) followed by V(outstanding-ack-critical), V(waiting-critical),
+                V(unprocessed-critical), V(last-delivery-critical), V(last-ack-critical), V(redelivery-critical), V(pinned) or
+                V(enabled).
+            type: bool
+            default: true
+          outstanding_ack_critical:
+            description: Critical at this many messages that were delivered and are not acknowledged.
+            type: int
+          waiting_critical:
+            description: Critical at this many waiting pull requests.
+            type: int
+          unprocessed_critical:
+            description: Critical at this many messages that were not delivered yet.
+            type: int
+          last_delivery_critical:
+            description: Critical when nothing was delivered for this long, or ever.
+            type: str
+          last_ack_critical:
+            description: Critical when nothing was acknowledged for this long, or ever.
+            type: str
+          redelivery_critical:
+            description: Critical at this many messages that are being delivered again.
+            type: int
+          pinned:
+            description: Whether every priority group must have a pinned client.
+            type: bool
+            default: false
+          peer_lag_critical:
+            description: Raft entries that a replica may be behind at most.
+            type: int
+            default: 200
+          peer_seen_critical:
+            description: Time since the leader last heard of a replica, at most.
+            type: str
+            default: 5s
+      message:
+        description:
+          - The newest message of a subject. None is critical.
+        type: dict
+        suboptions:
+          stream:
+            description: Name of the stream.
+            type: str
+            required: true
+          account:
+            description: Account that owns the stream, with its user of O(account_users). By default that of the task's own user.
+            type: str
+          subject:
+            description: Subject, which may have wildcards.
+            type: str
+            default: '>'
+          age_warn:
+            description: Warning when the message is older than this.
+            type: str
+          age_critical:
+            description: Critical when the message is older than this.
+            type: str
+          content:
+            description: Regular expression (of Python) that must be found in the message.
+            type: str
+          body_timestamp:
+            description:
+              - Whether the message's content, a number of seconds since 1970, tells its age, in place of when it was stored.
+            type: bool
+            default: false
+      server:
+        description:
+          - One server. None of this name is critical.
+        type: dict
+        suboptions:
+          server_name:
+            description: Exact name of the server.
+            type: str
+            required: true
+          cpu_warn:
+            description: Warning at this CPU usage, in percent of one core.
+            type: int
+          cpu_critical:
+            description: Critical at this CPU usage, in percent of one core.
+            type: int
+          mem_warn:
+            description: Warning at this memory usage.
+            type: str
+          mem_critical:
+            description: Critical at this memory usage.
+            type: str
+          conn_warn:
+            description:
+              - Warning at this many connections or more; or fewer, when O(checks[].server.conn_critical) is less than this.
+            type: int
+          conn_critical:
+            description: Critical at this many connections or more; or fewer, when it is less than O(checks[].server.conn_warn).
+            type: int
+          subs_warn:
+            description:
+              - Warning at this many subscriptions or more; or fewer, when O(checks[].server.subs_critical) is less than this.
+            type: int
+          subs_critical:
+            description: Critical at this many subscriptions or more; or fewer, when it is less than O(checks[].server.subs_warn).
+            type: int
+          uptime_warn:
+            description: Warning when the server runs for this long or less.
+            type: str
+          uptime_critical:
+            description: Critical when the server runs for this long or less.
+            type: str
+          auth_required:
+            description: Whether clients must have to authenticate.
+            type: bool
+            default: false
+          tls_required:
+            description: Whether clients must have to use TLS.
+            type: bool
+            default: false
+          js_required:
+            description: Whether JetStream must run.
+            type: bool
+            default: false
+          tls_cert_warn:
+            description:
+              - Warning when a certificate of one of the server's listeners ends within this time. Servers tell from 2.12.4
+                on; an older one is V(UNKNOWN).
+            type: str
+          tls_cert_critical:
+            description: Critical when a certificate of one of the server's listeners ends within this time.
+            type: str
+      kv:
+        description:
+          - A key-value bucket. A missing one is critical.
+        type: dict
+        suboptions:
+          bucket:
+            description: Name of the bucket.
+            type: str
+            required: true
+          account:
+            description: Account that owns the bucket, with its user of O(account_users). By default that of the task's own user.
+            type: str
+          values_warn:
+            description:
+              - Warning at this many values or more; or fewer, when O(checks[].kv.values_critical) is less than this.
+              - Old revisions and marks of deletion count, as they do for the nats CLI.
+            type: int
+          values_critical:
+            description: Critical at this many values or more; or fewer, when it is less than O(checks[].kv.values_warn).
+            type: int
+          key:
+            description: Key that must have a value.
+            type: str
+      request:
+        description:
+          - A request to a service. No reply is critical.
+          - Only ask what may be asked at any time; the request is sent in check mode too.
+        type: dict
+        suboptions:
+          subject:
+            description: Subject of the request.
+            type: str
+            required: true
+          account:
+            description: Account whose user of O(account_users) asks, in place of the task's own user.
+            type: str
+          payload:
+            description: Content of the request.
+            type: str
+            default: ''
+          headers:
+            description: Headers of the request.
+            type: dict
+          match_payload:
+            description: Regular expression (of Python) that must be found in the reply.
+            type: str
+          match_headers:
+            description: Headers that the reply must have, with these values.
+            type: dict
+          response_warn:
+            description: Warning when the reply takes longer than this.
+            type: str
+          response_critical:
+            description: Critical when the reply takes longer than this. After O(timeout) there is no reply.
+            type: str
+      credential:
+        description:
+          - How long the JWT in a C(.creds) file is valid. Its signature is not verified. Expired, or not valid yet, is critical.
+        type: dict
+        suboptions:
+          credential:
+            description: Path of the file, where the module runs.
+            type: path
+            required: true
+          validity_warn:
+            description: Warning when it expires within this time.
+            type: str
+          validity_critical:
+            description: Critical when it expires within this time.
+            type: str
+          require_expiry:
+            description: Whether a credential that never expires is critical.
+            type: bool
+            default: true
+  fail_on:
+    description:
+      - The task fails when a check is of this status or a worse one, in the order V(OK), V(WARNING), V(UNKNOWN), V(CRITICAL).
+      - With V(never) it only reports. Options that make no sense fail in any case.
+    type: str
+    choices: [warning, unknown, critical, never]
+    default: unknown
+seealso:
+  - module: natsops.jetstream.nats_cluster_health
+"""
+
+EXAMPLES = r"""
+- name: Check the cluster and the assets of account APP in one go
+  natsops.jetstream.nats_check:
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+    checks:
+      - connection: {}
+      - meta:
+          expect: 3
+      - jetstream:
+          account: APP
+          store_warn: 60
+          store_critical: 80
+      - stream:
+          account: APP
+          stream: ORDERS
+          peer_expect: 3
+      - consumer:
+          account: APP
+          stream: ORDERS
+          consumer: worker
+          unprocessed_critical: 10000
+          last_ack_critical: 10m
+
+- name: Report only, and show the lines that a Nagios plugin would print
+  natsops.jetstream.nats_check:
+    context: c1-app
+    fail_on: never
+    checks:
+      - message:
+          stream: BACKUPS
+          subject: backup.*.done
+          age_warn: 25h
+          age_critical: 2d
+      - kv:
+          bucket: CONFIG
+          key: current
+  register: report
+
+- name: Show them
+  ansible.builtin.debug:
+    msg: "{{ report.results | map(attribute='nagios') }}"
+
+- name: Check a service, a server, and how long the controller's own credential is valid
+  natsops.jetstream.nats_check:
+    context: c1-sys
+    fail_on: warning
+    checks:
+      - request:
+          subject: $SRV.PING
+          match_payload: '"name":"billing"'
+          response_critical: 500ms
+          account: APP
+      - server:
+          server_name: n1-c1
+          js_required: true
+          mem_warn: 4GB
+          mem_critical: 8GB
+          tls_cert_warn: 30d
+          tls_cert_critical: 7d
+      - credential:
+          credential: ~/.nats/sys.creds
+          validity_warn: 30d
+          validity_critical: 7d
+    account_users:
+      - account: APP
+        credentials: ~/.nats/app.creds
+"""
+
+RETURN = r"""
+status:
+  description: The worst status of all checks, V(OK), V(WARNING), V(UNKNOWN) or V(CRITICAL).
+  returned: always
+  type: str
+  sample: CRITICAL
+results:
+  description: What each check found, in the order of O(checks).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    check:
+      description: Which check it is.
+      type: str
+      sample: stream
+    name:
+      description: What was checked, as the nats CLI names it.
+      type: str
+      sample: ORDERS
+    account:
+      description: Account that the check named, null for that of the task's own user.
+      type: str
+      sample: APP
+    status:
+      description: V(OK), V(WARNING), V(UNKNOWN) or V(CRITICAL).
+      type: str
+      sample: CRITICAL
+    reasons:
+      description: What was found, by its severity.
+      type: dict
+      contains:
+        critical:
+          description: What is critical.
+          type: list
+          elements: str
+        unknown:
+          description: What could not be found out.
+          type: list
+          elements: str
+        warning:
+          description: What deserves attention.
+          type: list
+          elements: str
+        ok:
+          description: What is fine.
+          type: list
+          elements: str
+      sample:
+        critical: ['stream ORDERS (R3, S-R3F-vJPJ0ZU5): replica n3-c1 is offline (leader n1-c1)']
+        unknown: []
+        warning: []
+        ok: [120 messages]
+    perfdata:
+      description:
+        - The figures. The unit is V(s), V(B), V(%) or empty. The thresholds are null where there are none.
+      type: list
+      elements: dict
+      sample:
+        - name: messages
+          value: 120
+          unit: ''
+          warning: 50
+          critical: 10
+    nagios:
+      description: The line of a Nagios plugin.
+      type: str
+      sample: >-
+        CRITICAL ORDERS Crit:stream ORDERS (R3, S-R3F-vJPJ0ZU5): replica n3-c1 is offline (leader n1-c1) OK:120 messages
+        | peers=3;3;3 messages=120;50;10
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, Callable
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils import _checks
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._checks import CRITICAL, STATUSES, UNKNOWN, Result
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi, require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import build_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    ACCOUNT_USERS_SPEC,
+    Connections,
+    fail,
+    make_module,
+    run_connected,
+)
+
+#: There is no connection: no other check of the same user can succeed.
+_NO_CONNECTION = ("unreachable", "authorization", "tls")
+#: JetStream errors that say that the asset is bad: not found, offline, offline for a reason (2.11.9).
+_BAD_ASSET = (10014, 10059, 10118, 10119, 10194, 10195)
+_NAMES = ("stream", "consumer", "bucket")
+
+Options = Mapping[str, Any]
+
+
+class Checker:
+    """Reads what each check needs and has it judged."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._dead: dict[str | None, NatsFailure] = {}
+        self._checks: dict[str, Callable[[Options], Result]] = {
+            "connection": self._connection,
+            "meta": self._meta,
+            "jetstream": self._jetstream,
+            "stream": self._stream,
+            "consumer": self._consumer,
+            "message": self._message,
+            "server": self._server,
+            "kv": self._kv,
+            "request": self._request,
+            "credential": self._credential,
+        }
+
+    def run(self, check: str, options: Options) -> dict[str, Any]:
+        """Return the result of one check. Raises NatsFailure for options that make no sense."""
+        account = options.get("account")
+        try:
+            if account in self._dead and check != "credential":
+                raise self._dead[account]
+            result = self._checks[check](options)
+        except NatsFailure as failure:
+            if failure.code == "invalid_option":
+                raise
+            if failure.code in _NO_CONNECTION:
+                self._dead[account] = failure
+            result = Result(check, _checks.result_name(check, options))
+            result.add(CRITICAL if self._is_critical(check, failure) else UNKNOWN, failure.description)
+        return {**result.as_dict(), "account": account}
+
+    @staticmethod
+    def _is_critical(check: str, failure: NatsFailure) -> bool:
+        """Return whether a failure is what the check looks for, and not only in its way."""
+        if check == "connection":
+            return failure.code != "permission"
+        if check == "request":
+            return failure.code in ("no_responders", "timeout")
+        return failure.err_code in _BAD_ASSET or failure.code in ("server_missing", "no_leader")
+
+    def _connection(self, options: Options) -> Result:
+        latency = self._connections.client(options["account"]).latency()
+        return _checks.check_connection(options, latency.connect, latency.rtt, latency.round_trip)
+
+    def _meta(self, options: Options) -> Result:
+        api = SystemApi(self._connections.own)
+        servers = api.discover().servers
+        answers = api.ask(servers, "JSZ")
+        told = {key: answer for key, answer in answers.items() if not isinstance(answer, NatsFailure)}
+        if not told:
+            raise NatsFailure("timeout", "no server answered JSZ: the meta group is unknown")
+        return _checks.check_meta(options, build_cluster(servers, told, {}))
+
+    def _jetstream(self, options: Options) -> Result:
+        api = self._connections.account(options["account"])
+        account = api.info()
+        if not options["replicas"]:
+            return _checks.check_jetstream(options, account, (), {})
+        listing = api.streams()
+        return _checks.check_jetstream(options, account, listing.rows, listing.unknown)
+
+    def _stream(self, options: Options) -> Result:
+        return _checks.check_stream(options, _stream_info(self._connections.account(options["account"]), options["stream"]))
+
+    def _consumer(self, options: Options) -> Result:
+        api = self._connections.account(options["account"])
+        stream, consumer = options["stream"], options["consumer"]
+        config = _stream_info(api, stream)["config"]
+        info = _info(lambda: api.consumer(stream, consumer), lambda: api.consumer_names(stream), f"consumer {consumer}")
+        return _checks.check_consumer(options, info, config, _now())
+
+    def _message(self, options: Options) -> Result:
+        api = self._connections.account(options["account"])
+        message = api.last_message(options["stream"], options["subject"])
+        info = _stream_info(api, options["stream"])  # after the message, so that its clock is not behind
+        return _checks.check_message(options, message, _checks.info_time(info, _now()))
+
+    def _server(self, options: Options) -> Result:
+        api = SystemApi(self._connections.own)
+        server = api.discover({options["server_name"]}).named(options["server_name"])
+        return _checks.check_server(options, api.ask_one(server, "VARZ"))
+
+    def _kv(self, options: Options) -> Result:
+        api = self._connections.account(options["account"])
+        stream = f"KV_{options['bucket']}"
+        info = _stream_info(api, stream)
+        message = None
+        if options["key"] is not None:
+            subject = _checks.kv_subject(options["bucket"], options["key"], info["config"])
+            message = api.last_message(stream, subject)
+        return _checks.check_kv(options, info, message)
+
+    def _request(self, options: Options) -> Result:
+        headers = {name: str(value) for name, value in (options["headers"] or {}).items()}
+        call = Call(options["subject"], options["payload"].encode(), headers)
+        reply = self._connections.client(options["account"]).request(call)
+        return _checks.check_request(options, reply.body, reply.headers, reply.seconds)
+
+    def _credential(self, options: Options) -> Result:
+        result = Result("credential", _checks.result_name("credential", options))
+        try:
+            with open(options["credential"], encoding="utf-8") as file:
+                claims = _checks.credential_claims(file.read())
+        except OSError as error:
+            missing = isinstance(error, (FileNotFoundError, IsADirectoryError))
+            result.add(CRITICAL if missing else UNKNOWN, f"credential not accessible: {error.strerror}")
+            return result
+        except ValueError as error:
+            result.add(CRITICAL, f"invalid credential: {error}")
+            return result
+        return _checks.check_credential(options, claims, _now())
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _stream_info(api: JetStreamApi, stream: str) -> dict[str, Any]:
+    return _info(lambda: api.stream(stream), api.stream_names, f"stream {stream}")
+
+
+def _info(read: Callable[[], dict[str, Any]], names: Callable[[], list[str]], what: str) -> dict[str, Any]:
+    """Return an info, which an asset's leader gives. Its silence alone could be that of a wrong account: the list of names
+    comes from the meta leader. Raises NatsFailure no_leader when the asset is listed and nobody answers for it."""
+    try:
+        return read()
+    except NatsFailure as silence:
+        if silence.code != "timeout":
+            raise
+        if what.partition(" ")[2] not in names():
+            raise
+        raise NatsFailure("no_leader", f"No leader answered for {what}, which exists") from silence
+
+
+def prepare(checks: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the name and the options of each check. Raises NatsFailure invalid_option."""
+    prepared = []
+    for number, item in enumerate(checks):
+        check, given = next((check, given) for check, given in item.items() if given is not None)
+        where = f"checks[{number}].{check}"
+        try:
+            options = _checks.prepare(check, given)
+        except ValueError as error:
+            raise NatsFailure("invalid_option", f"{where}.{error}") from error
+        for option in _NAMES:
+            if option in options:
+                require_name(f"{where}.{option}", options[option])
+        prepared.append((check, options))
+    if not prepared:
+        raise NatsFailure("invalid_option", "checks: there is none")
+    return prepared
+
+
+def _pair(stem: str, kind: str, warn: Any = None, critical: Any = None) -> dict[str, dict[str, Any]]:
+    return {
+        f"{stem}_{end}": {"type": kind, **({} if default is None else {"default": default})}
+        for end, default in (("warn", warn), ("critical", critical))
+    }
+
+
+_NAME: dict[str, Any] = {"type": "str", "required": True}
+_ACCOUNT: dict[str, dict[str, Any]] = {"account": {"type": "str"}}
+_PEERS: dict[str, dict[str, Any]] = {
+    "peer_lag_critical": {"type": "int", "default": 200},
+    "peer_seen_critical": {"type": "str", "default": "5s"},
+}
+_METADATA: dict[str, dict[str, Any]] = {"metadata": {"type": "bool", "default": True}}
+
+SPECS: dict[str, dict[str, dict[str, Any]]] = {
+    "connection": {
+        **_ACCOUNT,
+        **_pair("connect", "str", "500ms", "1s"),
+        **_pair("rtt", "str", "500ms", "1s"),
+        **_pair("req", "str", "500ms", "1s"),
+    },
+    "meta": {
+        "expect": {"type": "int", "required": True},
+        "lag_critical": {"type": "int", "default": 200},
+        "seen_critical": {"type": "str", "default": "5s"},
+    },
+    "jetstream": {
+        **_ACCOUNT,
+        **_pair("mem", "int", 75, 90),
+        **_pair("store", "int", 75, 90),
+        **_pair("streams", "int"),
+        **_pair("consumers", "int"),
+        "replicas": {"type": "bool", "default": True},
+        "replica_seen_critical": {"type": "str", "default": "5s"},
+        "replica_lag_critical": {"type": "int", "default": 200},
+    },
+    "stream": {
+        "stream": _NAME,
+        **_ACCOUNT,
+        **_METADATA,
+        "lag_critical": {"type": "int"},
+        "seen_critical": {"type": "str"},
+        "min_sources": {"type": "int"},
+        "max_sources": {"type": "int"},
+        "peer_expect": {"type": "int"},
+        **_PEERS,
+        **_pair("msgs", "int"),
+        **_pair("subjects", "int"),
+    },
+    "consumer": {
+        "stream": _NAME,
+        "consumer": _NAME,
+        **_ACCOUNT,
+        **_METADATA,
+        "outstanding_ack_critical": {"type": "int"},
+        "waiting_critical": {"type": "int"},
+        "unprocessed_critical": {"type": "int"},
+        "last_delivery_critical": {"type": "str"},
+        "last_ack_critical": {"type": "str"},
+        "redelivery_critical": {"type": "int"},
+        "pinned": {"type": "bool", "default": False},
+        **_PEERS,
+    },
+    "message": {
+        "stream": _NAME,
+        **_ACCOUNT,
+        "subject": {"type": "str", "default": ">"},
+        **_pair("age", "str"),
+        "content": {"type": "str"},
+        "body_timestamp": {"type": "bool", "default": False},
+    },
+    "server": {
+        "server_name": _NAME,
+        **_pair("cpu", "int"),
+        **_pair("mem", "str"),
+        **_pair("conn", "int"),
+        **_pair("subs", "int"),
+        **_pair("uptime", "str"),
+        "auth_required": {"type": "bool", "default": False},
+        "tls_required": {"type": "bool", "default": False},
+        "js_required": {"type": "bool", "default": False},
+        **_pair("tls_cert", "str"),
+    },
+    "kv": {"bucket": _NAME, **_ACCOUNT, **_pair("values", "int"), "key": {"type": "str", "no_log": False}},
+    "request": {
+        "subject": _NAME,
+        **_ACCOUNT,
+        "payload": {"type": "str", "default": ""},
+        "headers": {"type": "dict"},
+        "match_payload": {"type": "str"},
+        "match_headers": {"type": "dict"},
+        **_pair("response", "str"),
+    },
+    "credential": {
+        "credential": {"type": "path", "required": True},
+        **_pair("validity", "str"),
+        "require_expiry": {"type": "bool", "default": True},
+    },
+}
+
+
+def main() -> None:
+    module: AnsibleModule = make_module(
+        {
+            "checks": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {check: {"type": "dict", "options": options} for check, options in SPECS.items()},
+                "mutually_exclusive": [tuple(SPECS)],
+                "required_one_of": [tuple(SPECS)],
+            },
+            **ACCOUNT_USERS_SPEC,
+            "fail_on": {"type": "str", "choices": ["warning", "unknown", "critical", "never"], "default": "unknown"},
+        }
+    )
+
+    def work(connections: Connections) -> dict[str, Any]:
+        checks = prepare(module.params["checks"])
+        for _check, options in checks:
+            connections.client(options.get("account"))  # so that an account without a user is refused before anything is asked
+        checker = Checker(connections)
+        results = [checker.run(check, options) for check, options in checks]
+        outcome = {"status": _checks.worst([result["status"] for result in results]), "results": results}
+        limit = module.params["fail_on"].upper()
+        bad = [item for item in results if limit != "NEVER" and STATUSES.index(item["status"]) >= STATUSES.index(limit)]
+        if bad:
+            lines = "\n".join(f"- {item['check']}: {item['nagios'].partition(' | ')[0]}" for item in bad)
+            fail(module, NatsFailure("check_failed", f"{len(bad)} of {len(results)} checks failed:\n{lines}"), **outcome)
+        return {"changed": False, **outcome}
+
+    run_connected(module, work)
+
+
+if __name__ == "__main__":
+    main()
