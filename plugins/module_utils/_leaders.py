@@ -1,0 +1,202 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who should lead a Raft group, and who can. PRIVATE to the collection.
+
+Pure judgement over a RaftGroup, as `_quorum` is; no I/O.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import MetaGroup, Peer, RaftGroup, Server
+from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Limits
+
+#: A leader hands over only to a member that it heard of within three heartbeats of a second (raft.go StepDown).
+HANDOVER = Limits(max_active=3.0)
+
+#: From this version a step-down request may name the server that is to lead next (jetstream_api.go).
+PREFERRED_SINCE = (2, 11)
+
+#: What is to be done with a group.
+FITS, SINGLE, REFUSED, STEP_DOWN = "fits", "single", "refused", "step_down"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Which servers may lead. Names are exact; tags are compared as the servers do, in lower case, and all must be there.
+    `force`: the present leader may not, whoever it is."""
+
+    preferred: str | None = None
+    away_from: frozenset[str] = frozenset()
+    cluster: str | None = None
+    tags: tuple[str, ...] = ()
+    force: bool = False
+
+    def against(self, leader: str | None) -> Wish:
+        """Return the wish for a group that is led by `leader` now: with `force` it is to be led by another one."""
+        if not self.force or leader is None:
+            return self
+        return replace(self, away_from=self.away_from | {leader}, force=False)
+
+    def misfit(self, name: str, servers: Mapping[str, Server]) -> str | None:
+        """Return why this server may not lead, None when it may. `servers`: those that answered, by name."""
+        if name in self.away_from:
+            return "is one to stay away from"
+        if self.preferred not in (None, name):
+            return f"is not {self.preferred}"
+        if self.cluster is None and not self.tags:
+            return None
+        server = servers.get(name)
+        if server is None:
+            return "did not answer, so that its cluster and tags are unknown"
+        if self.cluster not in (None, server.cluster):
+            return f"is in cluster {server.cluster}"
+        absent = sorted(set(_lower(self.tags)) - set(_lower(server.tags)))
+        return f"has no tag {', '.join(absent)}" if absent else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do with one group. `before`: its leader when that was decided. `candidates`: the members that may and can
+    lead next. `target`: the one that the server will be asked to hand over to, None where the server decides. `reason`: why
+    it is refused or skipped; `passing`: it may be otherwise in a moment."""
+
+    action: str
+    wish: Wish
+    group: RaftGroup
+    candidates: tuple[str, ...] = ()
+    target: str | None = None
+    reason: str = ""
+    passing: bool = False
+
+    @property
+    def before(self) -> str | None:
+        return self.group.leader
+
+    @property
+    def expected(self) -> str | None:
+        """Return the server that will lead afterwards, None where that is not decided here."""
+        if self.action != STEP_DOWN:
+            return self.before
+        return self.target or (self.candidates[0] if len(self.candidates) == 1 else None)
+
+
+def unknown_names(wish: Wish, servers: Iterable[Server], members: Iterable[str]) -> list[str]:
+    """Return a sentence for each name, cluster and tag of the wish that nothing has.
+
+    `members`: names of servers that did not answer, but that some group knows.
+    """
+    there = list(servers)
+    names = {server.name for server in there} | set(members)
+    clusters = {server.cluster for server in there if server.cluster}
+    tags = {tag for server in there for tag in _lower(server.tags)}
+    wished = [("away_from", name) for name in sorted(wish.away_from)]
+    if wish.preferred is not None:
+        wished.insert(0, ("preferred", wish.preferred))
+    problems = [
+        f"{option}: there is no server named {name} (there are: {_names(names)})"
+        for option, name in wished
+        if name not in names
+    ]
+    if wish.cluster is not None and wish.cluster not in clusters:
+        problems.append(f"placement: there is no cluster named {wish.cluster} (there are: {_names(clusters)})")
+    for tag in sorted(set(_lower(wish.tags)) - tags):
+        problems.append(f"placement: no server has the tag {tag} (there are: {_names(tags)})")
+    return problems
+
+
+def plan_group(group: RaftGroup, wish: Wish, servers: Mapping[str, Server]) -> Plan:
+    """Return what to do so that a fitting server leads. `servers`: those that answered, by name.
+
+    Refused is a group whose leader is unknown, and one in which no member may and can lead: to step down then would leave it
+    without a leader, or with one that is not wished for.
+    """
+    leader = group.leader
+    wish = wish.against(leader)
+    if leader is None:
+        return _refused(group, wish, _no_leader(group), passing=True)
+    misfit = wish.misfit(leader, servers)
+    if misfit is None:
+        return Plan(FITS, wish, group)
+    if group.size == 1 and not group.peers:
+        return Plan(SINGLE, wish, group, reason=f"has a single replica, on {leader}, which {misfit}")
+    if wish.preferred is not None and wish.preferred not in group.members:
+        text = f"{wish.preferred} is not one of its members ({_names(group.members)})"
+        return _refused(group, wish, text)
+    allowed = [peer for peer in group.peers if wish.misfit(peer.name, servers) is None]
+    if not allowed:
+        reasons = [(leader, misfit), *((peer.name, wish.misfit(peer.name, servers)) for peer in group.peers)]
+        text = "none of its members may lead: " + "; ".join(f"{name} {why}" for name, why in sorted(reasons))
+        return _refused(group, wish, text)
+    ready = tuple(sorted(peer.name for peer in allowed if HANDOVER.in_step(peer)))
+    if not ready:
+        states = "; ".join(_state(peer) for peer in allowed)
+        return _refused(group, wish, f"no member that may lead is in step with the leader {leader}: {states}", passing=True)
+    in_step = 1 + sum(HANDOVER.in_step(peer) for peer in group.peers)
+    if in_step < group.quorum:
+        text = f"only {in_step} of its {group.size} members are in step, and an election needs {group.quorum}"
+        return _refused(group, wish, text, passing=True)
+    return Plan(STEP_DOWN, wish, group, candidates=ready)
+
+
+def takes_preferred(server: Server | None) -> bool:
+    """Return whether a leader on this server hands over to the server that it is told; False when that is unknown."""
+    return server is not None and _version(server.version) >= PREFERRED_SINCE
+
+
+def with_targets(plans: Sequence[Plan], servers: Mapping[str, Server], leaders: Iterable[str | None]) -> list[Plan]:
+    """Return the plans with a target each where the leader's server takes one, so that the leaders end up spread: each time
+    the candidate that leads the fewest groups. `leaders`: who leads, for all groups that are known."""
+    leading = Counter(leaders)
+    result = []
+    for plan in plans:
+        target = None
+        if plan.action == STEP_DOWN and takes_preferred(servers.get(plan.before or "")):
+            target = min(plan.candidates, key=lambda name: (leading[name], name))
+            leading.update([target])
+            leading.subtract([plan.before])
+        result.append(replace(plan, target=target))
+    return result
+
+
+def agreed(meta: MetaGroup) -> RaftGroup:
+    """Return the meta group, without a leader unless a majority of its members name the one that says it leads."""
+    group = meta.group
+    if group.leader is None:
+        return group
+    names = sum(1 for view in meta.views.values() if view == group.leader)
+    return group if names >= meta.quorum else replace(group, leaders=(), peers=())
+
+
+def _refused(group: RaftGroup, wish: Wish, reason: str, passing: bool = False) -> Plan:
+    return Plan(REFUSED, wish, group, reason=reason, passing=passing)
+
+
+def _no_leader(group: RaftGroup) -> str:
+    if len(group.leaders) > 1:
+        return f"is led by more than one server: {_names(group.leaders)}"
+    members = f" ({_names(group.members)})" if group.members else ""
+    return f"has no leader: {group.quorum} of its {group.size} members{members} must be up and agree"
+
+
+def _state(peer: Peer) -> str:
+    if peer.offline:
+        return f"{peer.name} is offline"
+    heard = f"last heard of {peer.active:.1f} s ago" if peer.active < 1e8 else "not heard of yet"
+    return f"{peer.name} is not current ({peer.lag} entries behind, {heard})"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(".")[:2] if number.isdigit())
+
+
+def _lower(tags: Iterable[str]) -> list[str]:
+    return [tag.strip().lower() for tag in tags]
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

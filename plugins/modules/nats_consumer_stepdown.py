@@ -1,0 +1,158 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_consumer_stepdown
+short_description: Have other servers lead consumers, and see that they do
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Makes the leaders of consumers step down unless they already are servers that are wished for, and waits until each consumer is
+    seen to be led by a server that fits. With O(away_from) alone it takes all consumers off servers that are about to be stopped.
+  - A consumer may have fewer replicas than its stream, and is led by one of its own. An ephemeral one often has a single one.
+  - While a consumer elects its leader, nothing is delivered. Messages whose acknowledgement was under way may be delivered again.
+  - Needs a user of the owning account. Or a user of the system account, together with O(account) or O(all_accounts), and
+    O(account_users).
+  - Before anything is done, all consumers are looked at. When one has no leader, no other replica in step, or none that fits,
+    nothing is done about any.
+  - From nats-server 2.11 the new leaders are spread over the servers that fit.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+  - natsops.jetstream.accounts.account
+  - natsops.jetstream.stepdown
+  - natsops.jetstream.stepdown.assets
+options:
+  stream:
+    description:
+      - Name of the stream of the consumers.
+    type: str
+  consumer:
+    description:
+      - Name of the consumer. Requires O(stream).
+    type: str
+  consumers:
+    description:
+      - Names of several consumers of O(stream).
+      - Without O(consumer) and O(consumers), all consumers (of O(stream), where that is given) are meant whose leader is one of
+        O(away_from).
+    type: list
+    elements: str
+seealso:
+  - module: natsops.jetstream.nats_stream_stepdown
+  - module: natsops.jetstream.nats_meta_stepdown
+"""
+
+EXAMPLES = r"""
+- name: Have another server lead the consumer worker, whichever leads it now
+  natsops.jetstream.nats_consumer_stepdown:
+    stream: ORDERS
+    consumer: worker
+    force: true
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Take all consumers of the account APP off n1-c1
+  natsops.jetstream.nats_consumer_stepdown:
+    away_from: [n1-c1]
+    account: APP
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+"""
+
+RETURN = r"""
+results:
+  description:
+    - What became of each consumer that was meant, in the order of the names.
+  returned: success, and on failures that concern one of them
+  type: list
+  elements: dict
+  contains:
+    account:
+      description: The account, as it was given. V(null) for that of the task's own user.
+      type: str
+      sample: APP
+    stream:
+      description: Name of the stream.
+      type: str
+      sample: ORDERS
+    consumer:
+      description: Name of the consumer.
+      type: str
+      sample: worker
+    changed:
+      description: Whether its leader stepped down, or would in check mode.
+      type: bool
+      sample: true
+    before:
+      description: The leader before.
+      type: dict
+      sample: {leader: n1-c1}
+    after:
+      description: The leader afterwards, or that of the prediction in check mode, where V(null) means one of C(candidates).
+      type: dict
+      sample: {leader: n2-c1}
+    candidates:
+      description: The members that were able and allowed to lead next. Empty when nothing had to be done.
+      type: list
+      elements: str
+      sample: [n2-c1, n3-c1]
+    attempts:
+      description: How many step-downs it took.
+      type: int
+      sample: 1
+    waited:
+      description: Seconds from the first request until the new leader was seen.
+      type: float
+      sample: 0.3
+    skipped:
+      description: Why it was left, with O(r1=skip).
+      type: str
+      sample: null
+    refused:
+      description: Why it must not be touched. Then nothing is done about any other either.
+      type: str
+      sample: null
+    failed:
+      description: What is seen instead of a leader that fits.
+      type: str
+      sample: null
+totals:
+  description: How many consumers were meant, and what became of them.
+  returned: success, and on failures that concern one of them
+  type: dict
+  sample: {groups: 3, changed: 2, skipped: 1, refused: 0, failed: 0}
+waited:
+  description: Seconds that the slowest took.
+  returned: success, and on failures that concern one of them
+  type: float
+  sample: 0.5
+"""
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import CONSUMER
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_assets import step_down_assets
+
+
+def main() -> None:
+    step_down_assets(
+        CONSUMER,
+        {"stream": {"type": "str"}, "consumer": {"type": "str"}, "consumers": {"type": "list", "elements": "str"}},
+        mutually_exclusive=[("consumer", "consumers")],
+        required_by={"consumer": ["stream"], "consumers": ["stream"]},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_meta_stepdown
+short_description: Have another server lead the JetStream meta group, and see that it does
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Makes the leader of the meta group step down unless it already is one that is wished for, and waits until a majority of the
+    meta group's servers name the same new leader and that one fits.
+  - While the meta group elects a leader, streams and consumers go on, but none can be made, changed or deleted.
+  - Needs a user of the system account.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.stepdown
+seealso:
+  - module: natsops.jetstream.nats_stream_stepdown
+  - module: natsops.jetstream.nats_consumer_stepdown
+  - module: natsops.jetstream.nats_cluster_health
+"""
+
+EXAMPLES = r"""
+- name: Keep the meta leader off the server that is restarted next
+  natsops.jetstream.nats_meta_stepdown:
+    away_from: [n1-c1]
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+
+- name: Have a server with a certain tag lead
+  natsops.jetstream.nats_meta_stepdown:
+    placement:
+      tags: [az:2]
+
+- name: Elect another leader once, whoever leads now
+  natsops.jetstream.nats_meta_stepdown:
+    force: true
+"""
+
+RETURN = r"""
+before:
+  description: The leader before.
+  returned: success
+  type: dict
+  sample: {leader: n1-c1}
+after:
+  description: The leader afterwards, or that of the prediction in check mode, where V(null) means one of RV(candidates).
+  returned: success
+  type: dict
+  sample: {leader: n2-c1}
+candidates:
+  description: The members that were able and allowed to lead next. Empty when nothing had to be done.
+  returned: success
+  type: list
+  elements: str
+  sample: [n2-c1, n3-c1]
+attempts:
+  description: How many step-downs it took.
+  returned: success
+  type: int
+  sample: 1
+waited:
+  description: Seconds from the first request until the new leader was seen.
+  returned: success
+  type: float
+  sample: 0.3
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
+    REFUSED,
+    SINGLE,
+    STEP_DOWN,
+    Plan,
+    agreed,
+    plan_group,
+    with_targets,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    fail,
+    make_module,
+    positive,
+    run,
+    wait_until,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown import (
+    SETTLE_SECONDS,
+    WISH_SPEC,
+    Job,
+    Reading,
+    leader_text,
+    outcome,
+    refuse,
+    require_known,
+    step_down,
+    wish_of,
+)
+
+
+class MetaGroups:
+    """The one meta group, for `step_down`."""
+
+    def __init__(self, client: Client) -> None:
+        self._system = SystemApi(client)
+        self._meta = MetaApi(client)
+
+    def cluster(self) -> Cluster:
+        """Return the servers and their views of the meta group. Raises NatsFailure not_clustered when there is none."""
+        cluster = self._system.read_cluster(assets=False, health=False)
+        if cluster.meta is None:
+            names = ", ".join(sorted(cluster.names))
+            raise NatsFailure("not_clustered", f"no server that answered ({names}) is in a JetStream meta group")
+        return cluster
+
+    def read(self, keys: Sequence[str]) -> list[Reading]:
+        meta = self.cluster().meta
+        assert meta is not None
+        return [agreed(meta) for _key in keys]
+
+    def ask(self, requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[NatsFailure | None]:
+        answers: list[NatsFailure | None] = []
+        for _key, body in requests:
+            try:
+                self._meta.step_down(body)
+                answers.append(None)
+            except NatsFailure as failure:
+                answers.append(failure)
+        return answers
+
+
+def work(module: AnsibleModule, client: Client) -> dict[str, Any]:
+    """Return the module's result once a fitting server leads."""
+    params = module.params
+    timeout = positive(params["wait_timeout"], "wait_timeout")
+    wish = wish_of(params)
+    groups = MetaGroups(client)
+
+    def plan() -> tuple[Cluster, Plan]:
+        cluster = groups.cluster()
+        assert cluster.meta is not None
+        group = agreed(cluster.meta)
+        require_known(wish, cluster.servers, [group])
+        servers = {server.name: server for server in cluster.servers}
+        return cluster, with_targets([plan_group(group, wish, servers)], servers, ())[0]
+
+    seen = wait_until(plan, lambda found: not found[1].passing, min(timeout, SETTLE_SECONDS))
+    cluster, planned = seen.value
+    if planned.action in (REFUSED, SINGLE):
+        refuse(module, [f"the meta group {planned.reason}"], {"before": {"leader": planned.before}})
+    job = None
+    if planned.action == STEP_DOWN and not module.check_mode:
+        job = Job("meta", planned)
+        step_down(groups, [job], {server.name: server for server in cluster.servers}, timeout - seen.waited)
+    result = outcome(planned, job, module.check_mode)
+    if module._diff:
+        result["diff"] = {when: {"meta leader": leader_text(result, when)} for when in ("before", "after")}
+    if job is not None and job.failed is not None:
+        fail(module, NatsFailure("step_down_failed", f"the meta group is not led as wished: {job.failed}"), **result)
+    return result
+
+
+def main() -> None:
+    module = make_module(WISH_SPEC)
+    run(module, lambda client: work(module, client))
+
+
+if __name__ == "__main__":
+    main()

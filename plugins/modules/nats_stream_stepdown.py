@@ -1,0 +1,147 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_stream_stepdown
+short_description: Have other servers lead streams, and see that they do
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Makes the leaders of streams step down unless they already are servers that are wished for, and waits until each stream is
+    seen to be led by a server that fits. With O(away_from) alone it takes all streams off servers that are about to be stopped.
+  - No acknowledged message is lost. While a stream elects its leader, publishers wait for their acknowledgement, or get none and
+    have to publish again (with the same message id).
+  - Needs a user of the owning account. Or a user of the system account, together with O(account) or O(all_accounts), and
+    O(account_users).
+  - Before anything is done, all streams are looked at. When one has no leader, no other replica in step, or none that fits,
+    nothing is done about any.
+  - From nats-server 2.11 the new leaders are spread over the servers that fit.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+  - natsops.jetstream.accounts.account
+  - natsops.jetstream.stepdown
+  - natsops.jetstream.stepdown.assets
+options:
+  stream:
+    description:
+      - Name of the stream.
+    type: str
+  streams:
+    description:
+      - Names of several streams.
+      - Without O(stream) and O(streams), all streams are meant whose leader is one of O(away_from).
+    type: list
+    elements: str
+seealso:
+  - module: natsops.jetstream.nats_consumer_stepdown
+  - module: natsops.jetstream.nats_meta_stepdown
+"""
+
+EXAMPLES = r"""
+- name: Have n2-c1 lead the stream ORDERS
+  natsops.jetstream.nats_stream_stepdown:
+    stream: ORDERS
+    preferred: n2-c1
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Take all streams of all accounts off n1-c1
+  natsops.jetstream.nats_stream_stepdown:
+    away_from: [n1-c1]
+    all_accounts: true
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+"""
+
+RETURN = r"""
+results:
+  description:
+    - What became of each stream that was meant, in the order of the names.
+  returned: success, and on failures that concern one of them
+  type: list
+  elements: dict
+  contains:
+    account:
+      description: The account, as it was given. V(null) for that of the task's own user.
+      type: str
+      sample: APP
+    stream:
+      description: Name of the stream.
+      type: str
+      sample: ORDERS
+    changed:
+      description: Whether its leader stepped down, or would in check mode.
+      type: bool
+      sample: true
+    before:
+      description: The leader before.
+      type: dict
+      sample: {leader: n1-c1}
+    after:
+      description: The leader afterwards, or that of the prediction in check mode, where V(null) means one of C(candidates).
+      type: dict
+      sample: {leader: n2-c1}
+    candidates:
+      description: The members that were able and allowed to lead next. Empty when nothing had to be done.
+      type: list
+      elements: str
+      sample: [n2-c1, n3-c1]
+    attempts:
+      description: How many step-downs it took.
+      type: int
+      sample: 1
+    waited:
+      description: Seconds from the first request until the new leader was seen.
+      type: float
+      sample: 0.3
+    skipped:
+      description: Why it was left, with O(r1=skip).
+      type: str
+      sample: null
+    refused:
+      description: Why it must not be touched. Then nothing is done about any other either.
+      type: str
+      sample: null
+    failed:
+      description: What is seen instead of a leader that fits.
+      type: str
+      sample: null
+totals:
+  description: How many streams were meant, and what became of them.
+  returned: success, and on failures that concern one of them
+  type: dict
+  sample: {groups: 3, changed: 2, skipped: 1, refused: 0, failed: 0}
+waited:
+  description: Seconds that the slowest took.
+  returned: success, and on failures that concern one of them
+  type: float
+  sample: 0.5
+"""
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import STREAM
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_assets import step_down_assets
+
+
+def main() -> None:
+    step_down_assets(
+        STREAM,
+        {"stream": {"type": "str"}, "streams": {"type": "list", "elements": "str"}},
+        mutually_exclusive=[("stream", "streams")],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,345 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Step-downs of the meta leader, of streams and of consumers, on five real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import nats
+import nats.errors
+import pytest
+from conftest import Runner
+from nats_processes import APP_PASSWORD, NatsProcesses
+
+Step = Callable[..., dict[str, Any]]
+
+
+def leader_of(cluster: NatsProcesses, stream: str, consumer: str | None = None, account: str = "APP") -> str:
+    """Return who leads now, as the leader itself says."""
+    kind, name = ("STREAM", stream) if consumer is None else ("CONSUMER", f"{stream}.{consumer}")
+    return cluster.app_request(f"$JS.API.{kind}.INFO.{name}", account=account)["cluster"]["leader"]
+
+
+def peers_of(cluster: NatsProcesses, stream: str, consumer: str | None = None, account: str = "APP") -> list[str]:
+    kind, name = ("STREAM", stream) if consumer is None else ("CONSUMER", f"{stream}.{consumer}")
+    view = cluster.app_request(f"$JS.API.{kind}.INFO.{name}", account=account)["cluster"]
+    return [peer["name"] for peer in view.get("replicas") or ()]
+
+
+def meta_leader(cluster: NatsProcesses, run_module: Runner) -> str:
+    return run_module("nats_cluster_info", cluster.sys_connection(), detail="servers")["meta"]["leader"]
+
+
+@pytest.fixture
+def streams(five: NatsProcesses) -> Iterator[Callable[..., str]]:
+    """Make streams, and delete them after the test."""
+    made: list[tuple[str, str]] = []
+
+    def make(name: str, replicas: int = 3, account: str = "APP", **config: Any) -> str:
+        made.append((name, account))
+        return five.add_stream(name, replicas, account, **config)["cluster"]["leader"]
+
+    yield make
+    for name, account in made:
+        five.app_request(f"$JS.API.STREAM.DELETE.{name}", account=account)
+
+
+@pytest.fixture
+def meta(five: NatsProcesses, run_module: Runner) -> Step:
+    return lambda **options: run_module("nats_meta_stepdown", five.sys_connection(), **options)
+
+
+@pytest.fixture
+def step(five: NatsProcesses, run_module: Runner) -> Step:
+    """Run a module for streams or consumers as the system user, with a user of each account."""
+
+    def run(kind: str, **options: Any) -> dict[str, Any]:
+        if not options.get("all_accounts"):
+            options["account"] = "APP"
+        return run_module(f"nats_{kind}_stepdown", five.sys_connection(), account_users=five.account_users(), **options)
+
+    return run
+
+
+def fits(result: dict[str, Any], version: str) -> None:
+    """Check that a preferred server leads after as many step-downs as this version may need."""
+    assert result["changed"], result
+    assert result["failed"] is None
+    assert result["attempts"] == 1 if version != "2.10.27" else 1 <= result["attempts"] <= 40
+
+
+# --- meta -------------------------------------------------------------------------------------------------------------
+
+
+def test_meta_preferred(five: NatsProcesses, meta: Step, run_module: Runner, version: str) -> None:
+    before = meta_leader(five, run_module)
+    wanted = next(name for name in five.names if name != before)
+    foreseen = meta(preferred=wanted, check_mode=True, _ansible_diff=True)
+    assert foreseen["changed"], foreseen
+    assert foreseen["diff"] == {"before": {"meta leader": before}, "after": {"meta leader": wanted}}
+    assert meta_leader(five, run_module) == before
+    done = meta(preferred=wanted, _ansible_diff=True)
+    fits({"failed": None, **done}, version)
+    assert (done["before"], done["after"]) == ({"leader": before}, {"leader": wanted})
+    assert done["diff"] == foreseen["diff"]
+    assert meta_leader(five, run_module) == wanted
+    again = meta(preferred=wanted)
+    assert not again["changed"]
+    assert again["attempts"] == 0
+    assert again["after"] == {"leader": wanted}
+
+
+def test_meta_away_from_and_force(five: NatsProcesses, meta: Step, run_module: Runner) -> None:
+    before = meta_leader(five, run_module)
+    allowed = sorted(name for name in five.names if name != before)[:2]
+    away = [name for name in five.names if name not in allowed]
+    done = meta(away_from=away)
+    assert done["changed"], done
+    assert sorted(done["candidates"]) == allowed
+    assert done["after"]["leader"] in allowed
+    assert not meta(away_from=away)["changed"]
+    forced = meta(force=True)
+    assert forced["changed"]
+    assert forced["attempts"] == 1
+    assert forced["after"]["leader"] not in (None, forced["before"]["leader"])
+    assert meta_leader(five, run_module) == forced["after"]["leader"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "code", "message"),
+    [
+        ({}, "invalid_option", "nothing is asked for"),
+        ({"preferred": "n1", "away_from": ["n1"]}, "invalid_option", "also in away_from"),
+        ({"preferred": "n"}, "unknown_name", "no server named n (there are: n1, n2, n3, n4, n5)"),
+        ({"away_from": ["n1", "n11"]}, "unknown_name", "no server named n11 (there are: n1, n2, n3, n4, n5)"),
+        ({"placement": {"cluster": "C"}}, "unknown_name", "no cluster named C (there are: C1)"),
+        ({"placement": {"tags": ["ssd"]}}, "unknown_name", "no server has the tag ssd (there are: none)"),
+        ({"away_from": ["n1", "n2", "n3", "n4", "n5"]}, "step_down_refused", "none of its members may lead: n1 is one to stay"),
+    ],
+)
+def test_meta_refuses(
+    wish: dict[str, Any], code: str, message: str, five: NatsProcesses, meta: Step, run_module: Runner
+) -> None:
+    before = meta_leader(five, run_module)
+    refused = meta(**wish)
+    assert refused["failed"]
+    assert refused["failure"]["code"] == code
+    assert message in refused["msg"]
+    assert meta_leader(five, run_module) == before
+
+
+def test_meta_needs_the_system_account(five: NatsProcesses, run_module: Runner) -> None:
+    refused = run_module("nats_meta_stepdown", five.app_connection(), force=True, timeout=2)
+    assert refused["failure"]["code"] == "wrong_account"
+    assert "Use the credentials of a user of the system account" in refused["msg"]
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def test_stream_preferred(five: NatsProcesses, step: Step, streams: Callable[..., str], version: str) -> None:
+    before = streams("SD")
+    wanted = max(peers_of(five, "SD"))
+    label = "stream SD (account APP)"
+    foreseen = step("stream", stream="SD", preferred=wanted, check_mode=True, _ansible_diff=True)
+    assert foreseen["changed"], foreseen
+    assert foreseen["diff"] == {"before": {label: before}, "after": {label: wanted}}
+    assert leader_of(five, "SD") == before
+    done = step("stream", stream="SD", preferred=wanted, _ansible_diff=True)
+    fits(done["results"][0], version)
+    assert done["diff"] == foreseen["diff"]
+    assert done["totals"] == {"groups": 1, "changed": 1, "skipped": 0, "refused": 0, "failed": 0}
+    assert leader_of(five, "SD") == wanted
+    again = step("stream", stream="SD", preferred=wanted)
+    assert not again["changed"]
+    assert again["results"][0]["after"] == {"leader": wanted}
+
+
+def test_an_accounts_own_user_is_enough(five: NatsProcesses, streams: Callable[..., str], run_module: Runner) -> None:
+    before = streams("SD")
+    forced = run_module("nats_stream_stepdown", five.app_connection(), stream="SD", force=True)
+    assert forced["changed"], forced
+    assert forced["results"][0]["attempts"] == 1
+    assert forced["results"][0]["before"] == {"leader": before}
+    assert forced["results"][0]["after"] == {"leader": leader_of(five, "SD")} != {"leader": before}
+
+
+def test_all_streams_leave_a_server(five: NatsProcesses, step: Step, streams: Callable[..., str], version: str) -> None:
+    for number in range(6):
+        streams(f"SD{number}", account="APP" if number % 2 else "OTHER")
+    streams("SDALONE", 1)
+    alone = leader_of(five, "SDALONE")
+    led = {f"SD{number}": leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") for number in range(6)}
+    meant = {name for name, leader in led.items() if leader == alone} | {"SDALONE"}
+    foreseen = step("stream", away_from=[alone], all_accounts=True, check_mode=True)
+    done = step("stream", away_from=[alone], all_accounts=True, concurrency=2)
+    for result in (foreseen, done):
+        assert {item["stream"] for item in result["results"]} == meant, result
+        assert result["totals"]["skipped"] == 1
+        assert result["totals"]["changed"] == len(meant) - 1
+    if version != "2.10.27":
+        assert [item["after"] for item in foreseen["results"]] == [item["after"] for item in done["results"]]
+    for number in range(6):
+        assert leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") != alone
+    skipped = next(item for item in done["results"] if item["stream"] == "SDALONE")
+    assert skipped["skipped"] == f"has a single replica, on {alone}, which is one to stay away from"
+    again = step("stream", away_from=[alone], all_accounts=True)
+    assert not again["changed"]
+    assert again["totals"]["groups"] == 1
+    refused = step("stream", away_from=[alone], all_accounts=True, r1="fail")
+    assert refused["failure"]["code"] == "step_down_refused"
+
+
+def test_streams_are_refused_together(five: NatsProcesses, step: Step, streams: Callable[..., str]) -> None:
+    before = streams("SD")
+    alone = streams("SDALONE", 1)
+    away = sorted({before, alone})
+    refused = step("stream", streams=["SD", "SDALONE"], away_from=away)
+    assert refused["failure"]["code"] == "step_down_refused"
+    assert f"stream SDALONE (account APP) has a single replica, on {alone}" in refused["msg"]
+    assert refused["totals"] == {"groups": 2, "changed": 0, "skipped": 0, "refused": 1, "failed": 0}
+    assert not refused["changed"]
+    assert leader_of(five, "SD") == before
+    outside = next(name for name in five.names if name not in [before, *peers_of(five, "SD")])
+    refused = step("stream", stream="SD", preferred=outside)
+    assert f"stream SD (account APP) {outside} is not one of its members" in refused["msg"]
+    refused = step("stream", stream="SD", away_from=[before, *peers_of(five, "SD")])
+    assert "none of its members may lead" in refused["msg"]
+    assert leader_of(five, "SD") == before
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ({"stream": "NOTHERE", "force": True}, "api_error", "stream NOTHERE (account APP): stream not found"),
+        ({"stream": "SD*", "force": True}, "invalid_option", "'SD*' is not the name of one asset"),
+        ({"force": True}, "invalid_option", "without stream or streams, away_from must say whose leaders step down"),
+        ({"streams": [], "away_from": ["n1"]}, "invalid_option", "the list is empty"),
+        ({"stream": "SD", "all_accounts": True, "force": True}, "invalid_option", "all_accounts: excludes"),
+        ({"stream": "SD", "force": True, "concurrency": 0}, "invalid_option", "concurrency"),
+        ({"away_from": ["n11"]}, "unknown_name", "no server named n11"),
+        ({"stream": "SD", "preferred": "n"}, "unknown_name", "no server named n "),
+    ],
+)
+def test_stream_options_are_checked(
+    options: dict[str, Any], code: str, message: str, step: Step, streams: Callable[..., str]
+) -> None:
+    streams("SD", 1)
+    refused = step("stream", **options)
+    assert refused["failed"]
+    assert refused["failure"]["code"] == code
+    assert message in refused["msg"]
+
+
+def test_the_system_user_alone_owns_no_stream(five: NatsProcesses, run_module: Runner) -> None:
+    refused = run_module("nats_stream_stepdown", five.sys_connection(), stream="SD", force=True)
+    assert refused["failure"]["err_code"] == 10039, refused
+    assert "names the owning account with account and gives it a user with account_users" in refused["msg"]
+
+
+# --- consumers --------------------------------------------------------------------------------------------------------
+
+
+def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str], version: str) -> None:
+    streams("SD", 5)
+    for name, replicas in (("worker", 3), ("other", 5)):
+        five.add_consumer("SD", name, num_replicas=replicas)
+    config = {"inactive_threshold": 60_000_000_000}
+    ephemeral = five.app_request("$JS.API.CONSUMER.CREATE.SD", {"stream_name": "SD", "config": config})
+    before = leader_of(five, "SD", "worker")
+    wanted = max(peers_of(five, "SD", "worker"))
+    outside = next(name for name in five.names if name not in [before, *peers_of(five, "SD", "worker")])
+    refused = step("consumer", stream="SD", consumer="worker", preferred=outside)
+    assert f"consumer worker of stream SD (account APP) {outside} is not one of its members" in refused["msg"]
+    assert step("consumer", stream="SD", consumer="worker", preferred=wanted, check_mode=True)["changed"]
+    assert leader_of(five, "SD", "worker") == before
+    fits(step("consumer", stream="SD", consumer="worker", preferred=wanted)["results"][0], version)
+    assert leader_of(five, "SD", "worker") == wanted
+    assert not step("consumer", stream="SD", consumer="worker", preferred=wanted)["changed"]
+    alone = ephemeral["cluster"]["leader"]
+    away = sorted({wanted, alone})
+    done = step("consumer", away_from=away)
+    assert not done.get("failed"), done
+    skipped = [item["consumer"] for item in done["results"] if item["skipped"]]
+    assert skipped == [ephemeral["name"]]
+    for name in ("worker", "other"):
+        assert leader_of(five, "SD", name) not in away
+    assert not step("consumer", stream="SD", away_from=away)["changed"]
+    missing = step("consumer", stream="SD", consumer="nobody", force=True)
+    assert missing["failure"]["err_code"] == 10014
+    assert "consumer nobody of stream SD (account APP): consumer not found" in missing["msg"]
+
+
+# --- what must never happen -------------------------------------------------------------------------------------------
+
+
+class Publisher(threading.Thread):
+    """Publishes numbered messages one by one until told to stop, each with its id until it is acknowledged."""
+
+    def __init__(self, cluster: NatsProcesses, stream: str) -> None:
+        super().__init__()
+        self._cluster, self._stream = cluster, stream
+        self._stop_it = threading.Event()
+        self.acknowledged: list[int] = []
+
+    def run(self) -> None:
+        asyncio.run(self._publish())
+
+    async def _publish(self) -> None:
+        connection = await nats.connect(self._cluster.urls, user="app", password=APP_PASSWORD)
+        stream = connection.jetstream(timeout=1)
+        number = 0
+        while not self._stop_it.is_set():
+            with contextlib.suppress(nats.errors.Error, nats.js.errors.Error):
+                await stream.publish(f"{self._stream}.x", str(number).encode(), headers={"Nats-Msg-Id": str(number)})
+                self.acknowledged.append(number)
+                number += 1
+        await connection.close()
+
+    def finish(self) -> list[int]:
+        self._stop_it.set()
+        self.join()
+        return self.acknowledged
+
+
+def stored(cluster: NatsProcesses, stream: str) -> list[int]:
+    """Return the numbers of all messages of the stream, in their order."""
+
+    async def read() -> list[int]:
+        connection = await nats.connect(cluster.urls, user="app", password=APP_PASSWORD)
+        try:
+            consumer = await connection.jetstream().subscribe(f"{stream}.>", ordered_consumer=True)
+            total = (await connection.jetstream().stream_info(stream)).state.messages
+            return [int((await consumer.next_msg(timeout=5)).data) for _number in range(total)]
+        finally:
+            await connection.close()
+
+    return asyncio.run(read())
+
+
+def test_no_acknowledged_message_is_lost(five: NatsProcesses, step: Step, streams: Callable[..., str]) -> None:
+    streams("SD")
+    publisher = Publisher(five, "SD")
+    publisher.start()
+    led = set()
+    try:
+        for _round in range(6):
+            reached = len(publisher.acknowledged)
+            led.add(step("stream", stream="SD", force=True)["results"][0]["after"]["leader"])
+            deadline = time.monotonic() + 15
+            while len(publisher.acknowledged) < reached + 20 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert len(publisher.acknowledged) >= reached + 20
+    finally:
+        acknowledged = publisher.finish()
+    assert len(led) >= 2
+    kept = stored(five, "SD")
+    assert kept == sorted(set(kept))
+    assert set(acknowledged) <= set(kept)
