@@ -129,6 +129,13 @@ class JetStreamApi(_Api):
         """Return the API level of the server that answers, 0 before 2.11."""
         return (self.info().get("api") or {}).get("level") or 0
 
+    def release(self) -> tuple[int, int]:
+        """Return the first release of the servers' API level: (2, 10) before levels were told, up to (2, 15)."""
+        level = self.level()
+        known = [version for needed, version in _VERSIONS.items() if needed <= level]
+        major, minor = (known[-1] if known else "2.10").split(".")
+        return int(major), int(minor)
+
     def require_level(self, level: int, what: str) -> None:
         """Raise NatsFailure unsupported when the servers are too old for `what`."""
         found = self.level()

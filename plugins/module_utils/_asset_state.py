@@ -1,0 +1,523 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Streams and consumers brought to a wished state: read, compare, refuse or act, read again. PRIVATE to the collection.
+
+What a change means is decided in `_asset_config`; here is what talks to the servers.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils import _asset_config as rules
+from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import Danger, OptionError
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import consumer_group, parse_time, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import positive, wait_until
+
+Info = Mapping[str, Any]
+
+#: How often an asset is compared anew because somebody else changed it in the meantime.
+ATTEMPTS = 3
+
+#: Subjects of a stream that are counted one by one, at most, to tell what a limit would remove.
+COUNTED_SUBJECTS = 200_000
+
+STREAM_EXISTS, CONSUMER_EXISTS = 10058, 10148
+
+#: Options of every module of this kind.
+COMMON_SPEC: dict[str, dict[str, Any]] = {
+    "allow": {"type": "list", "elements": "str", "choices": list(rules.DANGERS), "default": []},
+    "wait_timeout": {"type": "float", "default": 300},
+}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run may do: whether it acts, which dangers are allowed, and how long (seconds) it waits to see its success."""
+
+    check_mode: bool
+    allow: frozenset[str]
+    wait_timeout: float
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any], check_mode: bool) -> Terms:
+        return cls(check_mode, frozenset(params["allow"]), positive(params["wait_timeout"], "wait_timeout"))
+
+
+class Asset(ABC):
+    """A stream or a consumer of one account, by its name."""
+
+    fields: tuple[rules.Field, ...]
+    #: Keys that have to be changed in an update of their own, in this order, after all others.
+    own_steps: tuple[str, ...]
+    #: The name, where it may say whose the asset is.
+    reserved_name = ""
+
+    def __init__(self, api: JetStreamApi, name: str, label: str) -> None:
+        self.api = api
+        self.name = name
+        self.label = label
+        self.release = api.release()
+
+    @abstractmethod
+    def find(self) -> Info | None:
+        """Return the asset's INFO, None when there is no such asset."""
+
+    @abstractmethod
+    def expected(self, config: rules.Config, wish: rules.Config) -> dict[str, Any]:
+        """Return the configuration as the server will have it. Raises OptionError."""
+
+    @abstractmethod
+    def creation(self, wish: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return, for a new asset, the server's keys that are no fields, and the wish with our own defaults."""
+
+    @abstractmethod
+    def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
+        """Return the changes that no server can make."""
+
+    @abstractmethod
+    def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
+        """Return what is dangerous about a change."""
+
+    @abstractmethod
+    def deletion_dangers(self, info: Info) -> list[Danger]:
+        """Return what is dangerous about the asset's deletion."""
+
+    @abstractmethod
+    def unsettled(self, info: Info, whole: bool = True) -> str:
+        """Return why its group must not be changed now, "" when it may."""
+
+    @abstractmethod
+    def create(self, config: rules.Config) -> None:
+        """Create the asset, and refuse one that exists with another configuration."""
+
+    @abstractmethod
+    def update(self, config: rules.Config, keys: Sequence[str]) -> None:
+        """Change these keys of the asset; `config` is its whole new configuration."""
+
+    @abstractmethod
+    def delete(self) -> None:
+        """Delete the asset."""
+
+
+    def normal(self, info: Info) -> dict[str, Any]:
+        """Return the asset's configuration in normal form."""
+        return rules.normal_config(self.fields, info["config"])
+
+    def failure(self, code: str, description: str) -> NatsFailure:
+        return NatsFailure(code, f"{self.label}: {description}", account=self.api.account)
+
+
+class StreamAsset(Asset):
+    """A stream. `bucket`: what it is called as a bucket, whose modules may change streams with the names of buckets."""
+
+    fields = rules.STREAM_FIELDS
+    #: A stream is not moved and scaled at once (10123).
+    own_steps = ("placement", "num_replicas")
+
+    def __init__(self, api: JetStreamApi, name: str, bucket: str | None = None) -> None:
+        super().__init__(api, name, bucket or f"stream {name}")
+        self.reserved_name = "" if bucket else name
+        self._origins: dict[str, Info | None] = {}
+
+    def find(self) -> Info | None:
+        return self.api.find_stream(self.name)
+
+    def expected(self, config: rules.Config, wish: rules.Config) -> dict[str, Any]:
+        return rules.expected_stream(self.name, config, wish, self.release, self._origin_direct(rules.origin(config)))
+
+    def _origin_direct(self, origin: str) -> bool | None:
+        """Return whether the stream that this one mirrors allows direct reads, None for no such stream."""
+        if origin and origin not in self._origins:
+            self._origins[origin] = self.api.find_stream(origin)
+        info = self._origins.get(origin)
+        return bool(info["config"].get("allow_direct")) if info else None
+
+    def creation(self, wish: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
+        if wish.get("sealed"):
+            raise OptionError("sealed: a new stream cannot be sealed, since nothing could be stored in it")
+        return {"name": self.name}, dict(wish)
+
+    def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
+        return rules.fixed_in_stream(old, new, self.release)
+
+    def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
+        state = info.get("state") or {}
+        subjects: Mapping[str, int] | None = None
+        if state.get("messages") and rules.asks_for_subjects(old, new):
+            few = state.get("num_subjects", 0) <= COUNTED_SUBJECTS
+            subjects = self.api.subject_counts(self.name) if few else None
+        return rules.stream_dangers(old, new, state, _age(info), subjects)
+
+    def deletion_dangers(self, info: Info) -> list[Danger]:
+        messages = (info.get("state") or {}).get("messages", 0)
+        consumers = self.api.consumers(self.name)
+        streams = self.api.streams()
+        dependents = rules.dependents(self.name, (row["config"] for row in streams.rows))
+        found = rules.deletion_dangers(info["config"], messages, consumers.rows, dependents)
+        unknown = sorted({*consumers.unknown, *streams.unknown} - {self.name})
+        if unknown:
+            found.append(Danger(rules.IN_USE, f"whether these use it is unknown, nobody leads them: {', '.join(unknown)}"))
+        return found
+
+    def unsettled(self, info: Info, whole: bool = True) -> str:
+        return rules.unsettled(stream_group(self.api.account or "", info), whole)
+
+    def create(self, config: rules.Config) -> None:
+        self.api.create_stream(config)
+
+    def update(self, config: rules.Config, keys: Sequence[str]) -> None:
+        self.api.update_stream(config)
+
+    def delete(self) -> None:
+        self.api.delete_stream(self.name)
+
+
+class ConsumerAsset(Asset):
+    """A durable consumer of a stream."""
+
+    fields = rules.CONSUMER_FIELDS
+    own_steps = ("num_replicas", "pause_until")
+
+    def __init__(self, api: JetStreamApi, stream: str, name: str) -> None:
+        super().__init__(api, name, f"consumer {name} of stream {stream}")
+        self.stream = stream
+        self._stream_raw: Info | None = None
+
+    @property
+    def stream_config(self) -> Info:
+        """Return the configuration of the consumer's stream. Raises NatsFailure when there is no such stream."""
+        if self._stream_raw is None:
+            self._stream_raw = self.api.stream(self.stream)["config"]
+        return self._stream_raw
+
+    def find(self) -> Info | None:
+        return self.api.find_consumer(self.stream, self.name)
+
+    def normal(self, info: Info) -> dict[str, Any]:
+        config = super().normal(info)
+        return rules.pause_at(config, info["ts"]) if info.get("ts") else config
+
+    def expected(self, config: rules.Config, wish: rules.Config) -> dict[str, Any]:
+        stream = rules.normal_config(rules.STREAM_FIELDS, self.stream_config)
+        return rules.expected_consumer(config, wish, stream)
+
+    def creation(self, wish: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"name": self.name, "durable_name": self.name}, {"ack_policy": "explicit", **wish}
+
+    def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
+        return rules.fixed_in_consumer(old, new)
+
+    def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
+        return rules.replica_dangers(old, new, int(self.stream_config.get("num_replicas") or 1))
+
+    def deletion_dangers(self, info: Info) -> list[Danger]:
+        return rules.consumer_deletion_dangers(info, rules.normal_config(rules.STREAM_FIELDS, self.stream_config))
+
+    def unsettled(self, info: Info, whole: bool = True) -> str:
+        return rules.unsettled(consumer_group(self.api.account or "", info, self.stream_config), whole)
+
+    def create(self, config: rules.Config) -> None:
+        self.api.save_consumer(self.stream, config, "create")
+
+    def update(self, config: rules.Config, keys: Sequence[str]) -> None:
+        if "pause_until" in keys:
+            self.api.pause_consumer(self.stream, self.name, config.get("pause_until"))
+        else:
+            self.api.save_consumer(self.stream, config, "update")
+
+    def delete(self) -> None:
+        self.api.delete_consumer(self.stream, self.name)
+
+
+def wished(fields: Iterable[rules.Field], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are given, in normal form. Raises NatsFailure invalid_option."""
+    try:
+        return rules.read_wish(fields, params)
+    except OptionError as problem:
+        raise NatsFailure("invalid_option", str(problem)) from problem
+
+
+# --- present ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done: the asset's configuration now and as the server will have it, the keys that change, dangers."""
+
+    old: dict[str, Any] | None
+    new: dict[str, Any]
+    keys: list[str]
+    wish: Mapping[str, Any]
+    dangers: list[Danger]
+
+
+def ensure_present(asset: Asset, wish: rules.Config, terms: Terms) -> dict[str, Any]:
+    """Return the result of giving an asset the wished configuration, having created it where there was none.
+
+    Raises NatsFailure: unsupported, immutable, dangerous, not_settled (nothing was done), conflict, not_seen.
+    """
+    started = time.monotonic()
+    info = asset.find()
+    for _attempt in range(ATTEMPTS):
+        plan = _plan(asset, info, wish)
+        if not plan.keys and info is not None:
+            config = rules.clean(info["config"])
+            return _result(False, config, config, {}, {}, started, [])
+        _refuse(asset, plan.dangers, terms)
+        if terms.check_mode:
+            return _predicted(asset, info, plan, started)
+        latest = asset.find()
+        if _same(info, latest):
+            break
+        info = latest
+    else:
+        raise asset.failure("conflict", f"somebody else changes it too; it was compared {ATTEMPTS} times, and nothing was done")
+    after = _create(asset, plan, terms) if info is None else _update(asset, info, plan, terms)
+    return _done(asset, info, after, plan, started)
+
+
+def _plan(asset: Asset, info: Info | None, wish: rules.Config) -> Plan:
+    try:
+        if info is None:
+            _raw, wish = asset.creation(wish)
+            old, base = None, rules.normal_config(asset.fields, {})
+        else:
+            old = asset.normal(info)
+            base = asset.expected(old, {})
+        new = asset.expected(rules.merge(old or base, wish), wish)
+    except OptionError as problem:
+        raise asset.failure("invalid_option", str(problem)) from problem
+    missing = rules.too_new(asset.fields, {key: new[key] for key in wish}, asset.release)
+    if missing:
+        raise asset.failure("unsupported", f"{', '.join(missing)}; the servers' release is {asset.release[0]}.{asset.release[1]}")
+    if old is None or info is None:
+        keys = list(dict.fromkeys([*wish, *rules.changed_keys(base, new)]))
+        return Plan(None, new, keys, wish, _ownership(asset, {}, wish))
+    keys = [key for key in new if old[key] != new[key] and (key in wish or base[key] != new[key])]
+    new = {**old, **{key: new[key] for key in keys}}
+    if not keys:
+        return Plan(old, new, keys, wish, [])
+    refused = asset.fixed(old, new)
+    if refused:
+        reasons = "; ".join(refused)
+        raise asset.failure("immutable", f"what exists cannot be changed so, a new one of another name can: {reasons}")
+    if set(keys) & {"num_replicas", "placement"}:
+        reason = asset.unsettled(info, whole=False)
+        if reason:
+            raise asset.failure("not_settled", f"it is not scaled or moved now: {reason}")
+    return Plan(old, new, keys, wish, [*_ownership(asset, old, wish), *asset.dangers(info, old, new)])
+
+
+def _ownership(asset: Asset, old: rules.Config, wish: rules.Config) -> list[Danger]:
+    whose = rules.owner(asset.reserved_name, old, wish)
+    return [Danger(rules.FOREIGN, f"it belongs to {whose}")] if whose else []
+
+
+def _refuse(asset: Asset, dangers: Iterable[Danger], terms: Terms) -> None:
+    """Raise NatsFailure dangerous for dangers that `allow` does not name."""
+    refused = [danger for danger in dangers if danger.kind not in terms.allow]
+    if refused:
+        kinds = sorted({danger.kind for danger in refused})
+        reasons = "; ".join(f"{danger.message} ({danger.kind})" for danger in refused)
+        raise asset.failure("dangerous", f"{reasons}. To do it all the same: allow: [{', '.join(kinds)}]")
+
+
+def _same(one: Info | None, other: Info | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return bool(one["config"] == other["config"] and one["created"] == other["created"])
+
+
+def _create(asset: Asset, plan: Plan, terms: Terms) -> Info:
+    raw, _wish = asset.creation(plan.wish)
+    config = rules.request(asset.fields, raw, plan.new, plan.wish, asset.release)
+    try:
+        asset.create(config)
+    except NatsFailure as failure:
+        if failure.err_code in (STREAM_EXISTS, CONSUMER_EXISTS):
+            raise asset.failure("conflict", "somebody else created it with another configuration in the meantime") from failure
+        raise
+    return _see(asset, plan.new, plan.wish, terms)
+
+
+def _update(asset: Asset, info: Info, plan: Plan, terms: Terms) -> Info:
+    together = [key for key in plan.keys if key not in asset.own_steps]
+    steps = [together, *([key] for key in asset.own_steps if key in plan.keys)]
+    done: list[str] = []
+    for keys in filter(None, steps):
+        asset.update(rules.request(asset.fields, info["config"], plan.new, keys, asset.release), keys)
+        done += keys
+        info = _see(asset, plan.new, done, terms)
+    return info
+
+
+def _see(asset: Asset, new: rules.Config, keys: Iterable[str], terms: Terms) -> Info:
+    """Return the asset's INFO once it has these values of `keys` and its group is whole. Raises conflict or not_seen."""
+    wanted = list(keys)
+
+    def differing(info: Info | None) -> list[str]:
+        if info is None:
+            return ["it does not exist"]
+        seen = asset.normal(info)
+        return [f"{key} is {seen[key]}, not {new[key]}" for key in wanted if seen[key] != new[key]]
+
+    seen = wait_until(asset.find, lambda info: not differing(info) and not asset.unsettled(info or {}), terms.wait_timeout)
+    if seen.done and seen.value is not None:
+        return seen.value
+    wrong = differing(seen.value)
+    if wrong:
+        cause = "somebody else changed it too, or the server decides this itself"
+        raise asset.failure("conflict", f"the change was accepted, but {'; '.join(wrong)}: {cause}")
+    reason = asset.unsettled(seen.value or {})
+    after = f"after {terms.wait_timeout:g} s {reason}"
+    raise asset.failure("not_seen", f"the change was made, but {after}; run it again to go on waiting")
+
+
+# --- absent -----------------------------------------------------------------------------------------------------------
+
+
+def ensure_absent(asset: Asset, wish: rules.Config, terms: Terms) -> dict[str, Any]:
+    """Return the result of deleting an asset that may be there. Raises NatsFailure: dangerous, conflict, not_seen."""
+    started = time.monotonic()
+    info = asset.find()
+    for _attempt in range(ATTEMPTS):
+        if info is None:
+            return _result(False, None, None, {}, {}, started, [])
+        old = asset.normal(info)
+        dangers = [*_ownership(asset, old, wish), *asset.deletion_dangers(info)]
+        _refuse(asset, dangers, terms)
+        config = rules.clean(info["config"])
+        result = _result(True, config, None, {"name": asset.name, **rules.shown(asset.fields, old)}, {}, started, dangers)
+        if terms.check_mode:
+            return result
+        latest = asset.find()
+        if _same(info, latest) and _messages(latest) <= _messages(info):
+            break
+        info = latest
+    else:
+        raise asset.failure("conflict", "somebody else changes it, or messages keep coming in; nothing was done")
+    asset.delete()
+    gone = wait_until(asset.find, lambda found: found is None or found["created"] != info["created"], terms.wait_timeout)
+    if not gone.done:
+        raise asset.failure("not_seen", f"its deletion was accepted, but it is still there after {terms.wait_timeout:g} s")
+    return {**result, "waited": round(time.monotonic() - started, 3)}
+
+
+def _messages(info: Info | None) -> int:
+    """Return whether there are messages (1 or 0): what matters about them coming in is that there are some at all."""
+    return int(bool(((info or {}).get("state") or {}).get("messages")))
+
+
+# --- purged -----------------------------------------------------------------------------------------------------------
+
+
+def ensure_purged(asset: StreamAsset, selection: Mapping[str, Any], wish: rules.Config, terms: Terms) -> dict[str, Any]:
+    """Return the result of removing messages of a stream: all, or those of `filter`, before `seq`, or all but `keep`.
+
+    Raises NatsFailure: api_error 10059 when there is no such stream, dangerous, not_seen.
+    """
+    started = time.monotonic()
+    info = asset.api.stream(asset.name)
+    config = rules.clean(info["config"])
+    if not _to_remove(asset, selection, info):
+        return {**_result(False, config, config, {}, {}, started, []), "purged": 0}
+    what = ", ".join(f"{key} {value}" for key, value in selection.items()) or "all of them"
+    dangers = [*_ownership(asset, asset.normal(info), wish), Danger(rules.DATA_LOSS, f"messages are removed ({what})")]
+    _refuse(asset, dangers, terms)
+    state = info["state"]
+    predicted = {}
+    if "filter" not in selection and "seq" not in selection:
+        predicted = {"messages": selection.get("keep", 0)}
+    stored = {key: state[key] for key in predicted}
+    if terms.check_mode:
+        return {**_result(True, config, config, stored, predicted, started, dangers), "purged": None}
+    purged = asset.api.purge_stream(asset.name, selection)
+
+    def done(now: Info) -> bool:
+        # What was stored after the first reading may stay.
+        return _to_remove(asset, selection, now) <= now["state"]["last_seq"] - state["last_seq"]
+
+    seen = wait_until(lambda: asset.api.stream(asset.name), done, terms.wait_timeout)
+    if not seen.done:
+        raise asset.failure("not_seen", f"{purged} messages were removed, but some are still left")
+    after = {key: seen.value["state"][key] for key in predicted}
+    return {**_result(True, config, config, stored, after, started, dangers), "purged": purged}
+
+
+def _to_remove(asset: StreamAsset, selection: Mapping[str, Any], info: Info) -> int:
+    """Return how many messages a purge would remove; with `seq`, or with `filter` alone, 1 stands for any number."""
+    state = info["state"]
+    if "keep" in selection:
+        counts = asset.api.subject_counts(asset.name, selection["filter"]) if "filter" in selection else {"": state["messages"]}
+        return max(0, sum(counts.values()) - selection["keep"])
+    if "filter" in selection:
+        first = asset.api.first_message(asset.name, selection["filter"])
+        return int(first is not None and first["seq"] < selection.get("seq", first["seq"] + 1))
+    if "seq" in selection:
+        return int(state["messages"] > 0 and state["first_seq"] < selection["seq"])
+    return int(state["messages"])
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def _predicted(asset: Asset, info: Info | None, plan: Plan, started: float) -> dict[str, Any]:
+    if info is None:
+        raw, _wish = asset.creation(plan.wish)
+        after = {**raw, **{key: value for key, value in plan.new.items() if value not in (None, {}, [])}}
+    else:
+        changes = {key: plan.new[key] for key in plan.keys}
+        kept = {key: value for key, value in rules.clean(info["config"]).items() if key not in changes}
+        after = {**kept, **{key: value for key, value in changes.items() if value is not None}}
+    return _changed(asset, info, after, plan, plan.new, started)
+
+
+def _done(asset: Asset, info: Info | None, after: Info, plan: Plan, started: float) -> dict[str, Any]:
+    return _changed(asset, info, rules.clean(after["config"]), plan, asset.normal(after), started)
+
+
+def _changed(
+    asset: Asset, info: Info | None, after: Mapping[str, Any], plan: Plan, new: rules.Config, started: float
+) -> dict[str, Any]:
+    if info is None:
+        difference: tuple[dict[str, Any], dict[str, Any]] = ({}, {"name": asset.name, **rules.shown(asset.fields, new)})
+    else:
+        old = plan.old or {}
+        difference = {key: old[key] for key in plan.keys}, {key: new[key] for key in plan.keys}
+    before = None if info is None else rules.clean(info["config"])
+    return _result(True, before, after, *difference, started, plan.dangers)
+
+
+def _result(
+    changed: bool,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    started: float,
+    dangers: Sequence[Danger],
+) -> dict[str, Any]:
+    return {
+        "changed": changed,
+        "before": before,
+        "after": after,
+        "dangers": [danger.as_dict() for danger in dangers],
+        "waited": round(time.monotonic() - started, 3),
+        "diff": {"before": old, "after": new},
+    }
+
+
+def _age(info: Info) -> float:
+    """Return the seconds since the stream's oldest message was stored."""
+    first, now = (info.get("state") or {}).get("first_ts"), info.get("ts")
+    if not first or not now or not (info.get("state") or {}).get("messages"):
+        return 0.0
+    return max(0.0, (parse_time(now) - parse_time(first)).total_seconds())
