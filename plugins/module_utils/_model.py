@@ -95,12 +95,14 @@ class RaftGroup:
 
 @dataclass(frozen=True)
 class MetaGroup:
-    """The group of all JetStream servers of the supercluster. `views`: server → the leader it names ("" for none)."""
+    """The group of all JetStream servers of the supercluster. `views`: server → the leader it names ("" for none). `sizes`:
+    server → how many members it counts."""
 
     group: RaftGroup
     views: Mapping[str, str]
     pending: int = 0
     quorum_needed: int = 0
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def quorum(self) -> int:
@@ -464,6 +466,7 @@ def _meta_group(replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapp
         views={name: view.get("leader", "") for name, view in views},
         pending=leading.get("pending", 0),
         quorum_needed=leading.get("quorum_needed", 0),
+        sizes={name: view.get("cluster_size", 0) for name, view in views},
     )
 
 

@@ -90,7 +90,7 @@ options:
       - Up to 2.14 a group may have lost its member although the server refused the removal (error 10075). Such a group is
         always reported as a failure, with its true size and members.
       - With V(true) it gets its replicas back by setting C(num_replicas) to the number of members that it has, and back again.
-        The members keep their data, and the server that was removed may be chosen again.
+        The members keep their data, and the server that was removed may be chosen again: then it stays, with a warning.
     type: bool
     default: false
   concurrency:
@@ -355,13 +355,14 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     for job in short:
         job.state = mover.repair(job.state, cluster, timeout)
         repaired.append(job.state.label)
-    outcome = mover.carry_out(list(needed), timeout, params["concurrency"], params["wait"])
-    if params["repair"]:
-        for job in needed:
-            if job.failure and job.failure.code == "group_short":
-                job.state = mover.repair(job.state, mover.read_cluster(assets=False), timeout)
-                job.failure.description += f" | It was repaired: its members are {', '.join(job.state.group.members)}"
-                repaired.append(job.state.label)
+        if job.state.hosted_by(source):
+            module.warn(f"stream {job.state.label} has its replicas again, one of them on {source}: no other server was chosen")
+    outcome = mover.carry_out([job for job in needed if job not in short], timeout, params["concurrency"], params["wait"])
+    for job in outcome.jobs:
+        if params["repair"] and job.failure and job.failure.code == "group_short":
+            job.state = mover.repair(job.state, mover.read_cluster(assets=False), timeout)
+            job.failure.description += f" | It was repaired: its members are {', '.join(job.state.group.members)}"
+            repaired.append(job.state.label)
     after = {job.state.label: job.state.as_dict() for job in jobs}
     changed = before != after or any(job.started for job in jobs)
     told = {

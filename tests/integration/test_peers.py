@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils import _replicas
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils._placement import Judgement
 from conftest import Runner, form
 from nats_processes import APP_PASSWORD, NatsProcesses
 
@@ -54,7 +58,7 @@ class Peers:
             options.setdefault("account_users", self.cluster.account_users())
         return self._run(name, connection, check_mode, **options)
 
-    def stream(self, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    def stream(self, check_mode: Any = False, **options: Any) -> dict[str, Any]:
         if not options.get("all_accounts"):
             options.setdefault("account", "APP")
         return self.run("nats_stream_peer", check_mode, **{"wait_timeout": 40, **options})
@@ -68,7 +72,9 @@ class Peers:
 
     def delete(self, *names: str) -> None:
         for name in names:
-            self.cluster.app_request(f"$JS.API.STREAM.DELETE.{name}")
+            with contextlib.suppress(AssertionError):  # a repeated request finds nothing left to delete
+                self.cluster.app_request(f"$JS.API.STREAM.DELETE.{name}")
+        assert not {*names} & {*(self.cluster.app_request("$JS.API.STREAM.NAMES").get("streams") or ())}
 
     def consumer(self, stream: str, name: str = "worker") -> list[str]:
         view = self.cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.{name}")["cluster"]
@@ -134,12 +140,10 @@ def test_a_move_to_one_server(tagged: Peers) -> None:
     before = tagged.add("ORDERS", 3, placement={"tags": ["ssd"]})
     spare = [name for name in NAMES if name not in before]
     asked = {"state": "moved", "stream": "ORDERS", "from": before[1], "to": spare[1]}
-    assert ok(tagged.stream(check_mode=True, **asked))["after"]["APP/ORDERS"]["members"] == sorted(
-        {*before, spare[1]} - {before[1]}
-    )
+    wanted = sorted({*before, spare[1]} - {before[1]})
+    assert ok(tagged.stream(True, **asked))["after"]["APP/ORDERS"]["members"] == wanted
     result = ok(tagged.stream(**asked))
-    assert sorted(members(tagged.cluster, "ORDERS")) == sorted({*before, spare[1]} - {before[1]})
-    assert result["changed"]
+    assert (result["changed"], sorted(members(tagged.cluster, "ORDERS"))) == (True, wanted)
     config = tagged.cluster.app_request("$JS.API.STREAM.INFO.ORDERS")["config"]
     assert config["placement"]["tags"] == ["ssd"]
     assert not ok(tagged.stream(**asked))["changed"]
@@ -180,3 +184,73 @@ def test_a_move_that_is_not_waited_for_is_continued_and_can_be_cancelled(tagged:
     assert before[1] not in done["after"]["APP/ORDERS"]["members"]
     assert not ok(tagged.stream(state="cancelled", stream="ORDERS"))["changed"]
     tagged.delete("ORDERS")
+
+
+def test_a_killed_server_is_replaced(tagged: Peers) -> None:
+    before = tagged.add("ORDERS", 3)
+    killed = before[0]
+    tagged.cluster.kill(killed)
+    late = tagged.stream(state="moved", stream="ORDERS", **{"from": killed, "to": next(iter({*NAMES} - {*before}))})
+    assert late["failure"]["code"] == "unsupported"
+    result = ok(tagged.stream(stream="ORDERS", server_name=killed))
+    assert result["methods"] == {"APP/ORDERS": "remove"}
+    after = members(tagged.cluster, "ORDERS")
+    assert (len(after), killed in after, killed in tagged.consumer("ORDERS")) == (3, False, False)
+    assert stored(tagged.cluster, "ORDERS") == MESSAGES
+    assert not ok(tagged.stream(stream="ORDERS", server_name=killed))["changed"]
+    tagged.cluster.start(killed)
+
+
+def test_three_servers(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """There is no spare server: no replica can leave, and what the server does all the same is seen and repaired. Then a
+    server dies and is taken out of the meta group."""
+    names = ["n1", "n2", "n3"]
+    peers = Peers(form(make_cluster(names), run_module), run_module)
+    before = peers.add("ORDERS", 3)
+    asked = {"stream": "ORDERS", "server_name": before[1]}
+    refused = peers.stream(**asked)
+    assert refused["failure"]["code"] == "no_spare_server"
+    assert "there is no other server" in refused["msg"]
+    assert members(peers.cluster, "ORDERS") == before
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_replicas, "judge", lambda *_arguments: Judgement(("n9",), {}))
+        broken = peers.stream(**asked, method="remove")
+    assert broken["failure"]["err_code"] == 10075
+    left = sorted({*names} - {before[1]})
+    if version.startswith("2.10."):
+        assert broken["failure"]["code"] == "group_short"
+        assert f"has 2 of 3 replicas now: {', '.join(left)}" in broken["msg"]
+        assert broken["after"]["APP/ORDERS"]["members"] == left
+        assert peers.stream(**asked)["failure"]["code"] == "group_short"
+        repaired = ok(peers.stream(**asked, repair=True))
+        assert (repaired["repaired"], repaired["changed"]) == (["APP/ORDERS"], True)
+        assert f"one of them on {before[1]}" in str(repaired["warnings"])
+    else:
+        assert "Its group is as before: n1, n2, n3" in broken["msg"]
+    assert sorted(members(peers.cluster, "ORDERS")) == names
+    assert stored(peers.cluster, "ORDERS") == MESSAGES
+
+    online = peers.run("nats_meta_peer", server_name="n3")
+    assert online["failure"]["code"] == "server_online"
+    assert not ok(peers.run("nats_meta_peer", server_name="n30"))["changed"]
+    leader = ok(peers.run("nats_meta_peer", server_name="n30"))["before"]["leader"]
+    first, second = (name for name in names if name != leader)
+    peers.cluster.kill(first)
+    hosting = peers.run("nats_meta_peer", server_name=first)
+    assert hosting["failure"]["code"] == "server_has_assets"
+    assert "stream APP/ORDERS, consumer APP/ORDERS/worker" in hosting["msg"]
+    fatal = peers.run("nats_meta_peer", server_name=second, force=True, force_assets=True)
+    assert fatal["failure"]["code"] == "meta_quorum_lost"
+    assert f"2 members would be left, 2 of them must be up, and 1 are ({leader})" in fatal["msg"]
+    peers.delete("ORDERS")
+    predicted = ok(peers.run("nats_meta_peer", True, peer_id=peer_id(first)))
+    assert ok(peers.run("nats_meta_peer", server_name="n30"))["before"]["cluster_size"] == 3
+    removed = ok(peers.run("nats_meta_peer", server_name=first))
+    assert removed["after"] == predicted["after"]
+    assert removed["after"]["cluster_size"] == 2
+    assert sorted(removed["after"]["members"].values()) == sorted([leader, second]) == removed["agree"]
+    assert "the meta group stops at the next failure" in str(removed["warnings"])
+    assert not ok(peers.run("nats_meta_peer", peer_id=peer_id(first)))["changed"]

@@ -1,0 +1,302 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_meta_peer
+short_description: Take a server that is gone for good out of the JetStream meta group
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - A stopped server that does not come back is counted for the quorum of the meta group until it is taken out. This module does
+    that, and waits until the leader and a majority of the members count one member less.
+  - It refuses to take out a server that answers, a server that streams or consumers still list as a member, and anything that
+    leaves the meta group without a quorum. The last one cannot be forced.
+  - A group that would have no tolerance, so that the next failure stops the meta group, is a warning, since taking out a server
+    that is down does not make that worse. From 3 members to 2 the quorum stays 2.
+  - A server that still runs under that name joins again by itself 5 minutes after the removal (2.10.28, 2.11.2 and later). Stop
+    it first, and do not start it again.
+  - Streams and consumers with a single replica on a server that is down are led by nobody, and no server tells the system account
+    of them. Look for streams without a leader in their accounts before you take the server out.
+  - The connection must be that of a user of the system account.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  state:
+    description:
+      - With V(absent) the server is no member of the meta group afterwards.
+    type: str
+    choices: [absent]
+    default: absent
+  server_name:
+    description:
+      - Name of the server, matched exactly.
+    type: str
+  peer_id:
+    description:
+      - Id of the server in the meta group, 8 characters, as RV(before) and M(natsops.jetstream.nats_cluster_info) tell it. For a
+        member of which no server knows the name anymore.
+    type: str
+  force:
+    description:
+      - Take out also a server that answers. JetStream is disabled on it, until it joins again.
+    type: bool
+    default: false
+  force_assets:
+    description:
+      - Take out also a server that streams or consumers list as a member. The meta leader then replaces it where it can, at once
+        and for all of them, and what has its only replica there is lost.
+    type: bool
+    default: false
+  wait_timeout:
+    description:
+      - Seconds to wait until the removal is seen, and for another change of members to end.
+    type: float
+    default: 60
+seealso:
+  - module: natsops.jetstream.nats_stream_peer
+  - module: natsops.jetstream.nats_cluster_info
+"""
+
+EXAMPLES = r"""
+- name: Forget n3-c1, which was stopped for good and hosts nothing anymore
+  natsops.jetstream.nats_meta_peer:
+    server_name: n3-c1
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+
+- name: Forget a member that is only known by its id
+  natsops.jetstream.nats_meta_peer:
+    peer_id: S1Nunr6R
+"""
+
+RETURN = r"""
+before:
+  description: The meta group before, in the view of its leader. C(quorum) is how many members must be up.
+  returned: success
+  type: dict
+  sample: {leader: n1, cluster_size: 4, quorum: 3, members: {fjFyEjc1: n1, 44jzkV9D: n2, BXScrY9i: n3, C7B8kAbl: n4}}
+after:
+  description: The same afterwards.
+  returned: success
+  type: dict
+  sample: {leader: n1, cluster_size: 3, quorum: 2, members: {fjFyEjc1: n1, 44jzkV9D: n2, C7B8kAbl: n4}}
+agree:
+  description: The servers that count as many members as the leader does.
+  returned: success
+  type: list
+  elements: str
+  sample: [n1, n2, n4]
+waited:
+  description: Seconds that the removal took.
+  returned: success
+  type: float
+  sample: 0.3
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import MEMBER_CHANGE_IN_FLIGHT, MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, MetaGroup, peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    make_module,
+    passes,
+    positive,
+    run,
+    wait_until,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Limits
+
+#: SERVER.REMOVE for a server that is no member (server/errors.json JSClusterServerNotMemberErr).
+NOT_A_MEMBER = 10044
+
+
+def meta_of(cluster: Cluster) -> MetaGroup:
+    """Return the meta group. Raises NatsFailure when nobody leads it: then nothing can be changed."""
+    meta = cluster.meta
+    if meta is None or meta.group.leader is None:
+        answered = ", ".join(sorted(cluster.names)) or "no server"
+        needed = f"{meta.quorum} of {meta.group.size} members must be up" if meta else "no server is in a meta group"
+        raise NatsFailure(
+            "meta_no_leader", f"the meta group has no leader, and can change no member: {needed}; {answered} answered"
+        )
+    return meta
+
+
+def read_meta(system: SystemApi) -> MetaGroup | None:
+    """Return the meta group as it is now."""
+    return system.read_cluster(assets=False, health=False).meta
+
+
+def members_of(meta: MetaGroup) -> dict[str, str]:
+    """Return the members by peer id, as the leader knows them; a name that nobody knows is the id again."""
+    leader = meta.group.leader or ""
+    return {peer_id(leader): leader, **{peer.id: peer.name for peer in meta.group.peers}}
+
+
+def told(meta: MetaGroup) -> dict[str, Any]:
+    """Return the meta group for the module's result."""
+    members = dict(sorted(members_of(meta).items(), key=lambda item: item[1]))
+    return {"leader": meta.group.leader, "cluster_size": meta.group.size, "quorum": meta.quorum, "members": members}
+
+
+def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_assets: bool) -> list[str]:
+    """Raise NatsFailure when the member must not be removed; return the warnings otherwise. `peer`: its id."""
+    name = members_of(meta)[peer]
+    if name in cluster.names and not force:
+        raise NatsFailure(
+            "server_online",
+            f"{name} answers: it is no dead member. Stop it first; one that runs on joins the meta group again after 5 minutes. "
+            "Nothing was changed.",
+            server=name,
+        )
+    assets = [group.subject for group in cluster.groups() if name in group.members]
+    if assets and not force_assets:
+        more = f" and {len(assets) - 10} more" if len(assets) > 10 else ""
+        raise NatsFailure(
+            "server_has_assets",
+            f"{name} still is a member of {', '.join(assets[:10])}{more}. Take it out of them with nats_stream_peer first. "
+            "Nothing was changed.",
+            server=name,
+        )
+    limits = Limits()
+    in_step = {item.name for item in meta.group.peers if item.name in cluster.names and limits.in_step(item)}
+    left = sorted(({meta.group.leader or ""} | in_step) - {name})
+    size = meta.group.size - 1
+    quorum = size // 2 + 1
+    count = f"{size} members would be left, {quorum} of them must be up, and {len(left)} are ({', '.join(left) or 'none'})"
+    if len(left) < quorum:
+        raise NatsFailure(
+            "meta_quorum_lost",
+            f"without {name} the meta group has no quorum: {count}. Nothing was changed.",
+            server=name,
+        )
+    return [f"without {name} the meta group stops at the next failure: {count}"] if len(left) == quorum else []
+
+
+def remove(api: MetaApi, system: SystemApi, meta: MetaGroup, peer: str, timeout: float) -> None:
+    """Take the member out, once no other change of members is under way. Raises NatsFailure."""
+    name = members_of(meta)[peer]
+    if name == meta.group.leader:
+        api.step_down()
+        seen = wait_until(lambda: read_meta(system), lambda now: _led_by_other(now, name), timeout)
+        if not seen.done:
+            raise NatsFailure("step_down_not_seen", f"{name} was asked to step down and still leads the meta group", server=name)
+
+    def ask() -> bool:
+        try:
+            api.remove_server(name, peer)
+        except NatsFailure as failure:
+            if failure.err_code == MEMBER_CHANGE_IN_FLIGHT:
+                return False
+            if failure.err_code != NOT_A_MEMBER:
+                raise
+        return True
+
+    try:
+        seen_free = wait_until(ask, bool, timeout)
+    except NatsFailure as failure:
+        if passes(failure):
+            return
+        raise
+    if not seen_free.done:
+        raise NatsFailure(
+            "member_change_in_flight",
+            f"another change of the meta group's members was under way for {timeout:g} s; {name} was not removed",
+            server=name,
+            err_code=MEMBER_CHANGE_IN_FLIGHT,
+        )
+
+
+def _led_by_other(meta: MetaGroup | None, name: str) -> bool:
+    return meta is not None and meta.group.leader not in (None, name)
+
+
+def agreeing(meta: MetaGroup) -> list[str]:
+    """Return the members that count as many members as the leader does."""
+    members = set(members_of(meta).values())
+    return sorted(name for name, size in meta.sizes.items() if name in members and size == meta.group.size)
+
+
+def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result, having removed the member where there is one."""
+    timeout = positive(params["wait_timeout"], "wait_timeout")
+    system = SystemApi(client)
+    peer = params["peer_id"] or peer_id(params["server_name"])
+    known = [params["server_name"]] if params["server_name"] else []
+    cluster = system.read_cluster(known_names=known, health=False)
+    meta = meta_of(cluster)
+    before = told(meta)
+    result = {"before": before, "after": before, "agree": agreeing(meta), "waited": 0.0, "changed": False}
+    if peer in before["members"]:
+        for warning in refuse(cluster, meta, peer, params["force"], params["force_assets"]):
+            module.warn(warning)
+        result["changed"] = True
+        size = meta.group.size - 1
+        if module.check_mode:
+            members = {key: name for key, name in before["members"].items() if key != peer}
+            result["after"] = {**before, "cluster_size": size, "quorum": size // 2 + 1, "members": members}
+        else:
+            result.update(_removed(MetaApi(client), system, meta, peer, timeout))
+    result["diff"] = {"before": result["before"], "after": result["after"]}
+    return result
+
+
+def _removed(api: MetaApi, system: SystemApi, meta: MetaGroup, peer: str, timeout: float) -> dict[str, Any]:
+    """Remove the member and return what is then seen. Raises NatsFailure when it is not seen in time."""
+    name, wanted = members_of(meta)[peer], meta.group.size - 1
+    remove(api, system, meta, peer, timeout)
+
+    def gone(now: MetaGroup | None) -> bool:
+        if now is None or now.group.leader is None or peer in members_of(now):
+            return False
+        return now.group.size <= wanted and len(agreeing(now)) >= now.group.quorum
+
+    seen = wait_until(lambda: read_meta(system), gone, timeout)
+    now = seen.value or meta
+    if not seen.done:
+        raise NatsFailure(
+            "removal_not_seen",
+            f"{name} was to be removed from the meta group, but after {timeout:g} s its leader {now.group.leader} counts "
+            f"{now.group.size} members ({', '.join(members_of(now).values())}), {wanted} were expected; "
+            f"{', '.join(agreeing(now)) or 'nobody'} agree(s)",
+            server=name,
+        )
+    return {"after": told(now), "agree": agreeing(now), "waited": seen.waited}
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "state": {"type": "str", "choices": ["absent"], "default": "absent"},
+            "server_name": {"type": "str"},
+            "peer_id": {"type": "str"},
+            "force": {"type": "bool", "default": False},
+            "force_assets": {"type": "bool", "default": False},
+            "wait_timeout": {"type": "float", "default": 60},
+        },
+        required_one_of=[("server_name", "peer_id")],
+        mutually_exclusive=[("server_name", "peer_id")],
+    )
+    run(module, lambda client: absent(module, client, module.params))
+
+
+if __name__ == "__main__":
+    main()
