@@ -37,7 +37,8 @@ def host_need(
 ) -> dict[str, Any]:
     """Return ``{action, reasons, keys}``; action is one of none, start, reload, restart.
 
-    :param running: facts of the process: running, pid, started (epoch seconds), binary, unit_changed_after_start
+    :param running: facts of the process: running, pid, started (epoch seconds), binary, unit_changed_after_start, mute
+        (the meta leader does not hear it, although it answers)
     :param varz: the server's own VARZ data, empty when it could not be read
     :param recorded: running.json: pid, started and the structured config that this process loaded; may be empty
     :param wanted: version, binary, config (structured), digest (of ``nats-server -t``, empty before 2.11),
@@ -55,6 +56,8 @@ def host_need(
         reasons.append(f"runs {running['binary']}, wanted {wanted['binary']}")
     if running.get("unit_changed_after_start"):
         reasons.append("the service definition is newer than the process")
+    if running.get("mute"):
+        reasons.append("answers requests, but takes no part in Raft: the meta leader hears nothing of it")
     restart = bool(reasons)
 
     keys: list[str] = []

@@ -325,7 +325,8 @@ def _state(peer: Peer, answered: frozenset[str], limits: Limits) -> str:
     if peer.offline:
         return "is offline"
     if peer.active > limits.max_active:
-        return f"is silent for {peer.active:.0f} s" if peer.active < 1e8 else "was not heard of yet"
+        silence = f"is silent for {peer.active:.0f} s" if peer.active < 1e8 else "was not heard of yet"
+        return f"{silence}, although it answers requests" if peer.name in answered else silence
     if peer.name not in answered:
         return "did not answer"
     return f"is {peer.lag} entries behind" if peer.lag > limits.max_lag else "is not current"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import nats
@@ -34,6 +35,23 @@ AWKWARD = {
     "braces": "{}[];,=:",
     "spaces": " in and around ",
 }
+
+
+# A server as 2.10.23 to 2.10.29 now and then starts: it answers, and says nothing to its Raft peers. Denied the interest in
+# the peers' inboxes, it is so for as long as its process lives; the file has its contents and time back when it listens.
+MUTE = r"""#!/bin/sh
+conf=/etc/nats-server/nats-server.conf
+left=$(cat /root/mute-starts)
+if [ "$1" = before ] && [ "$left" -gt 0 ]; then
+  echo $((left - 1)) > /root/mute-starts
+  cp -p $conf $conf.kept
+  sed -i 's/^cluster: {/& permissions: {export: {deny: ["$NRG.>"]}}/' $conf
+elif [ "$1" = after ] && [ -e $conf.kept ]; then
+  until python3 -c 'import socket; socket.create_connection(("127.0.0.1", 4222))' 2>/dev/null; do sleep 0.1; done
+  mv $conf.kept $conf
+fi
+"""
+MUTE_UNIT = "[Service]\nExecStartPre=+/root/mute before\nExecStartPost=+/root/mute after\n"
 
 
 class Cluster:
@@ -96,6 +114,23 @@ class Cluster:
         finally:
             await connection.close()
 
+    @contextmanager
+    def mute(self, host: str) -> Iterator[Callable[[int], None]]:
+        """What is given lets that many of the host's next starts end in a mute server."""
+        drop_in = "/etc/systemd/system/nats-server.service.d"
+
+        def starts(count: int) -> None:
+            self.controller.ssh(host, f"echo {count} > /root/mute-starts")
+
+        files = {"/root/mute": MUTE, f"{drop_in}/mute.conf": MUTE_UNIT}
+        write = " && ".join(f"printf %s {shlex.quote(text)} > {path}" for path, text in files.items())
+        starts(0)
+        self.controller.ssh(host, f"mkdir -p {drop_in} && {write} && chmod +x /root/mute && systemctl daemon-reload")
+        try:
+            yield starts
+        finally:
+            self.controller.ssh(host, f"rm -r {drop_in} && systemctl daemon-reload")
+
     def health(self, *arguments: str) -> Run:
         """Ask the health gate once, with more options as ``name=value``."""
         return self.controller.module("nats_cluster_health", {
@@ -108,6 +143,21 @@ class Cluster:
         """Wait for the gate; the same module that the role uses."""
         end = time.monotonic() + deadline
         while (run := self.health()).status:
+            assert time.monotonic() < end, run.output
+            time.sleep(1)
+
+
+    def is_mute(self, host: str, run: Run) -> bool:
+        """Whether the gate's run names this server, and only this, as silent although it answers."""
+        lines = [line for error in run.errors for line in error.splitlines() if line.startswith("- ")]
+        return any(f"replica {host} " in line and "although it answers" in line for line in lines) and all(
+            host in line for line in lines
+        )
+
+    def wait_for_mute(self, host: str, deadline: float = 60) -> None:
+        """Wait until the gate names this server, and only this, as silent although it answers."""
+        end = time.monotonic() + deadline
+        while not self.is_mute(host, run := self.health()):
             assert time.monotonic() < end, run.output
             time.sleep(1)
 
@@ -245,6 +295,34 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
 
     assert len(sent) > 100
     assert cluster.controller.run(stored()) == sent
+
+
+def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
+    """In a roll at once; otherwise the gate names it, and the next deployment restarts it and nothing else."""
+    with cluster.mute("n3-c1") as starts:
+        pids = cluster.pids()
+        starts(1)
+        # The drop-in is newer than the process, so that this host is restarted.
+        run = cluster.deploy(limit="n3-c1")
+        assert run.status == 0, run.output
+        assert [result.msg for result in run.results if result.task.endswith(": Say why the server is started again")], run.output
+        assert {host for host, pid in cluster.pids().items() if pid != pids[host]} == {"n3-c1"}
+        assert cluster.deploy(limit="n3-c1").changed == []
+
+        starts(1)
+        cluster.controller.ssh("n3-c1", "systemctl restart nats-server")
+        cluster.wait_for_mute("n3-c1")
+        pids = cluster.pids()
+        run = cluster.deploy()
+        assert run.status == 0, run.output
+        assert {host for host, pid in cluster.pids().items() if pid != pids[host]} == {"n3-c1"}
+
+        starts(3)
+        cluster.controller.ssh("n3-c1", "touch /etc/systemd/system/nats-server.service.d/mute.conf && systemctl daemon-reload")
+        run = cluster.deploy(limit="n3-c1")
+        assert run.status != 0
+        assert "stays mute" in run.output and any("has not heard from it" in error for error in run.errors), run.output
+        cluster.controller.ssh("n3-c1", "systemctl restart nats-server")
 
 
 def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
