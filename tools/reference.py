@@ -6,8 +6,8 @@
     python tools/reference.py           writes the files (`make docs`)
     python tools/reference.py --check   writes nothing; names the stale files and exits 1 when there are any
 
-Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Modules and
-filters come from ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH.
+Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come from
+ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def role_page(role: Path) -> str:
 
 
 def plugin_docs(plugin_type: str) -> dict[str, Any]:
-    """Return ansible-doc's description of every module or filter of the collection, by short name."""
+    """Return ansible-doc's description of every plugin of one type in the collection, by short name."""
     folder = {"module": "modules"}.get(plugin_type, plugin_type)
     names = sorted(f"{COLLECTION}.{path.stem}" for path in (ROOT / "plugins" / folder).glob("*.py"))
     if not names:
@@ -147,7 +147,7 @@ def shared_options() -> dict[str, Any]:
 
 
 def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines that describe one module or filter."""
+    """Yield the lines that describe one plugin."""
     doc = entry["doc"]
     yield from (f"## {name}", "", text(doc["description"]), "")
     support = [
@@ -174,8 +174,8 @@ def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any
 
 
 def plugin_page(title: str, plugin_type: str) -> str:
-    """Return the page of all modules or all filters."""
-    shared = shared_options() if plugin_type == "module" else {}
+    """Return the page of all plugins of one type."""
+    shared = shared_options() if plugin_type in ("module", "inventory") else {}
     docs = plugin_docs(plugin_type)
     lines = [NOTICE, "", f"# {title} of {COLLECTION}", ""]
     lines += table(
@@ -197,6 +197,7 @@ def pages() -> dict[Path, str]:
         **{REFERENCE / f"{role.name}.md": role_page(role) for role in roles},
         REFERENCE / "modules.md": plugin_page("Modules", "module"),
         REFERENCE / "filters.md": plugin_page("Filters", "filter"),
+        REFERENCE / "inventory.md": plugin_page("Inventory plugins", "inventory"),
     }
 
 

@@ -1,0 +1,205 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_cluster
+short_description: The servers of a live NATS cluster as inventory
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Asks a running cluster or supercluster for its servers, as a user of the system account.
+  - The name of the inventory file must end in C(nats_cluster.yml) or C(nats_cluster.yaml).
+  - Every server is a host of the group C(nats_servers). Further groups are C(nats_cluster_<name>), C(nats_version_<version>),
+    C(nats_tag_<tag>), C(nats_domain_<domain>), C(nats_jetstream) or C(nats_core) (runs without JetStream), C(nats_meta_leader),
+    and C(nats_unhealthy). Characters that a group name cannot have become underscores.
+  - Members of the meta group, and O(expected_servers), that do not answer are hosts too, in C(nats_unhealthy) and
+    C(nats_missing). Of a server without JetStream that is away nobody knows, unless O(expected_servers) names it.
+  - Host variables are C(ansible_host), C(nats_name), C(nats_id), C(nats_cluster), C(nats_domain), C(nats_version),
+    C(nats_tags), C(nats_host) (where the server listens), C(nats_answers), C(nats_jetstream), C(nats_meta_leader),
+    C(nats_healthy) and C(nats_health_errors). They never hold the credentials of the connection, and neither does the cache.
+  - When the cluster cannot be asked, the file cannot be parsed. Ansible then goes on without its hosts, unless
+    E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - constructed
+  - inventory_cache
+options:
+  plugin:
+    description: The name of this plugin.
+    type: str
+    required: true
+    choices: [natsops.jetstream.nats_cluster]
+  expected_servers:
+    description: Names of the servers that should be there. One that does not answer is a host of C(nats_missing).
+    type: list
+    elements: str
+    default: []
+  host_map:
+    description:
+      - The C(ansible_host) of servers, by their names.
+      - Without an entry it is the address on which the server listens, or, where that is every address, the one that the other
+        servers of its cluster have for it, or else none.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+# c1.nats_cluster.yml, with the password from the environment (NATS_PASSWORD)
+plugin: natsops.jetstream.nats_cluster
+servers: [nats://n1.example.com:4222]
+user: sys
+
+---
+# The connection from a context of the nats command, the answer kept for five minutes, and groups of one's own
+plugin: natsops.jetstream.nats_cluster
+context: c1-sys
+expected_servers: [n1-c1, n2-c1, n3-c1]
+host_map:
+  n1-c1: 10.0.0.11
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: /var/cache/ansible
+cache_timeout: 300
+groups:
+  old: nats_version is version('2.11', '<')
+keyed_groups:
+  - key: nats_tags | select('match', 'az:') | map('regex_replace', '^az:', '') | list
+    prefix: zone
+compose:
+  ansible_user: "'root'"
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleParserError
+from ansible.module_utils.basic import missing_required_lib
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.utils.unsafe_proxy import wrap_var
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, Server
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import CONNECTION_SPEC, resolve_connection
+
+#: Addresses that mean every address of a host.
+_EVERY_ADDRESS = ("", "0.0.0.0", "::", "0")
+
+
+def read_hosts(client: Client, expected: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the servers, those that do not answer too, as plain data without secrets."""
+    api = SystemApi(client)
+    expected = frozenset(expected)
+    cluster = api.read_cluster(awaited=expected, known_names=expected, assets=False)
+    routez = api.ask(cluster.servers, "ROUTEZ")
+    seen: dict[str, str] = {}
+    for answer in routez.values():
+        if not isinstance(answer, NatsFailure):
+            for route in answer.get("routes") or ():
+                seen.setdefault(route.get("remote_name", ""), route.get("ip", ""))
+    hosts = [describe(server, cluster, seen.get(server.name, "")) for server in cluster.servers]
+    members = set(cluster.meta.group.members) if cluster.meta else set()
+    hosts += [{"name": name, "answers": False, "healthy": False} for name in sorted((members | expected) - cluster.names)]
+    return hosts
+
+
+def describe(server: Server, cluster: Cluster, seen: str) -> dict[str, Any]:
+    """Return a server that answered; `seen`: the address that the other servers of its cluster have for it."""
+    group = cluster.meta.group if cluster.meta else None
+    behind = [peer for peer in (group.peers if group else ()) if peer.name == server.name and (peer.offline or not peer.current)]
+    errors = list(server.health.errors) if server.health else ["the server did not say how it is"]
+    if behind:
+        errors.append("not current in the meta group")
+    address = seen if server.host in _EVERY_ADDRESS else server.host
+    return {
+        "name": server.name,
+        "id": server.id,
+        "cluster": server.cluster,
+        "domain": server.domain,
+        "version": server.version,
+        "tags": list(server.tags),
+        "host": server.host,
+        "address": address,
+        "answers": True,
+        "jetstream": server.jetstream,
+        "meta_leader": group is not None and group.leader == server.name,
+        "healthy": bool(server.health and server.health.ok and not behind),
+        "health_errors": errors,
+    }
+
+
+def groups_of(host: Mapping[str, Any]) -> list[str]:
+    """Return the names of a host's groups, before they are made safe."""
+    found = ["nats_servers"]
+    if not host["healthy"]:
+        found.append("nats_unhealthy")
+    if not host["answers"]:
+        return [*found, "nats_missing"]
+    found.append("nats_jetstream" if host["jetstream"] else "nats_core")
+    if host["meta_leader"]:
+        found.append("nats_meta_leader")
+    named = [("cluster", host["cluster"]), ("version", host["version"]), ("domain", host["domain"])]
+    return found + [f"nats_{kind}_{name}" for kind, name in [*named, *(("tag", tag) for tag in host["tags"])] if name]
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """The inventory plugin; see DOCUMENTATION."""
+
+    NAME = "natsops.jetstream.nats_cluster"
+
+    def verify_file(self, path: str) -> bool:
+        """Return whether the file is meant for this plugin."""
+        return super().verify_file(path) and path.endswith(("nats_cluster.yml", "nats_cluster.yaml"))
+
+    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
+        """Fill the inventory. Raises AnsibleParserError when the cluster cannot be asked."""
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        key = self.get_cache_key(path)
+        use_cache = self.get_option("cache")
+        hosts = self._cached(key) if use_cache and cache else None
+        if hosts is None:
+            hosts = self._ask(path)
+            if use_cache:
+                self._cache[key] = hosts
+        for host in hosts:
+            self._add(host)
+
+    def _cached(self, key: str) -> list[dict[str, Any]] | None:
+        try:
+            return list(self._cache[key])
+        except KeyError:
+            return None
+
+    def _ask(self, path: str) -> list[dict[str, Any]]:
+        params = {name: self._option(name) for name in CONNECTION_SPEC}
+        try:
+            with Client(resolve_connection(params, os.environ)) as client:
+                return read_hosts(client, self._option("expected_servers"))
+        except MissingLibrary as missing:
+            raise AnsibleParserError(f"{path}: {missing_required_lib(missing.library)}") from missing
+        except NatsFailure as failure:
+            raise AnsibleParserError(f"{path}: the cluster cannot be asked: {failure.description}") from failure
+
+    def _option(self, name: str) -> Any:
+        return self.templar.template(self.get_option(name))
+
+    def _add(self, host: Mapping[str, Any]) -> None:
+        name = host["name"]
+        self.inventory.add_host(name)
+        for group in groups_of(host):
+            self.inventory.add_child(self.inventory.add_group(self._sanitize_group_name(group)), name)
+        values = {f"nats_{key}": value for key, value in host.items() if key != "address"}
+        address = self.get_option("host_map").get(name) or host.get("address")
+        if address:
+            values["ansible_host"] = address
+        # What servers say of themselves is never a template.
+        for key, value in values.items():
+            self.inventory.set_variable(name, key, wrap_var(value))
+        strict = self.get_option("strict")
+        self._set_composite_vars(self.get_option("compose"), values, name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), values, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), values, name, strict=strict)
