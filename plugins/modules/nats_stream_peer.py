@@ -90,7 +90,7 @@ options:
       - Up to 2.14 a group may have lost its member although the server refused the removal (error 10075). Such a group is
         always reported as a failure, with its true size and members.
       - With V(true) it gets its replicas back by setting C(num_replicas) to the number of members that it has, and back again.
-        The members keep their data, and the server that was removed may be chosen again: then it stays, with a warning.
+        The members keep their data, and the server that was removed may be chosen again, which is a warning.
     type: bool
     default: false
   concurrency:
