@@ -173,6 +173,12 @@ class SystemApi:
             return True
         if answer.code == "server_error" and "no such client" in answer.description:
             return False
+        if answer.code == "no_responders":
+            raise NatsFailure(
+                "unsupported",
+                f"{server.name} runs nats-server {server.version}, which cannot close a connection over NATS; that needs 2.10",
+                server=server.name,
+            )
         raise answer
 
     def own_account(self) -> str | None:

@@ -87,7 +87,7 @@ def _run(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 def run_module() -> Runner:
     """Run a module in this process: run_module(name, connection, _check_mode=False, **options)."""
 
-    def runner(name: str, connection: dict[str, Any], check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    def runner(name: str, connection: dict[str, Any], /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         return _run(name, {**connection, **options, "_ansible_check_mode": check_mode})
 
     return runner

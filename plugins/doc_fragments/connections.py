@@ -1,0 +1,64 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  server_names:
+    description:
+      - Only connections to the servers with exactly these names.
+    type: list
+    elements: str
+  cluster:
+    description:
+      - Only connections to the servers of the cluster with exactly this name.
+    type: str
+  account:
+    description:
+      - Only connections of the account with exactly this name. V($G) is the account of those that connect without one.
+    type: str
+  auth_user:
+    description:
+      - Only connections of this user, which is what it logged in with, such as its name or the public key of its nkey.
+    type: str
+  name:
+    description:
+      - Only connections whose client gave itself this name. It may be a pattern with V(*) and V(?).
+    type: str
+  cid:
+    description:
+      - Only the connection with this number. Every server counts its own.
+    type: int
+  ip:
+    description:
+      - Only connections from this address, or from this network such as V(10.1.0.0/16).
+    type: str
+  lang:
+    description:
+      - Only connections of this client library, such as V(go) or V(python3). It may be a pattern.
+    type: str
+  version:
+    description:
+      - Only connections of this version of the client library, such as V(1.31.*).
+    type: str
+  idle:
+    description:
+      - Only connections that sent and received nothing for at least so many seconds.
+    type: float
+  pending_bytes:
+    description:
+      - Only connections for which the server holds at least so many bytes that it could not send yet.
+    type: int
+  subscriptions:
+    description:
+      - Only connections with at least so many subscriptions.
+    type: int
+  subject:
+    description:
+      - Only connections of O(account) with a subscription that this subject, which may hold wildcards, can match.
+    type: str
+"""

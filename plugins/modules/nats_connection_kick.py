@@ -1,0 +1,301 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_connection_kick
+short_description: Close connections of clients, or spread them evenly over the servers
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Closes the connections that match every given filter, or, with O(balance), as many of them as each server has above its even
+    share. Needs a user of the system account, and nats-server 2.10 or later.
+  - Connections of the system account, and with them the module's own, are never closed, and neither are routes and gateways.
+  - A connection counts as closed when its server no longer lists it.
+  - When a server does not tell its connections, nothing is closed.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.connections
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - RV(kicked) are the connections that would be closed.
+  diff_mode:
+    support: full
+  idempotent:
+    support: partial
+    details:
+      - Nothing is closed when nothing matches. But clients connect again, and may then match again.
+options:
+  kind:
+    description:
+      - Kinds of connections that may be closed.
+    type: list
+    elements: str
+    choices: [client, leafnode]
+    default: [client]
+  balance:
+    description:
+      - Close only as many of the matching connections as each server has above the even share of its cluster, which is their
+        number divided by the number of servers, rounded up. All servers of the cluster are counted, so do this when they are all
+        back. Those with the least data waiting, and among these the longest idle, are closed first.
+    type: bool
+    default: false
+  max_kicks:
+    description:
+      - Close at most so many connections in this run.
+    type: int
+  rate:
+    description:
+      - How many connections to close per second. It limits how many clients connect again at the same time.
+    type: float
+    default: 10
+  wait_timeout:
+    description:
+      - Seconds to wait until the servers no longer list the closed connections.
+    type: float
+    default: 60
+notes:
+  - Without O(balance) at least one filter besides O(kind) is required, and O(cid) needs the one server in O(server_names).
+  - "Clients notice this act. Those of the official libraries connect again by themselves, mostly to another server of those
+    they know of. What they publish meanwhile is kept in a buffer or refused, as the client is set up; requests under way
+    fail; messages that were delivered and not acknowledged are delivered again after the consumer's C(ack_wait); core NATS
+    messages for them are lost meanwhile. A client that was told not to reconnect ends."
+  - After O(balance) the clients choose their next server themselves. A second run may find some surplus again, and less of it.
+seealso:
+  - module: natsops.jetstream.nats_connection_info
+"""
+
+EXAMPLES = r"""
+- name: Close what was idle for a day
+  natsops.jetstream.nats_connection_kick:
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+    account: APP
+    idle: 86400
+
+- name: Close one connection
+  natsops.jetstream.nats_connection_kick:
+    context: c1-sys
+    server_names: [n2-c1]
+    cid: 42
+
+- name: Spread the clients evenly after a rolling restart, some 5 in a second
+  natsops.jetstream.nats_connection_kick:
+    context: c1-sys
+    cluster: C1
+    balance: true
+    rate: 5
+"""
+
+RETURN = r"""
+kicked:
+  description:
+    - The connections that were closed, or would be in check mode, in the form of M(natsops.jetstream.nats_connection_info).
+    - C(reason) is the one that the server gives for the end of the connection, null in check mode, or when it forgot.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {server: n2-c1, cid: 42, cluster: C1, kind: client, account: APP, user: app, name: orders-worker, ip: 10.0.1.7,
+       idle: 90000.5, pending_bytes: 0, reason: Kicked}
+left:
+  description: How many of the chosen connections had ended by themselves before their turn came.
+  returned: success
+  type: int
+  sample: 0
+servers:
+  description:
+    - The servers with the connections that match and may be closed, before anything was. C(share) is the even share, null without
+      O(balance).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {name: n1-c1, cluster: C1, connections: 10, share: 20}
+    - {name: n2-c1, cluster: C1, connections: 30, share: 20}
+waited:
+  description: Seconds from the last closing until no server listed any of them.
+  returned: success
+  type: float
+  sample: 0.01
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._connections import (
+    CLOSED,
+    FILTER_SPEC,
+    OPEN,
+    Reading,
+    read_connections,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, positive, run, wait_until
+
+KIND_SPEC: dict[str, Any] = {
+    "type": "list",
+    "elements": "str",
+    "choices": ["client", "leafnode"],
+    "default": ["client"],
+}
+
+#: Kicks per second: at least this many, so that the module's own connection stays alive between two.
+_LEAST_RATE = 0.1
+
+Row = Mapping[str, Any]
+Key = tuple[str, int]
+
+
+def shares(rows: Sequence[Row], servers: Sequence[Server]) -> dict[str, int]:
+    """Return the even share of each server by its id: its cluster's connections by its servers, rounded up (jsm.go
+    connbalancer)."""
+    even: dict[str, int] = {}
+    for server in servers:
+        size = sum(1 for other in servers if other.cluster == server.cluster)
+        total = sum(1 for row in rows if row["cluster"] == server.cluster)
+        even[server.id] = -(-total // size)
+    return even
+
+
+def surplus(rows: Sequence[Row], even: Mapping[str, int]) -> list[Row]:
+    """Return the connections above each server's share, those that miss least by it first."""
+    chosen: list[Row] = []
+    for server_id, share in even.items():
+        mine = [row for row in rows if row["server_id"] == server_id]
+        mine.sort(key=lambda row: (row["pending_bytes"] or 0, -row["idle"], row["cid"]))
+        chosen += mine[: max(len(mine) - share, 0)]
+    return chosen
+
+
+def key(row: Row) -> Key:
+    return row["server_id"], row["cid"]
+
+
+def line(row: Row) -> str:
+    """Return a connection as a line of a diff."""
+    return f"{row['server']} cid {row['cid']} {row['account']} {row['user'] or '-'} {row['name'] or '-'} {row['ip']}\n"
+
+
+def check_options(params: Mapping[str, Any]) -> None:
+    """Raise NatsFailure invalid_option when the options could close more than anybody means."""
+    if params["rate"] < _LEAST_RATE:
+        raise NatsFailure("invalid_option", f"rate: must be {_LEAST_RATE} per second or more")
+    if params["max_kicks"] is not None and params["max_kicks"] < 1:
+        raise NatsFailure("invalid_option", "max_kicks: must be 1 or more")
+    positive(params["wait_timeout"], "wait_timeout")
+    if params["cid"] is not None and len(params["server_names"] or ()) != 1:
+        raise NatsFailure("invalid_option", "cid: every server counts its own, so name the one server in server_names")
+    if params["balance"]:
+        if params["server_names"]:
+            raise NatsFailure("invalid_option", "balance: all servers of a cluster take part; use cluster, not server_names")
+    elif not any(params[name] for name in FILTER_SPEC):
+        raise NatsFailure("invalid_option", f"at least one filter is required, of: {', '.join(FILTER_SPEC)}")
+
+
+def kick(api: SystemApi, servers: Mapping[str, Server], chosen: Sequence[Row], rate: float) -> set[Key]:
+    """Close the connections one by one and return those that were still there. Raises NatsFailure, with the number of those
+    that were closed before."""
+    closed: set[Key] = set()
+    for number, row in enumerate(chosen):
+        if number:
+            time.sleep(1 / rate)
+        try:
+            if api.kick(servers[row["server_id"]], row["cid"]):
+                closed.add(key(row))
+        except NatsFailure as failure:
+            failure.description += f" (connections closed before: {len(closed)} of {len(chosen)})"
+            raise
+    return closed
+
+
+def work(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Return the module's result, having closed what was chosen."""
+    check_options(params)
+    api = SystemApi(client)
+    reading = read_connections(api, params, params["kind"])
+    if reading.holes():
+        raise NatsFailure("server_missing", f"not all connections are known, none was closed: {'; '.join(reading.holes())}")
+    system, own = api.own_account(), client.identity
+    if system is None:
+        raise NatsFailure("unsupported", f"{client.url} does not tell this user's account; that needs nats-server 2.10")
+    rows = [row for row in reading.connections if row["account"] != system and key(row) != own]
+    even = shares(rows, reading.servers) if params["balance"] else {}
+    chosen = (surplus(rows, even) if params["balance"] else rows)[: params["max_kicks"]]
+    closed = {key(row) for row in chosen}
+    reasons: dict[Key, str | None] = {}
+    waited = 0.0
+    if chosen and not check_mode:
+        closed = kick(api, {server.id: server for server in reading.servers}, chosen, params["rate"])
+        waited = wait_until_gone(api, chosen, params)
+        reasons = {key(row): row["reason"] for row in read_ended(api, chosen, params["kind"], CLOSED).connections}
+    kicked = [{**row, "reason": reasons.get(key(row))} for row in chosen if key(row) in closed]
+    return {
+        "changed": bool(kicked),
+        "kicked": kicked,
+        "left": len(chosen) - len(kicked),
+        "servers": [
+            {
+                "name": server.name,
+                "cluster": server.cluster,
+                "connections": sum(1 for row in rows if row["server_id"] == server.id),
+                "share": even.get(server.id),
+            }
+            for server in reading.servers
+        ],
+        "waited": waited,
+        "diff": {"before": "".join(line(row) for row in kicked), "after": ""},
+    }
+
+
+def read_ended(api: SystemApi, chosen: Sequence[Row], kinds: Sequence[str], state: str) -> Reading:
+    """Return the connections in this state to the servers from which some were closed."""
+    nothing = dict.fromkeys(FILTER_SPEC)
+    return read_connections(api, {**nothing, "server_names": sorted({row["server"] for row in chosen})}, kinds, state)
+
+
+def wait_until_gone(api: SystemApi, chosen: Sequence[Row], params: Mapping[str, Any]) -> float:
+    """Return the seconds until no server lists the chosen connections.
+
+    Raises NatsFailure kick_not_seen when one is still there, or a server does not tell, after `wait_timeout`.
+    """
+    keys = {key(row) for row in chosen}
+
+    def still_there() -> list[str]:
+        reading = read_ended(api, chosen, params["kind"], OPEN)
+        return reading.holes() + [line(row).strip() for row in reading.connections if key(row) in keys]
+
+    seen = wait_until(still_there, lambda lines: not lines, params["wait_timeout"])
+    if not seen.done:
+        still = "; ".join(seen.value)
+        raise NatsFailure("kick_not_seen", f"not seen to be gone {params['wait_timeout']:g} s after being closed: {still}")
+    return seen.waited
+
+
+def main() -> None:
+    module = make_module(
+        {
+            **FILTER_SPEC,
+            "kind": KIND_SPEC,
+            "balance": {"type": "bool", "default": False},
+            "max_kicks": {"type": "int"},
+            "rate": {"type": "float", "default": 10},
+            "wait_timeout": {"type": "float", "default": 60},
+        }
+    )
+    run(module, lambda client: work(client, module.params, module.check_mode))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nats_connection_info and nats_connection_kick with real clients, which come back as clients do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import nats
+import pytest
+from conftest import Runner
+from nats.aio.client import Client as NatsPyClient
+from nats_processes import APP_PASSWORD, NatsProcesses, free_ports
+
+
+class Clients:
+    """Clients of account APP that live in a loop of their own, which `alive` runs; each connects to the server that it is
+    told first."""
+
+    def __init__(self, cluster: NatsProcesses) -> None:
+        self.cluster = cluster
+        self.loop = asyncio.new_event_loop()
+        self.clients: list[NatsPyClient] = []
+
+    def connect(self, count: int, server: str, name: str, user: str = "app", reconnect: bool = False) -> None:
+        async def ignore(_error: Exception) -> None:
+            """They are meant to be disconnected."""
+
+        async def all_of_them() -> None:
+            for _number in range(count):
+                client = await nats.connect(
+                    self.cluster.url(server), user=user, password=APP_PASSWORD, name=name, error_cb=ignore,
+                    allow_reconnect=reconnect, reconnect_time_wait=0.1,
+                )
+                await client.subscribe(f"{name}.>")
+                await client.flush()
+                self.clients.append(client)
+
+        self.loop.run_until_complete(all_of_them())
+
+    def alive(self, seconds: float = 0.3) -> int:
+        """Let the clients read for a moment and return how many are connected."""
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+        return sum(1 for client in self.clients if client.is_connected)
+
+    def close(self) -> None:
+        async def all_of_them() -> None:
+            await asyncio.gather(*(client.close() for client in self.clients))
+
+        self.loop.run_until_complete(all_of_them())
+        self.loop.close()
+
+
+@pytest.fixture
+def clients(five: NatsProcesses, run_module: Runner) -> Iterator[Clients]:
+    """Clients for a test, once all servers have heard of each other, so that each is waited for."""
+    deadline = time.monotonic() + 15
+    while len(run_module("nats_connection_info", five.sys_connection())["servers"]) < len(five.names):
+        assert time.monotonic() < deadline
+    made = Clients(five)
+    yield made
+    made.close()
+
+
+def rows(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(row["server"], row["account"], row["name"]) for row in result["connections"]]
+
+
+def test_connections_by_filter(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
+    clients.connect(3, "n1", "alpha")
+    clients.connect(2, "n2", "beta")
+    clients.connect(1, "n2", "gamma", user="other")
+    system = five.sys_connection()
+
+    def found(**filters: Any) -> list[tuple[str, str, str]]:
+        result = run_module("nats_connection_info", system, **filters)
+        assert (result["changed"], result["missing"], result["incomplete"]) == (False, [], [])
+        assert result["total"] == sum(server["connections"] for server in result["servers"])
+        return rows(result)
+
+    alpha, beta, gamma = ("n1", "APP", "alpha"), ("n2", "APP", "beta"), ("n2", "OTHER", "gamma")
+    assert found(account="APP") == [alpha, alpha, alpha, beta, beta]
+    assert found(name="*a", auth_user="other") == [gamma]
+    assert found(name="alph") == []
+    assert found(name="al?ha", limit=2) == [alpha, alpha]
+    assert found(account="APP", subject="beta.x") == [beta, beta]
+    assert found(account="APP", server_names=["n2"]) == [beta, beta]
+    assert found(account="APP", cluster="C2") == []
+    assert found(account="APP", ip="127.0.0.0/8", kind=["client"], lang="python3") == [alpha, alpha, alpha, beta, beta]
+    assert found(account="APP", ip="10.0.0.1") == found(account="APP", kind=["leafnode"]) == []
+    assert found(account="APP", version="0.*") == found(account="APP", pending_bytes=1) == []
+    assert found(account="APP", subscriptions=2) == []
+    assert found(account="APP", idle=3600) == []
+    clients.alive(0.2)
+    assert found(name="gamma", idle=0.1, subscriptions=1) == [gamma]
+
+
+def test_figures_order_and_secrets(five: NatsProcesses, clients: Clients, version: str, run_module: Runner) -> None:
+    clients.connect(2, "n1", "alpha")
+
+    async def publish() -> None:
+        await clients.clients[1].publish("nobody.listens", b"x" * 500)
+        await clients.clients[1].flush()
+
+    clients.loop.run_until_complete(publish())
+    result = run_module("nats_connection_info", five.sys_connection(), account="APP", sort="in_bytes")
+    first, second = result["connections"]
+    assert (first["in_msgs"], first["in_bytes"], second["in_bytes"]) == (1, 500, 0)
+    assert (first["user"], first["kind"], first["type"], first["state"]) == ("app", "client", "nats", "open")
+    assert 0 <= first["idle"] <= first["uptime"] < 60
+    assert first["rtt"] is None or 0 < first["rtt"] < 5
+    assert "jwt" not in first
+    totals = {server["name"]: (server["connections"], server["in_bytes"]) for server in result["servers"]}
+    assert totals == {"n1": (2, 500), **dict.fromkeys(("n2", "n3", "n4", "n5"), (0, 0))}
+    missing = run_module("nats_connection_info", five.sys_connection(), server_names=["n1", "n9"], timeout=1)
+    assert missing["missing"] == ["n9"]
+    refused = run_module("nats_connection_info", five.sys_connection(), subject="a.b")
+    assert "one account only" in refused["msg"]
+    assert run_module("nats_connection_info", five.app_connection())["failure"]["code"] == "wrong_account"
+
+
+def test_kick_by_filter(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
+    clients.connect(3, "n1", "victim")
+    clients.connect(2, "n1", "bystander")
+    system = five.sys_connection()
+    asked = {"account": "APP", "name": "victim"}
+    predicted = run_module("nats_connection_kick", system, check_mode=True, **asked)
+    assert (predicted["changed"], len(predicted["kicked"]), clients.alive()) == (True, 3, 5)
+    done = run_module("nats_connection_kick", system, rate=50, **asked)
+    assert (done["changed"], done["left"]) == (True, 0)
+    assert [row["cid"] for row in done["kicked"]] == [row["cid"] for row in predicted["kicked"]]
+    assert done["diff"] == predicted["diff"]
+    assert {row["reason"] for row in done["kicked"]} == {"Kicked"}
+    assert clients.alive() == 2
+    again = run_module("nats_connection_kick", system, **asked)
+    assert (again["changed"], again["kicked"]) == (False, [])
+    closed = run_module("nats_connection_info", system, state="closed", **asked)
+    assert {(row["reason"], row["state"]) for row in closed["connections"]} >= {("Kicked", "closed")}
+
+
+def test_kicks_are_throttled_and_limited(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
+    clients.connect(4, "n1", "victim")
+    started = time.monotonic()
+    done = run_module("nats_connection_kick", five.sys_connection(), name="victim", rate=4, max_kicks=3)
+    assert time.monotonic() - started >= 0.5
+    assert (len(done["kicked"]), clients.alive()) == (3, 1)
+
+
+def test_the_system_account_is_never_kicked(five: NatsProcesses, run_module: Runner) -> None:
+    for filters in ({"lang": "python3"}, {"account": "$SYS"}, {"name": "natsops*"}, {"balance": True}):
+        result = run_module("nats_connection_kick", five.sys_connection(), **filters)
+        assert (result["changed"], result["kicked"]) == (False, [])
+
+
+def test_kicks_that_nobody_can_mean_are_refused(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
+    clients.connect(1, "n1", "safe")
+
+    def refusal(**options: Any) -> str:
+        result = run_module("nats_connection_kick", five.sys_connection(), **options)
+        assert result["failed"], result
+        return result["msg"]
+
+    assert "at least one filter" in refusal()
+    assert "at least one filter" in refusal(idle=0, kind=["client", "leafnode"])
+    assert "name the one server" in refusal(cid=5)
+    assert "all servers of a cluster take part" in refusal(balance=True, server_names=["n1"])
+    assert "rate" in refusal(name="safe", rate=0)
+    assert "none was closed: n9 did not answer" in refusal(name="safe", server_names=["n1", "n9"], timeout=1)
+    refused = run_module("nats_connection_kick", five.app_connection(), name="safe")
+    assert refused["failure"]["code"] == "wrong_account"
+    assert clients.alive(0.1) == 1
+
+
+def test_balance(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
+    clients.connect(12, "n1", "crowd", reconnect=True)
+    clients.connect(1, "n2", "few", reconnect=True)
+    system = five.sys_connection()
+    predicted = run_module("nats_connection_kick", system, check_mode=True, balance=True, account="APP")
+    assert [(server["name"], server["connections"], server["share"]) for server in predicted["servers"]] == [
+        ("n1", 12, 3), ("n2", 1, 3), ("n3", 0, 3), ("n4", 0, 3), ("n5", 0, 3),
+    ]
+    assert (len(predicted["kicked"]), {row["server"] for row in predicted["kicked"]}) == (9, {"n1"})
+    done = run_module("nats_connection_kick", system, balance=True, account="APP", rate=100)
+    assert [row["cid"] for row in done["kicked"]] == [row["cid"] for row in predicted["kicked"]]
+    # The clients come back, most of them to other servers: which one is their own choice.
+    deadline = time.monotonic() + 10
+    while clients.alive() < 13:
+        assert time.monotonic() < deadline
+    after = run_module("nats_connection_kick", system, check_mode=True, balance=True, account="APP")
+    counts = {server["name"]: server["connections"] for server in after["servers"]}
+    assert (sum(counts.values()), counts["n1"] < 12) == (13, True)
+    assert len(after["kicked"]) < 9
+
+
+def test_leafnodes_are_kicked_only_on_request(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
+    (port,) = free_ports(1)
+    hub = make_cluster(["hub"], cluster="", extra=f'leafnodes {{ listen: "127.0.0.1:{port}" }}')
+    remote = f'{{ url: "nats-leaf://app:{APP_PASSWORD}@127.0.0.1:{port}", account: APP }}'
+    leaf = f"leafnodes {{ remotes: [{remote}], reconnect: 1 }}"
+    make_cluster(["leaf"], cluster="", jetstream=[], extra=leaf)
+    system = hub.sys_connection()
+
+    def leafnodes(*not_these: int) -> list[int]:
+        deadline = time.monotonic() + 10
+        while True:
+            result = run_module("nats_connection_info", system, kind=["leafnode"], account="APP")
+            cids = [row["cid"] for row in result.get("connections", ()) if row["cid"] not in not_these]
+            if cids or time.monotonic() > deadline:
+                return cids
+
+    (before,) = leafnodes()
+    assert not run_module("nats_connection_kick", system, account="APP")["changed"]
+    done = run_module("nats_connection_kick", system, account="APP", kind=["leafnode"])
+    assert [(row["cid"], row["kind"], row["reason"]) for row in done["kicked"]] == [(before, "leafnode", "Kicked")]
+    assert len(leafnodes(before)) == 1
