@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils import _leaders as leaders
 from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import (
@@ -39,6 +40,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._placement impor
     own_tag,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown import Job as StepDown
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown import step_down
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_assets import Asset, AssetGroups
 
 REMOVE, EVACUATE = "remove", "evacuate"
 
@@ -391,37 +395,26 @@ class Mover:
         """Begin the move, having judged again by what the servers say now. Raises NatsFailure."""
         cluster = self.read_cluster(assets=False)
         job.method, job.target = self._allow(cluster, job.state)
-        self._hand_over(job.state)
+        self._hand_over(cluster, job.state)
         job.started = True
         try:
             self._ask(cluster, job)
         except NatsFailure as failure:
             self._explain(job, failure)
 
-    def _hand_over(self, state: State) -> None:
+    def _hand_over(self, cluster: Cluster, state: State) -> None:
         """Let another member lead the stream, and its consumers, that the server leads; see that it does."""
-        source, api = self._wish.source, self._connections.account(state.stream.account)
-        name = state.stream.name
-        led = [item.name for item in state.stream.consumers if item.group.leader == source and item.group.size > 1]
-        if state.group.leader == source and state.group.size > 1:
-            api.step_down_stream(name)
-        for consumer in led:
-            api.step_down_consumer(name, consumer)
-
-        def handed_over(now: State) -> bool:
-            groups = [now.group, *(item.group for item in now.stream.consumers if item.name in led)]
-            return not set(led) & set(now.unknown) and all(
-                group.leader not in (None, source) or group.size == 1 for group in groups
-            )
-
-        seen = wait_until(lambda: self.read(*_key(state)), handed_over, ELECTION_SECONDS)
-        if not seen.done:
+        account, stream = state.stream.account, state.stream.name
+        groups = {Asset(account, stream): state.group}
+        groups.update({Asset(account, stream, item.name): item.group for item in state.stream.consumers})
+        led = [asset for asset, group in groups.items() if group.leader == self._wish.source and group.size > 1]
+        failed = step_away(self._connections, cluster, led, self._wish.source, ELECTION_SECONDS)
+        if failed:
             raise NatsFailure(
-                "step_down_not_seen",
-                f"stream {state.label}: {source} was asked to step down and still leads the stream or one of its consumers after "
-                f"{seen.waited:g} s. No replica was moved.",
-                server=source,
-                account=state.stream.account,
+                "step_down_failed",
+                f"{'; '.join(failed)}. No replica of stream {state.label} was moved.",
+                server=self._wish.source,
+                account=account,
             )
 
     def _ask(self, cluster: Cluster, job: Job) -> None:
@@ -502,6 +495,30 @@ class Mover:
                 account=stream.account,
             )
         return seen.value
+
+
+def step_away(
+    connections: Connections,
+    cluster: Cluster,
+    assets: Sequence[Asset],
+    source: str,
+    timeout: float,
+    concurrency: int = 1,
+) -> list[str]:
+    """Have other members lead these streams and consumers, which must have some; return what that failed for, and why."""
+    if not assets:
+        return []
+    servers = {server.name: server for server in cluster.servers}
+    groups = AssetGroups(connections, servers)
+    wish = leaders.Wish(away_from=frozenset([source]))
+    found = groups.named(assets)
+    plans = {asset: leaders.plan_group(group, wish, servers) for asset, group in found.items() if isinstance(group, RaftGroup)}
+    known = [group.leader for group in found.values() if isinstance(group, RaftGroup)]
+    targeted = dict(zip(plans, leaders.with_targets(list(plans.values()), servers, known)))
+    jobs = [StepDown(asset, plan) for asset, plan in targeted.items() if plan.action != leaders.FITS]
+    step_down(groups, jobs, servers, timeout, concurrency)
+    failed = [f"{asset.label}: {reading.description}" for asset, reading in found.items() if isinstance(reading, NatsFailure)]
+    return failed + [f"{job.key.label}: {job.failed}" for job in jobs if job.failed]
 
 
 def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure:

@@ -114,6 +114,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import MEMBER_CHANGE_IN_FLIGHT, MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import Wish
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, MetaGroup, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
     make_module,
@@ -123,6 +124,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
     wait_until,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Limits
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_meta import lead_elsewhere
 
 #: SERVER.REMOVE for a server that is no member (server/errors.json JSClusterServerNotMemberErr).
 NOT_A_MEMBER = 10044
@@ -191,14 +193,12 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
     return [f"without {name} the meta group stops at the next failure: {count}"] if len(left) == quorum else []
 
 
-def remove(api: MetaApi, system: SystemApi, meta: MetaGroup, peer: str, timeout: float) -> None:
+def remove(client: Client, meta: MetaGroup, peer: str, timeout: float) -> None:
     """Take the member out, once no other change of members is under way. Raises NatsFailure."""
     name = members_of(meta)[peer]
     if name == meta.group.leader:
-        api.step_down()
-        seen = wait_until(lambda: read_meta(system), lambda now: _led_by_other(now, name), timeout)
-        if not seen.done:
-            raise NatsFailure("step_down_not_seen", f"{name} was asked to step down and still leads the meta group", server=name)
+        lead_elsewhere(client, Wish(away_from=frozenset([name])), timeout)
+    api = MetaApi(client)
 
     def ask() -> bool:
         try:
@@ -223,10 +223,6 @@ def remove(api: MetaApi, system: SystemApi, meta: MetaGroup, peer: str, timeout:
             server=name,
             err_code=MEMBER_CHANGE_IN_FLIGHT,
         )
-
-
-def _led_by_other(meta: MetaGroup | None, name: str) -> bool:
-    return meta is not None and meta.group.leader not in (None, name)
 
 
 def agreeing(meta: MetaGroup) -> list[str]:
@@ -254,15 +250,16 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
             members = {key: name for key, name in before["members"].items() if key != peer}
             result["after"] = {**before, "cluster_size": size, "quorum": size // 2 + 1, "members": members}
         else:
-            result.update(_removed(MetaApi(client), system, meta, peer, timeout))
+            result.update(_removed(client, meta, peer, timeout))
     result["diff"] = {"before": result["before"], "after": result["after"]}
     return result
 
 
-def _removed(api: MetaApi, system: SystemApi, meta: MetaGroup, peer: str, timeout: float) -> dict[str, Any]:
+def _removed(client: Client, meta: MetaGroup, peer: str, timeout: float) -> dict[str, Any]:
     """Remove the member and return what is then seen. Raises NatsFailure when it is not seen in time."""
     name, wanted = members_of(meta)[peer], meta.group.size - 1
-    remove(api, system, meta, peer, timeout)
+    system = SystemApi(client)
+    remove(client, meta, peer, timeout)
 
     def gone(now: MetaGroup | None) -> bool:
         if now is None or now.group.leader is None or peer in members_of(now):

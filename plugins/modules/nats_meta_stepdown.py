@@ -73,13 +73,10 @@ waited:
   sample: 0.3
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
     REFUSED,
     SINGLE,
@@ -101,7 +98,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown import
     SETTLE_SECONDS,
     WISH_SPEC,
     Job,
-    Reading,
     leader_text,
     outcome,
     refuse,
@@ -109,37 +105,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown import
     step_down,
     wish_of,
 )
-
-
-class MetaGroups:
-    """The one meta group, for `step_down`."""
-
-    def __init__(self, client: Client) -> None:
-        self._system = SystemApi(client)
-        self._meta = MetaApi(client)
-
-    def cluster(self) -> Cluster:
-        """Return the servers and their views of the meta group. Raises NatsFailure not_clustered when there is none."""
-        cluster = self._system.read_cluster(assets=False, health=False)
-        if cluster.meta is None:
-            names = ", ".join(sorted(cluster.names))
-            raise NatsFailure("not_clustered", f"no server that answered ({names}) is in a JetStream meta group")
-        return cluster
-
-    def read(self, keys: Sequence[str]) -> list[Reading]:
-        meta = self.cluster().meta
-        assert meta is not None
-        return [agreed(meta) for _key in keys]
-
-    def ask(self, requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[NatsFailure | None]:
-        answers: list[NatsFailure | None] = []
-        for _key, body in requests:
-            try:
-                self._meta.step_down(body)
-                answers.append(None)
-            except NatsFailure as failure:
-                answers.append(failure)
-        return answers
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_meta import MetaGroups
 
 
 def work(module: AnsibleModule, client: Client) -> dict[str, Any]:

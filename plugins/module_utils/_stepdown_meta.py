@@ -1,0 +1,72 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The meta group for `_stepdown.step_down`. PRIVATE to the collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
+    REFUSED,
+    STEP_DOWN,
+    Wish,
+    agreed,
+    plan_group,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown import Job, Reading, step_down
+
+
+class MetaGroups:
+    """The one meta group, for `step_down`."""
+
+    def __init__(self, client: Client) -> None:
+        self._system = SystemApi(client)
+        self._meta = MetaApi(client)
+
+    def cluster(self) -> Cluster:
+        """Return the servers and their views of the meta group. Raises NatsFailure not_clustered when there is none."""
+        cluster = self._system.read_cluster(assets=False, health=False)
+        if cluster.meta is None:
+            names = ", ".join(sorted(cluster.names))
+            raise NatsFailure("not_clustered", f"no server that answered ({names}) is in a JetStream meta group")
+        return cluster
+
+    def read(self, keys: Sequence[str]) -> list[Reading]:
+        meta = self.cluster().meta
+        assert meta is not None
+        return [agreed(meta) for _key in keys]
+
+    def ask(self, requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[NatsFailure | None]:
+        answers: list[NatsFailure | None] = []
+        for _key, body in requests:
+            try:
+                self._meta.step_down(body)
+                answers.append(None)
+            except NatsFailure as failure:
+                answers.append(failure)
+        return answers
+
+
+def lead_elsewhere(client: Client, wish: Wish, timeout: float) -> bool:
+    """Have another server lead the meta group, if the present one does not fit; return whether one had to step down.
+
+    Raises NatsFailure when no fitting server leads at the end.
+    """
+    groups = MetaGroups(client)
+    cluster = groups.cluster()
+    assert cluster.meta is not None
+    servers = {server.name: server for server in cluster.servers}
+    plan = plan_group(agreed(cluster.meta), wish, servers)
+    job = Job("meta", plan)
+    if plan.action == STEP_DOWN:
+        step_down(groups, [job], servers, timeout)
+    failed = plan.reason if plan.action == REFUSED else job.failed
+    if failed:
+        raise NatsFailure("step_down_failed", f"the meta group is not led as wished: {failed}")
+    return plan.action == STEP_DOWN
