@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._conf import size_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import RaftGroup, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import CONSUMER, RaftGroup, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils._units import human_seconds
 
 Config = Mapping[str, Any]
@@ -58,6 +59,7 @@ class Field:
     choices_since: Mapping[str, Release] = field(default_factory=dict)
     unlimited: bool = False
     required: bool = False
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ CONSUMER_FIELDS: tuple[Field, ...] = (
     _number("ack_wait", "duration"),
     _limit("max_deliver"),
     Field("backoff", "durations"),
-    Field("filter_subjects", "names"),
+    Field("filter_subjects", "names", aliases=("filter_subject",)),
     _choice("replay_policy", "instant", "original"),
     _number("rate_limit_bps"),
     Field("sample_freq", "percent", ""),
@@ -216,6 +218,8 @@ def argument_spec(fields: Iterable[Field]) -> dict[str, dict[str, Any]]:
         own = dict(_TYPES[item.kind])
         if item.choices:
             own["choices"] = list(item.choices)
+        if item.aliases:
+            own["aliases"] = list(item.aliases)
         if item.fields:
             own["options"] = argument_spec(item.fields)
         spec[item.name] = own
@@ -478,9 +482,9 @@ def expected_consumer(config: Config, wish: Config, stream: Config) -> dict[str,
     return made
 
 
-def pause_at(config: Config, now: str) -> dict[str, Any]:
-    """Return the configuration without a pause that is over; `now`: the server's time."""
-    until = config.get("pause_until")
+def without_past_pause(config: Config, now: str) -> dict[str, Any]:
+    """Return a consumer's configuration without a pause that is over; `now`: the server's time."""
+    until = config["pause_until"]
     return {**config, "pause_until": None} if until and parse_time(until) <= parse_time(now) else dict(config)
 
 
@@ -678,15 +682,9 @@ def owner(name: str, old: Config | None, wish: Config) -> str:
     return ""
 
 
-def unsettled(group: RaftGroup, whole: bool = True) -> str:
-    """Return why a group must not be changed now, "" when nothing is in the way; `whole`: it must have its size, too."""
-    if group.leader is None:
-        return "no leader is known"
-    if group.moving:
-        return "it is being moved or scaled"
-    behind = sorted(peer.name for peer in group.peers if peer.offline or not peer.current)
-    if behind:
-        return f"replicas are offline or behind: {', '.join(behind)}"
-    if whole and len(group.peers) + 1 != group.size:
-        return f"it has {len(group.peers) + 1} of {group.size} replicas"
-    return ""
+def unsettled(group: RaftGroup, short: bool = False) -> str:
+    """Return why a group must not be changed now, "" when nothing is in the way. `short`: it may have too few replicas,
+    which scaling mends; consumers may have one too many (up to 2.14 they keep it after a peer was removed)."""
+    surplus = group.kind == CONSUMER and len(group.peers) + 1 > group.size
+    problems = group_problems(group)
+    return "; ".join(item.message for item in problems if not (short or surplus) or not item.code.endswith("_replica_count"))

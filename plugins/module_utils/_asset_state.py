@@ -10,15 +10,22 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timezone
+from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils import _asset_config as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import Danger, OptionError
+from ansible_collections.natsops.jetstream.plugins.module_utils._buckets import require_bucket
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import consumer_group, parse_time, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
+    RaftGroup,
+    consumer_group,
+    parse_time,
+    stream_group,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import positive, wait_until
 
 Info = Mapping[str, Any]
@@ -91,8 +98,12 @@ class Asset(ABC):
         """Return what is dangerous about the asset's deletion."""
 
     @abstractmethod
-    def unsettled(self, info: Info, whole: bool = True) -> str:
-        """Return why its group must not be changed now, "" when it may."""
+    def group(self, info: Info) -> RaftGroup:
+        """Return its group, as its leader sees it."""
+
+    def incomplete(self, info: Info, keys: Collection[str]) -> str:
+        """Return what is still missing after a change of these keys, "" when its group is whole and in step."""
+        return rules.unsettled(self.group(info))
 
     @abstractmethod
     def create(self, config: rules.Config) -> None:
@@ -116,19 +127,35 @@ class Asset(ABC):
 
 
 class StreamAsset(Asset):
-    """A stream. `bucket`: what it is called as a bucket, whose modules may change streams with the names of buckets."""
+    """A stream.
+
+    `bucket`: what it is called as a bucket, whose modules may change streams with the names of buckets; `defaults`: what a
+    new one has besides what is wished; `fits`: whether a configuration in normal form works as such a bucket.
+    """
 
     fields = rules.STREAM_FIELDS
     #: A stream is not moved and scaled at once (10123).
     own_steps = ("placement", "num_replicas")
 
-    def __init__(self, api: JetStreamApi, name: str, bucket: str | None = None) -> None:
+    def __init__(
+        self,
+        api: JetStreamApi,
+        name: str,
+        bucket: str | None = None,
+        defaults: rules.Config | None = None,
+        fits: Callable[[rules.Config], bool] = lambda config: True,
+    ) -> None:
         super().__init__(api, name, bucket or f"stream {name}")
+        self.defaults = defaults or {}
+        self.fits = fits
         self.reserved_name = "" if bucket else name
         self._origins: dict[str, Info | None] = {}
 
     def find(self) -> Info | None:
-        return self.api.find_stream(self.name)
+        info = self.api.find_stream(self.name)
+        if info is not None and not self.fits(self.normal(info)):
+            raise self.failure("not_a_bucket", f"stream {self.name} exists, but is not such a bucket by its subjects and limits")
+        return info
 
     def expected(self, config: rules.Config, wish: rules.Config) -> dict[str, Any]:
         return rules.expected_stream(self.name, config, wish, self.release, self._origin_direct(rules.origin(config)))
@@ -143,7 +170,7 @@ class StreamAsset(Asset):
     def creation(self, wish: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
         if wish.get("sealed"):
             raise OptionError("sealed: a new stream cannot be sealed, since nothing could be stored in it")
-        return {"name": self.name}, dict(wish)
+        return {"name": self.name}, {**self.defaults, **wish}
 
     def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
         return rules.fixed_in_stream(old, new, self.release)
@@ -167,8 +194,18 @@ class StreamAsset(Asset):
             found.append(Danger(rules.IN_USE, f"whether these use it is unknown, nobody leads them: {', '.join(unknown)}"))
         return found
 
-    def unsettled(self, info: Info, whole: bool = True) -> str:
-        return rules.unsettled(stream_group(self.api.account or "", info), whole)
+    def group(self, info: Info) -> RaftGroup:
+        return stream_group(self.api.account or "", info)
+
+    def incomplete(self, info: Info, keys: Collection[str]) -> str:
+        reason = super().incomplete(info, keys)
+        if reason or not set(keys) & set(self.own_steps) or not info["state"].get("consumer_count"):
+            return reason
+        # Consumers are moved and scaled with their stream.
+        listing = self.api.consumers(self.name)
+        reasons = [f"consumer {name}: {why}" for name, why in listing.unknown.items()]
+        groups = [consumer_group(self.api.account or "", row, info["config"]) for row in listing.rows]
+        return "; ".join([*reasons, *filter(None, map(rules.unsettled, groups))])
 
     def create(self, config: rules.Config) -> None:
         self.api.create_stream(config)
@@ -190,6 +227,8 @@ class ConsumerAsset(Asset):
         super().__init__(api, name, f"consumer {name} of stream {stream}")
         self.stream = stream
         self._stream_raw: Info | None = None
+        #: The server's time where one told it, to see whether a pause is over.
+        self._now = datetime.now(timezone.utc).isoformat()
 
     @property
     def stream_config(self) -> Info:
@@ -202,12 +241,12 @@ class ConsumerAsset(Asset):
         return self.api.find_consumer(self.stream, self.name)
 
     def normal(self, info: Info) -> dict[str, Any]:
-        config = super().normal(info)
-        return rules.pause_at(config, info["ts"]) if info.get("ts") else config
+        self._now = info.get("ts") or self._now
+        return rules.without_past_pause(super().normal(info), self._now)
 
     def expected(self, config: rules.Config, wish: rules.Config) -> dict[str, Any]:
         stream = rules.normal_config(rules.STREAM_FIELDS, self.stream_config)
-        return rules.expected_consumer(config, wish, stream)
+        return rules.without_past_pause(rules.expected_consumer(config, wish, stream), self._now)
 
     def creation(self, wish: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"name": self.name, "durable_name": self.name}, {"ack_policy": "explicit", **wish}
@@ -221,8 +260,8 @@ class ConsumerAsset(Asset):
     def deletion_dangers(self, info: Info) -> list[Danger]:
         return rules.consumer_deletion_dangers(info, rules.normal_config(rules.STREAM_FIELDS, self.stream_config))
 
-    def unsettled(self, info: Info, whole: bool = True) -> str:
-        return rules.unsettled(consumer_group(self.api.account or "", info, self.stream_config), whole)
+    def group(self, info: Info) -> RaftGroup:
+        return consumer_group(self.api.account or "", info, self.stream_config)
 
     def create(self, config: rules.Config) -> None:
         self.api.save_consumer(self.stream, config, "create")
@@ -295,9 +334,7 @@ def _plan(asset: Asset, info: Info | None, wish: rules.Config) -> Plan:
         new = asset.expected(rules.merge(old or base, wish), wish)
     except OptionError as problem:
         raise asset.failure("invalid_option", str(problem)) from problem
-    missing = rules.too_new(asset.fields, {key: new[key] for key in wish}, asset.release)
-    if missing:
-        raise asset.failure("unsupported", f"{', '.join(missing)}; the servers' release is {asset.release[0]}.{asset.release[1]}")
+    _require_known(asset, asset.fields, {key: new[key] for key in wish})
     if old is None or info is None:
         keys = list(dict.fromkeys([*wish, *rules.changed_keys(base, new)]))
         return Plan(None, new, keys, wish, _ownership(asset, {}, wish))
@@ -310,10 +347,17 @@ def _plan(asset: Asset, info: Info | None, wish: rules.Config) -> Plan:
         reasons = "; ".join(refused)
         raise asset.failure("immutable", f"what exists cannot be changed so, a new one of another name can: {reasons}")
     if set(keys) & {"num_replicas", "placement"}:
-        reason = asset.unsettled(info, whole=False)
+        reason = rules.unsettled(asset.group(info), short=True)
         if reason:
             raise asset.failure("not_settled", f"it is not scaled or moved now: {reason}")
     return Plan(old, new, keys, wish, [*_ownership(asset, old, wish), *asset.dangers(info, old, new)])
+
+
+def _require_known(asset: Asset, fields: Iterable[rules.Field], wish: rules.Config) -> None:
+    """Raise NatsFailure unsupported for what the servers do not know."""
+    missing = rules.too_new(fields, wish, asset.release)
+    if missing:
+        raise asset.failure("unsupported", f"{', '.join(missing)}; the servers' release is {asset.release[0]}.{asset.release[1]}")
 
 
 def _ownership(asset: Asset, old: rules.Config, wish: rules.Config) -> list[Danger]:
@@ -369,16 +413,18 @@ def _see(asset: Asset, new: rules.Config, keys: Iterable[str], terms: Terms) -> 
         seen = asset.normal(info)
         return [f"{key} is {seen[key]}, not {new[key]}" for key in wanted if seen[key] != new[key]]
 
-    seen = wait_until(asset.find, lambda info: not differing(info) and not asset.unsettled(info or {}), terms.wait_timeout)
+    def done(info: Info | None) -> bool:
+        return info is not None and not differing(info) and not asset.incomplete(info, wanted)
+
+    seen = wait_until(asset.find, done, terms.wait_timeout)
     if seen.done and seen.value is not None:
         return seen.value
     wrong = differing(seen.value)
     if wrong:
         cause = "somebody else changed it too, or the server decides this itself"
         raise asset.failure("conflict", f"the change was accepted, but {'; '.join(wrong)}: {cause}")
-    reason = asset.unsettled(seen.value or {})
-    after = f"after {terms.wait_timeout:g} s {reason}"
-    raise asset.failure("not_seen", f"the change was made, but {after}; run it again to go on waiting")
+    reason = asset.incomplete(seen.value or {}, wanted)
+    raise asset.failure("not_seen", f"the change was made, but it is not complete after {terms.wait_timeout:g} s: {reason}")
 
 
 # --- absent -----------------------------------------------------------------------------------------------------------
@@ -422,10 +468,12 @@ def _messages(info: Info | None) -> int:
 def ensure_purged(asset: StreamAsset, selection: Mapping[str, Any], wish: rules.Config, terms: Terms) -> dict[str, Any]:
     """Return the result of removing messages of a stream: all, or those of `filter`, before `seq`, or all but `keep`.
 
-    Raises NatsFailure: api_error 10059 when there is no such stream, dangerous, not_seen.
+    Raises NatsFailure: not_found, dangerous, not_seen.
     """
     started = time.monotonic()
-    info = asset.api.stream(asset.name)
+    info = asset.find()
+    if info is None:
+        raise asset.failure("not_found", "there is nothing to purge, it does not exist")
     config = rules.clean(info["config"])
     if not _to_remove(asset, selection, info):
         return {**_result(False, config, config, {}, {}, started, []), "purged": 0}
@@ -464,6 +512,39 @@ def _to_remove(asset: StreamAsset, selection: Mapping[str, Any], info: Info) -> 
     if "seq" in selection:
         return int(state["messages"] > 0 and state["first_seq"] < selection["seq"])
     return int(state["messages"])
+
+
+# --- buckets ----------------------------------------------------------------------------------------------------------
+
+
+def ensure_bucket(
+    api: JetStreamApi,
+    params: Mapping[str, Any],
+    check_mode: bool,
+    *,
+    fields: Iterable[rules.Field],
+    stream: str,
+    label: str,
+    wish_of: Callable[[rules.Config], dict[str, Any]],
+    defaults_of: Callable[[rules.Config], dict[str, Any]],
+    fits: Callable[[rules.Config], bool],
+    selection: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the result of a bucket's module; the arguments say which stream it is, and what its options mean for that."""
+    terms = Terms.of(params, check_mode)
+    given = wished(fields, params)
+    try:
+        require_bucket(params["bucket"])
+        wish = wish_of(given)
+    except OptionError as problem:
+        raise NatsFailure("invalid_option", str(problem)) from problem
+    asset = StreamAsset(api, stream, label, defaults_of(wish), fits)
+    if params["state"] == "absent":
+        return ensure_absent(asset, wish, terms)
+    if params["state"] == "purged":
+        return ensure_purged(asset, selection, wish, terms)
+    _require_known(asset, fields, given)
+    return ensure_present(asset, wish, terms)
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

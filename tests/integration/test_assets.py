@@ -5,13 +5,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Callable
 
+import nats
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+    Call,
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import wait_until
 from nats_processes import NatsProcesses
 
 Run = Callable[..., dict[str, Any]]
@@ -79,13 +88,7 @@ def refused(run: Run) -> Run:
 
 def publish(api: JetStreamApi, subject: str, count: int = 1) -> None:
     for _number in range(count):
-        api._client.request_many([_call(subject)])
-
-
-def _call(subject: str) -> Any:
-    from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call
-
-    return Call(subject, b"x" * 100)
+        api._client.request_many([Call(subject, b"x" * 100)])
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -275,7 +278,7 @@ def test_a_purge_removes_what_is_selected(change: Run, refused: Run, run: Run, a
     assert change("stream", **purged, purge={"keep": 1})["purged"] == 1
     whole = change("stream", **purged)
     assert (whole["purged"], whole["diff"]) == (1, {"before": {"messages": 1}, "after": {"messages": 0}})
-    assert run("stream", stream="NOTHERE", state="purged")["failure"]["err_code"] == 10059
+    assert run("stream", stream="NOTHERE", state="purged")["failure"]["code"] == "not_found"
 
 
 def test_deletion_of_what_is_used_is_refused(change: Run, refused: Run, run: Run, api: JetStreamApi, five: NatsProcesses) -> None:
@@ -377,3 +380,219 @@ def test_two_operators_at_once(
         result = run("stream", stream="SHARED", description="mine", wait_timeout=1)
     assert result["failure"]["code"] == "conflict", result
     assert "description is theirs, not mine" in result["msg"]
+
+
+# --- consumers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def orders(five: NatsProcesses) -> str:
+    five.add_stream("ORDERS", 3, consumer_limits={"inactive_threshold": 3600 * 10**9})
+    return "ORDERS"
+
+
+def test_a_pull_consumer_from_its_creation_to_its_deletion(change: Run, run: Run, api: JetStreamApi, orders: str) -> None:
+    worker = {"stream": orders, "consumer": "worker"}
+    made = change(
+        "consumer",
+        **worker,
+        filter_subjects=["ORDERS.b", "ORDERS.a"],
+        backoff=["10s", "1m"],
+        max_deliver=5,
+        sample_freq="50%",
+        max_bytes="512KB",
+        max_expires="30s",
+        metadata={"team": "shop"},
+    )
+    assert made["after"]["ack_policy"] == "explicit"
+    assert made["diff"]["after"]["inactive_threshold"] == 3600 * 10**9
+    assert made["after"]["ack_wait"] == 10 * 10**9
+    wish = {"filter_subject": "ORDERS.c", "max_ack_pending": -1, "backoff": [], "ack_wait": "1m", "num_replicas": 3}
+    updated = change("consumer", **worker, **wish)
+    assert updated["diff"]["after"] == {
+        "ack_wait": 60 * 10**9,
+        "backoff": [],
+        "filter_subjects": ["ORDERS.c"],
+        "max_ack_pending": -1,
+        "num_replicas": 3,
+    }
+    assert updated["after"]["metadata"] == {"team": "shop"}
+    assert len(api.consumer(orders, "worker")["cluster"]["replicas"]) == 2
+    assert change("consumer", **worker, num_replicas=1, allow=["fewer_replicas"])["dangers"]
+    change("consumer", **worker, filter_subjects=[], max_deliver=-1, sample_freq="")
+    change_absent(run, "consumer", **worker)
+
+
+def test_a_push_consumer(change: Run, orders: str) -> None:
+    push = {"stream": orders, "consumer": "push", "deliver_subject": "to.me", "idle_heartbeat": "5s", "flow_control": True}
+    change("consumer", **push, ack_policy="none", deliver_group="us", rate_limit_bps=10_000_000, headers_only=True)
+    change("consumer", **{**push, "deliver_subject": "to.you"})
+    change("consumer", stream=orders, consumer="old", deliver_policy="by_start_time", opt_start_time="2026-01-01T00:00:00+01:00")
+
+
+def test_what_a_consumer_cannot_change_is_refused(change: Run, refused: Run, orders: str, api: JetStreamApi) -> None:
+    worker = {"stream": orders, "consumer": "worker"}
+    change("consumer", **worker)
+    config = api.consumer(orders, "worker")["config"]
+    wish = {"deliver_policy": "new", "ack_policy": "all", "deliver_subject": "x", "mem_storage": True, "max_waiting": 5}
+    told = refused("consumer", "immutable", **worker, **wish, description="new")
+    assert all(f"{key}: " in told["msg"] for key in wish)
+    assert "ack_policy: explicit → all" in told["msg"]
+    assert "with backoff" in refused("consumer", "invalid_option", **worker, ack_wait="1m", backoff=["1s"])["msg"]
+    assert refused("consumer", "api_error", stream="NOTHERE", consumer="x")["failure"]["err_code"] == 10059
+    assert api.consumer(orders, "worker")["config"] == config
+
+
+def test_a_consumer_is_paused_and_goes_on(
+    change: Run, refused: Run, run: Run, orders: str, version: str, api: JetStreamApi
+) -> None:
+    worker = {"stream": orders, "consumer": "worker"}
+    change("consumer", **worker)
+    if version == OLD:
+        told = refused("consumer", "unsupported", **worker, pause_until="2040-01-01T00:00:00Z", priority_policy="overflow")
+        assert "pause_until needs nats-server 2.11" in told["msg"]
+        assert "priority_policy=overflow needs nats-server 2.11" in told["msg"]
+        assert run("consumer", **worker, pause_until="")["changed"] is False
+        return
+    paused = change("consumer", **worker, pause_until="2040-01-01 01:00:00+01:00", description="paused")
+    assert paused["diff"]["after"] == {"description": "paused", "pause_until": "2040-01-01T00:00:00Z"}
+    assert api.consumer(orders, "worker")["paused"] is True
+    assert change("consumer", **worker, pause_until="")["diff"]["after"] == {"pause_until": None}
+    assert run("consumer", **worker, pause_until="2020-01-01T00:00:00Z")["changed"] is False
+    change("consumer", stream=orders, consumer="born_paused", pause_until="2040-01-01T00:00:00Z")
+    group = {"priority_groups": ["a"], "priority_policy": "pinned_client", "priority_timeout": "1m"}
+    change("consumer", stream=orders, consumer="pinned", **group)
+    change("consumer", stream=orders, consumer="first", priority_groups=["a"], priority_policy="prioritized")
+    change("consumer", stream=orders, consumer="flow", ack_policy="flow_control", deliver_subject="flow.x")
+
+
+def test_a_consumer_in_use_is_not_deleted(
+    change: Run, refused: Run, run: Run, five: NatsProcesses, orders: str, api: JetStreamApi
+) -> None:
+    worker = {"stream": orders, "consumer": "worker"}
+    change("consumer", **worker)
+    publish(api, "ORDERS.a")
+    app = five.app_connection()
+    with Client(ConnectionOptions(tuple(app["servers"]), app["user"], app["password"], timeout=5)) as client:
+        client.request_many([Call("$JS.API.CONSUMER.MSG.NEXT.ORDERS.worker")])
+    told = refused("consumer", "dangerous", **worker, state="absent")
+    assert "1 messages are delivered and not acknowledged (in_use)" in told["msg"]
+    change_absent(run, "consumer", **worker, allow=["in_use"])
+    five.add_stream("INTEREST", 1, retention="interest")
+    change("consumer", stream="INTEREST", consumer="only")
+    publish(api, "INTEREST.a", 2)
+    told = refused("consumer", "dangerous", stream="INTEREST", consumer="only", state="absent")
+    assert "2 messages wait for it" in told["msg"]
+
+
+# --- buckets ----------------------------------------------------------------------------------------------------------
+
+
+def with_client(five: NatsProcesses, work: Callable[[Any], Any]) -> Any:
+    """Return what a coroutine returns that gets nats-py's own JetStream client."""
+
+    async def connected() -> Any:
+        app = five.app_connection()
+        connection = await nats.connect(app["servers"], user=app["user"], password=app["password"])
+        try:
+            return await work(connection.jetstream())
+        finally:
+            await connection.close()
+
+    return asyncio.run(connected())
+
+
+def test_a_key_value_bucket_works_with_the_clients(
+    change: Run, refused: Run, run: Run, api: JetStreamApi, five: NatsProcesses, version: str
+) -> None:
+    made = change(
+        "kv_bucket", bucket="config", history=3, ttl="1m", max_value_size="1KB", num_replicas=3, republish={"dest": "kv.>"}
+    )
+    mine = made["after"]
+
+    async def use(js: Any) -> list[str]:
+        kv = await js.key_value("config")
+        for value in (b"1", b"2", b"3", b"4"):
+            await kv.put("a.b", value)
+        await kv.put("a.c", b"x")
+        await kv.put("d", b"x")
+        assert (await kv.get("a.b")).value == b"4"
+        assert len(await kv.history("a.b")) == 3
+        await js.create_key_value(bucket="theirs", history=3, ttl=60, max_value_size=1024, replicas=3, direct=True)
+        return list(await kv.keys())
+
+    assert sorted(with_client(five, use)) == ["a.b", "a.c", "d"]
+    theirs = api.stream("KV_theirs")["config"]
+    del mine["republish"]
+    for key, value in mine.items():
+        if key not in ("name", "subjects", "metadata", "allow_msg_ttl"):
+            assert theirs[key] == value, key
+    assert run("kv_bucket", bucket="theirs", history=3, ttl="60")["changed"] is False
+
+    # The window follows the age, as clients would have it.
+    assert change("kv_bucket", bucket="config", ttl="1h", history=5)["diff"]["after"] == {
+        "max_age": 3600 * 10**9,
+        "max_msgs_per_subject": 5,
+        "duplicate_window": 120 * 10**9,
+    }
+    assert "a subject holds 3 (data_loss)" in refused("kv_bucket", "dangerous", bucket="config", history=2)["msg"]
+    assert "must be from 1 to 64" in refused("kv_bucket", "invalid_option", bucket="config", history=65)["msg"]
+    assert "not the name of a bucket" in refused("kv_bucket", "invalid_option", bucket="a.b")["msg"]
+    if version == OLD:
+        told = refused("kv_bucket", "unsupported", bucket="config", limit_marker_ttl="1m")
+        assert "limit_marker_ttl needs nats-server 2.11" in told["msg"]
+    else:
+        change("kv_bucket", bucket="config", limit_marker_ttl="1m")
+    assert change("kv_bucket", bucket="config", state="purged", keys="a.>", allow=["data_loss"])["purged"] == 4
+    assert with_client(five, lambda js: _keys(js, "config")) == ["d"]
+    assert "it holds 1 messages" in refused("kv_bucket", "dangerous", bucket="config", state="absent")["msg"]
+    change_absent(run, "kv_bucket", bucket="config", allow=["data_loss"])
+
+
+async def _keys(js: Any, bucket: str) -> list[str]:
+    return list(await (await js.key_value(bucket)).keys())
+
+
+def test_buckets_copy_buckets(change: Run, api: JetStreamApi, five: NatsProcesses) -> None:
+    change("kv_bucket", bucket="one")
+    change("kv_bucket", bucket="copy", mirror={"name": "one"})
+    change("kv_bucket", bucket="sum", sources=[{"name": "one"}, {"name": "KV_other"}])
+
+    async def put(js: Any) -> None:
+        await (await js.key_value("one")).put("k", b"v")
+
+    with_client(five, put)
+    for stream in ("KV_copy", "KV_sum"):
+        wait_until(partial(api.stream, stream), lambda info: info["state"]["messages"] == 1, 10)
+        assert api.stream(stream)["state"]["messages"] == 1
+    assert with_client(five, lambda js: _keys(js, "sum")) == ["k"]
+
+
+def test_an_object_bucket_works_with_the_clients(
+    change: Run, refused: Run, run: Run, api: JetStreamApi, five: NatsProcesses
+) -> None:
+    made = change("object_bucket", bucket="files", max_bytes="8MiB", num_replicas=3, ttl="1d", metadata={"team": "a"})
+
+    async def use(js: Any) -> bytes:
+        store = await js.object_store("files")
+        await store.put("report", b"x" * 300_000)
+        await js.create_object_store("theirs", max_bytes=8 * 2**20, replicas=3, ttl=86400)
+        return (await store.get("report")).data
+
+    assert with_client(five, use) == b"x" * 300_000
+    theirs = api.stream("OBJ_theirs")["config"]
+    for key, value in made["after"].items():
+        if key not in ("name", "subjects", "metadata"):
+            assert theirs[key] == value, key
+    assert change("object_bucket", bucket="files", state="purged", allow=["data_loss"])["purged"] > 2
+    sealed = change("object_bucket", bucket="files", sealed=True, ttl="0", allow=["irreversible"])
+    assert sealed["after"]["sealed"] is True
+    change_absent(run, "object_bucket", bucket="files")
+
+
+def test_a_stream_that_is_no_bucket_is_left_alone(refused: Run, five: NatsProcesses) -> None:
+    five.add_stream("KV_odd", 1)
+    five.add_stream("OBJ_odd", 1)
+    for name in ("kv_bucket", "object_bucket"):
+        for state in ("present", "absent", "purged"):
+            assert "is not such a bucket" in refused(name, "not_a_bucket", bucket="odd", state=state)["msg"]

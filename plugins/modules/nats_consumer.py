@@ -1,0 +1,283 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_consumer
+short_description: Create, change, pause and delete a durable consumer
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Brings a durable consumer of a stream, pull or push, to the wished configuration, and sees by reading again that the servers
+    have it and that its group is whole and in step. Knows the keys of the server's consumer configuration up to nats-server 2.15,
+    except those of the servers' own consumers (C(direct), C(sourcing)).
+  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
+  - An option that is not given stays as it is on an existing consumer, and gets the server's default on a new one, except that
+    O(ack_policy) is V(explicit) then, as in every client.
+  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) sets an option back to the server's
+    default. A dictionary or list replaces the whole old value.
+  - What a consumer cannot change, such as where it starts, is refused with the old and new values, before anything is done.
+  - What is dangerous is refused unless O(allow) names it, and an option that the servers do not know yet with the version that
+    it needs, before anything is done.
+extends_documentation_fragment:
+  - natsops.jetstream.accounts
+  - natsops.jetstream.accounts.account
+  - natsops.jetstream.assets
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The servers' own validation of what can be combined happens only in a real run.
+  diff_mode:
+    support: full
+    details:
+      - Shows the keys that differ, in the server's words and units.
+  idempotent:
+    support: full
+options:
+  stream:
+    description: Name of the stream.
+    type: str
+    required: true
+  consumer:
+    description: Name of the consumer, which is its durable name too.
+    type: str
+    required: true
+  state:
+    description:
+      - V(present) creates or changes the consumer, V(absent) deletes it with its position in the stream.
+      - For V(absent) no other option of the configuration counts than O(metadata), which may tell that the consumer is the
+        task's own.
+    type: str
+    choices: [present, absent]
+    default: present
+  description:
+    description: What the consumer is for.
+    type: str
+  deliver_policy:
+    description: Where the consumer starts. Cannot be changed.
+    type: str
+    choices: [all, last, new, by_start_sequence, by_start_time, last_per_subject]
+  opt_start_seq:
+    description: First sequence, with O(deliver_policy=by_start_sequence). Cannot be changed.
+    type: int
+  opt_start_time:
+    description: Time (RFC 3339) of the first message, with O(deliver_policy=by_start_time). Cannot be changed.
+    type: str
+  ack_policy:
+    description: What has to be acknowledged. V(flow_control) needs 2.14. Cannot be changed.
+    type: str
+    choices: [none, all, explicit, flow_control]
+  ack_wait:
+    description:
+      - How long to wait for an acknowledgement. Such as V(30s), V(2m) or V(1h). A bare number is seconds.
+      - With O(backoff) the server takes the first value of that.
+    type: str
+  max_deliver:
+    description: How often a message is delivered at most, V(-1) for any.
+    type: int
+  backoff:
+    description: How long to wait for an acknowledgement of each delivery in turn; units as in O(ack_wait).
+    type: list
+    elements: str
+  filter_subjects:
+    description: Deliver messages of these subjects only. Their order has no meaning.
+    type: list
+    elements: str
+    aliases: [filter_subject]
+  replay_policy:
+    description: Whether messages come as fast as possible, or at the pace at which they were stored. Cannot be changed.
+    type: str
+    choices: [instant, original]
+  rate_limit_bps:
+    description: Greatest rate of a push consumer in bits per second, V(0) for any.
+    type: int
+  sample_freq:
+    description: Share of acknowledgements that are told about, in percent.
+    type: str
+  max_waiting:
+    description: Greatest number of pull requests that wait. Cannot be changed.
+    type: int
+  max_ack_pending:
+    description:
+      - Greatest number of messages that are delivered and not acknowledged, V(-1) for any, V(0) for the server's default.
+    type: int
+  flow_control:
+    description: Whether a push consumer waits for its subscriber; needs O(idle_heartbeat). Cannot be changed.
+    type: bool
+  headers_only:
+    description: Whether messages come without their data.
+    type: bool
+  max_batch:
+    description: Greatest number of messages of one pull request, V(0) for any.
+    type: int
+  max_expires:
+    description: Longest wait of one pull request, V(0) for any; units as in O(ack_wait).
+    type: str
+  max_bytes:
+    description:
+      - Greatest size of what one pull request gets, V(0) for any. Such as V(512KB) or V(1MiB). A bare number is bytes.
+      - C(KB), C(MB) and C(KiB), C(MiB) are powers of 1024, as in nats-server's configuration.
+    type: str
+  deliver_subject:
+    description: Subject that a push consumer delivers to. A consumer without it is a pull consumer, and stays one.
+    type: str
+  deliver_group:
+    description: Queue group of a push consumer's subscribers.
+    type: str
+  idle_heartbeat:
+    description:
+      - After how long without messages a push consumer says that it is alive; units as in O(ack_wait). Cannot be changed.
+    type: str
+  inactive_threshold:
+    description: After how long without use the consumer is removed, V(0) for never; units as in O(ack_wait).
+    type: str
+  num_replicas:
+    description: Number of replicas, V(0) for as many as the stream has.
+    type: int
+  mem_storage:
+    description: Whether the consumer's state is kept in memory. Cannot be changed.
+    type: bool
+  pause_until:
+    description:
+      - Time (RFC 3339) until which nothing is delivered (2.11). An empty string, or a time that is over, ends a pause.
+    type: str
+  priority_groups:
+    description: Names of the consumer's priority groups (2.11).
+    type: list
+    elements: str
+  priority_policy:
+    description: How clients of a priority group get messages (2.11, V(prioritized) 2.12).
+    type: str
+    choices: [none, overflow, pinned_client, prioritized]
+  priority_timeout:
+    description: After how long a pinned client that asks no more is replaced (2.11); units as in O(ack_wait).
+    type: str
+  metadata:
+    description:
+      - Keys and values of your own. Keys that begin with C(_nats.) are the server's, and left alone.
+    type: dict
+seealso:
+  - module: natsops.jetstream.nats_stream
+  - name: Consumers
+    description: The server's documentation.
+    link: https://docs.nats.io/nats-concepts/jetstream/consumers
+"""
+
+EXAMPLES = r"""
+- name: Workers take orders, and an order that fails is tried again later and later
+  natsops.jetstream.nats_consumer:
+    stream: ORDERS
+    consumer: worker
+    filter_subjects: [orders.new]
+    backoff: [10s, 1m, 10m]
+    max_deliver: 5
+    max_ack_pending: 200
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Deliver nothing until the maintenance is over (needs nats-server 2.11)
+  natsops.jetstream.nats_consumer:
+    stream: ORDERS
+    consumer: worker
+    pause_until: "2030-01-31T06:00:00Z"
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Go on now
+  natsops.jetstream.nats_consumer:
+    stream: ORDERS
+    consumer: worker
+    pause_until: ""
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Delete the consumer, which nobody must be using
+  natsops.jetstream.nats_consumer:
+    stream: ORDERS
+    consumer: worker
+    state: absent
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+"""
+
+RETURN = r"""
+before:
+  description: The configuration before, in the server's words; null when there was no such consumer.
+  returned: success
+  type: dict
+  sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 1000}
+after:
+  description: The configuration afterwards, as read again; in check mode as it would be. Null when there is no such consumer.
+  returned: success
+  type: dict
+  sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 200}
+dangers:
+  description: What was dangerous about the change, and was allowed.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{kind: in_use, message: 3 pull requests wait}]
+waited:
+  description: Seconds that the run took, with the wait until its success was seen.
+  returned: success
+  type: float
+  sample: 0.3
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import CONSUMER_FIELDS, argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils._asset_state import (
+    COMMON_SPEC,
+    ConsumerAsset,
+    Terms,
+    ensure_absent,
+    ensure_present,
+    wished,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    ACCOUNT_SPEC,
+    Connections,
+    make_module,
+    run_connected,
+)
+
+
+def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Return the module's result."""
+    stream, name = require_name("stream", params["stream"]), require_name("consumer", params["consumer"])
+    terms = Terms.of(params, check_mode)
+    wish = wished(CONSUMER_FIELDS, params)
+    asset = ConsumerAsset(connections.account(params["account"]), stream, name)
+    return (ensure_absent if params["state"] == "absent" else ensure_present)(asset, wish, terms)
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "stream": {"type": "str", "required": True},
+            "consumer": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            **argument_spec(CONSUMER_FIELDS),
+            **COMMON_SPEC,
+            **ACCOUNT_SPEC,
+        }
+    )
+    run_connected(module, lambda connections: ensure(connections, module.params, module.check_mode))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_kv_bucket
+short_description: Create, change, purge and delete a key-value bucket
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Brings a key-value bucket to the wished configuration, and sees by reading again that the servers have it and that its
+    group is whole and in step. The bucket is the stream that NATS clients would make (ADR-8), and they can use it at once.
+  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
+  - An option that is not given stays as it is on an existing bucket, and gets the default on a new one.
+  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) sets an option back to the default. A
+    dictionary or list replaces the whole old value.
+  - What cannot be changed, what is dangerous and is not named in O(allow), and what the servers do not know yet is refused before
+    anything is done.
+extends_documentation_fragment:
+  - natsops.jetstream.accounts
+  - natsops.jetstream.accounts.account
+  - natsops.jetstream.assets
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The servers' own validation of what can be combined, and of free servers and limits, happens only in a real run.
+  diff_mode:
+    support: full
+    details:
+      - Shows the keys of the bucket's stream that differ, in the server's words and units.
+  idempotent:
+    support: full
+options:
+  bucket:
+    description: Name of the bucket, of letters, digits, C(_) and C(-).
+    type: str
+    required: true
+  state:
+    description:
+      - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
+      - V(purged) removes keys with their history, see O(keys), and needs V(data_loss) in O(allow). Clients that watch the
+        bucket are not told.
+      - For V(absent) and V(purged) no other option of the configuration counts than O(metadata), which may tell that the
+        bucket is the task's own.
+    type: str
+    choices: [present, absent, purged]
+    default: present
+  keys:
+    description: Which keys O(state=purged) removes, with the wildcards C(*) and C(>).
+    type: str
+    default: ">"
+  description:
+    description: What the bucket is for.
+    type: str
+  history:
+    description: How many values of each key are kept, 1 to 64. Default on a new bucket is V(1).
+    type: int
+  ttl:
+    description:
+      - How long a value is kept, V(0) for ever. Such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is seconds.
+    type: str
+  limit_marker_ttl:
+    description:
+      - How long a marker tells that a key went away by its age (2.11); units as in O(ttl). Allows keys with a time to live
+        of their own.
+    type: str
+  max_value_size:
+    description: Greatest size of one value, V(-1) for any; units as in O(max_bytes).
+    type: str
+  max_bytes:
+    description:
+      - Greatest size of the bucket, V(-1) for any. Such as V(10GiB) or V(512MB). A bare number is bytes.
+      - As in nats-server's configuration C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and C(K), C(M), C(G)
+        powers of 1000.
+    type: str
+  storage:
+    description: Where messages are kept. Cannot be changed.
+    type: str
+    choices: [file, memory]
+  num_replicas:
+    description:
+      - Number of replicas, 1 to 5. A change waits until every replica is in step.
+      - It is refused while the group has no leader, is being moved, or has replicas that are behind.
+    type: int
+  placement:
+    description:
+      - Where the replicas are. A change moves them, and waits until every replica is in step.
+    type: dict
+    suboptions:
+      cluster:
+        description: Name of the cluster.
+        type: str
+      tags:
+        description: Tags that every server must have.
+        type: list
+        elements: str
+  compression:
+    description: How stored messages are compressed.
+    type: str
+    choices: [none, s2]
+  republish:
+    description: Under which subject stored messages are published again.
+    type: dict
+    suboptions:
+      src:
+        description: Subjects to publish again, all of them without it.
+        type: str
+      dest:
+        description: The subject to publish under. Must be given.
+        type: str
+      headers_only:
+        description: Whether messages are published without their data.
+        type: bool
+  mirror:
+    description:
+      - The bucket that this one is a read-only copy of. Cannot be changed, and from 2.12 be ended with an empty dictionary.
+    type: dict
+    suboptions: &source
+      name:
+        description: Name of the origin bucket. Must be given.
+        type: str
+      opt_start_seq:
+        description: First sequence to copy.
+        type: int
+      opt_start_time:
+        description: Time (RFC 3339) of the first message to copy.
+        type: str
+      filter_subject:
+        description: Copy messages of this subject only.
+        type: str
+      subject_transforms:
+        description: Copy messages of these subjects only, and store them under others.
+        type: list
+        elements: dict
+        suboptions:
+          src:
+            description: Subject to copy.
+            type: str
+          dest:
+            description: Subject to store it under. Must be given.
+            type: str
+      external:
+        description: How to reach an origin in another account or domain.
+        type: dict
+        suboptions:
+          api:
+            description: Prefix of the origin's API, such as V($JS.hub.API) for the domain C(hub). Must be given.
+            type: str
+          deliver:
+            description: Prefix of the subjects that messages are delivered on.
+            type: str
+      consumer:
+        description: A durable consumer of the origin, made before, to copy by (2.14).
+        type: dict
+        suboptions:
+          name:
+            description: Name of the consumer. Must be given.
+            type: str
+          deliver_subject:
+            description: Its deliver subject. Must be given.
+            type: str
+  sources:
+    description:
+      - The buckets whose keys are copied into this one. Their order has no meaning.
+      - Without C(subject_transforms) and C(filter_subject) the keys of the origin become keys of this bucket.
+    type: list
+    elements: dict
+    suboptions: *source
+  metadata:
+    description:
+      - Keys and values of your own. Keys that begin with C(_nats.) are the server's, and left alone.
+    type: dict
+seealso:
+  - module: natsops.jetstream.nats_stream
+  - module: natsops.jetstream.nats_object_bucket
+  - name: Key/value store
+    description: The server's documentation.
+    link: https://docs.nats.io/nats-concepts/jetstream/key-value-store
+"""
+
+EXAMPLES = r"""
+- name: Settings, with the last five values of each key, on three servers
+  natsops.jetstream.nats_kv_bucket:
+    bucket: settings
+    history: 5
+    max_value_size: 64KB
+    max_bytes: 16MiB
+    num_replicas: 3
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Forget every session
+  natsops.jetstream.nats_kv_bucket:
+    bucket: settings
+    state: purged
+    keys: session.>
+    allow: [data_loss]
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Delete the bucket with everything in it
+  natsops.jetstream.nats_kv_bucket:
+    bucket: settings
+    state: absent
+    allow: [data_loss]
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+"""
+
+RETURN = r"""
+before:
+  description: The configuration of the bucket's stream before, in the server's words; null when there was no such bucket.
+  returned: success
+  type: dict
+  sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 1}
+after:
+  description: The same afterwards, as read again; in check mode as it would be. Null when there is no such bucket.
+  returned: success
+  type: dict
+  sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 3}
+dangers:
+  description: What was dangerous about the change, and was allowed.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{kind: data_loss, message: it holds 12 messages}]
+purged:
+  description: How many messages were removed; null in check mode.
+  returned: O(state=purged)
+  type: int
+  sample: 12
+waited:
+  description: Seconds that the run took, with the wait until its success was seen.
+  returned: success
+  type: float
+  sample: 0.9
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils._asset_state import COMMON_SPEC, ensure_bucket
+from ansible_collections.natsops.jetstream.plugins.module_utils._buckets import (
+    KV_FIELDS,
+    is_kv,
+    kv_defaults,
+    kv_stream,
+    kv_subject,
+    kv_wish,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    ACCOUNT_SPEC,
+    Connections,
+    make_module,
+    run_connected,
+)
+
+
+def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Return the module's result."""
+    bucket = params["bucket"]
+    return ensure_bucket(
+        connections.account(params["account"]),
+        params,
+        check_mode,
+        fields=KV_FIELDS,
+        stream=kv_stream(bucket),
+        label=f"key-value bucket {bucket}",
+        wish_of=lambda given: kv_wish(bucket, given),
+        defaults_of=lambda wish: kv_defaults(bucket, wish),
+        fits=lambda config: is_kv(bucket, config),
+        selection={} if params["keys"] == ">" else {"filter": kv_subject(bucket, params["keys"])},
+    )
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "bucket": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent", "purged"], "default": "present"},
+            "keys": {"type": "str", "default": ">", "no_log": False},
+            **argument_spec(KV_FIELDS),
+            **COMMON_SPEC,
+            **ACCOUNT_SPEC,
+        }
+    )
+    run_connected(module, lambda connections: ensure(connections, module.params, module.check_mode))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_object_bucket
+short_description: Create, change, purge and delete an object bucket
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Brings an object bucket to the wished configuration, and sees by reading again that the servers have it and that its group is
+    whole and in step. The bucket is the stream that NATS clients would make (ADR-20), and they can use it at once.
+  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
+  - An option that is not given stays as it is on an existing bucket, and gets the default on a new one.
+  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) sets an option back to the default. A
+    dictionary or list replaces the whole old value.
+  - What cannot be changed, what is dangerous and is not named in O(allow), and what the servers do not know yet is refused before
+    anything is done.
+extends_documentation_fragment:
+  - natsops.jetstream.accounts
+  - natsops.jetstream.accounts.account
+  - natsops.jetstream.assets
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The servers' own validation of what can be combined, and of free servers and limits, happens only in a real run.
+  diff_mode:
+    support: full
+    details:
+      - Shows the keys of the bucket's stream that differ, in the server's words and units.
+  idempotent:
+    support: full
+options:
+  bucket:
+    description: Name of the bucket, of letters, digits, C(_) and C(-).
+    type: str
+    required: true
+  state:
+    description:
+      - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
+      - V(purged) removes all objects, and needs V(data_loss) in O(allow). Clients that watch the bucket are not told.
+      - For V(absent) and V(purged) no other option of the configuration counts than O(metadata), which may tell that the
+        bucket is the task's own.
+    type: str
+    choices: [present, absent, purged]
+    default: present
+  description:
+    description: What the bucket is for.
+    type: str
+  ttl:
+    description:
+      - How long an object is kept, V(0) for ever. Such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is seconds.
+    type: str
+  max_bytes:
+    description:
+      - Greatest size of the bucket, V(-1) for any. Such as V(10GiB) or V(512MB). A bare number is bytes.
+      - As in nats-server's configuration C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and C(K), C(M), C(G)
+        powers of 1000.
+    type: str
+  storage:
+    description: Where messages are kept. Cannot be changed.
+    type: str
+    choices: [file, memory]
+  num_replicas:
+    description:
+      - Number of replicas, 1 to 5. A change waits until every replica is in step.
+      - It is refused while the group has no leader, is being moved, or has replicas that are behind.
+    type: int
+  placement:
+    description:
+      - Where the replicas are. A change moves them, and waits until every replica is in step.
+    type: dict
+    suboptions:
+      cluster:
+        description: Name of the cluster.
+        type: str
+      tags:
+        description: Tags that every server must have.
+        type: list
+        elements: str
+  compression:
+    description: How stored messages are compressed.
+    type: str
+    choices: [none, s2]
+  sealed:
+    description:
+      - Whether the bucket is closed for ever. Not for a new bucket; needs V(irreversible) in O(allow).
+    type: bool
+  metadata:
+    description:
+      - Keys and values of your own. Keys that begin with C(_nats.) are the server's, and left alone.
+    type: dict
+seealso:
+  - module: natsops.jetstream.nats_stream
+  - module: natsops.jetstream.nats_kv_bucket
+  - name: Object store
+    description: The server's documentation.
+    link: https://docs.nats.io/nats-concepts/jetstream/obj_store
+"""
+
+EXAMPLES = r"""
+- name: Reports are kept for a year, on three servers
+  natsops.jetstream.nats_object_bucket:
+    bucket: reports
+    ttl: 1y
+    max_bytes: 32MiB
+    num_replicas: 3
+    compression: s2
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Close the archive for ever
+  natsops.jetstream.nats_object_bucket:
+    bucket: reports
+    ttl: "0"
+    sealed: true
+    allow: [irreversible]
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Delete the bucket with everything in it
+  natsops.jetstream.nats_object_bucket:
+    bucket: reports
+    state: absent
+    allow: [data_loss]
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+"""
+
+RETURN = r"""
+before:
+  description: The configuration of the bucket's stream before, in the server's words; null when there was no such bucket.
+  returned: success
+  type: dict
+  sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 1}
+after:
+  description: The same afterwards, as read again; in check mode as it would be. Null when there is no such bucket.
+  returned: success
+  type: dict
+  sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 3}
+dangers:
+  description: What was dangerous about the change, and was allowed.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{kind: data_loss, message: it holds 12 messages}]
+purged:
+  description: How many messages were removed; null in check mode.
+  returned: O(state=purged)
+  type: int
+  sample: 12
+waited:
+  description: Seconds that the run took, with the wait until its success was seen.
+  returned: success
+  type: float
+  sample: 0.9
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils._asset_state import COMMON_SPEC, ensure_bucket
+from ansible_collections.natsops.jetstream.plugins.module_utils._buckets import (
+    OBJECT_FIELDS,
+    is_object,
+    object_defaults,
+    object_stream,
+    object_wish,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    ACCOUNT_SPEC,
+    Connections,
+    make_module,
+    run_connected,
+)
+
+
+def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Return the module's result."""
+    bucket = params["bucket"]
+    return ensure_bucket(
+        connections.account(params["account"]),
+        params,
+        check_mode,
+        fields=OBJECT_FIELDS,
+        stream=object_stream(bucket),
+        label=f"object bucket {bucket}",
+        wish_of=object_wish,
+        defaults_of=lambda wish: object_defaults(bucket),
+        fits=lambda config: is_object(bucket, config),
+        selection={},
+    )
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "bucket": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent", "purged"], "default": "present"},
+            **argument_spec(OBJECT_FIELDS),
+            **COMMON_SPEC,
+            **ACCOUNT_SPEC,
+        }
+    )
+    run_connected(module, lambda connections: ensure(connections, module.params, module.check_mode))
+
+
+if __name__ == "__main__":
+    main()
