@@ -39,7 +39,8 @@ def test_durations_are_seconds_and_secrets_are_left_out() -> None:
 
 
 def test_a_token_in_place_of_the_user_is_hidden() -> None:
-    for version, user in (("2.10.27", "(hidden)"), ("2.11.3", "(hidden)"), ("2.11.4", "s3cr3t-token"), ("2.15.1", "s3cr3t-token")):
+    shown = {"2.10.27": "(hidden)", "2.11.3": "(hidden)", "2.11.4": "s3cr3t-token", "2.15.1": "s3cr3t-token"}
+    for version, user in shown.items():
         row = describe(Server("n1", "N1", version=version), told(), NOW)
         assert (row["account"], row["user"]) == ("$G", user)
     assert describe(Server("n1", "N1", version="2.10.27"), told(account="APP"), NOW)["user"] == "s3cr3t-token"
