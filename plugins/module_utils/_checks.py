@@ -535,7 +535,8 @@ def _judge_streams(
     for name, reason in unknown.items():
         counts["no_leader"] += 1
         bad[name] = reason
-    for info in streams:
+    told = [info for info in streams if info["config"]["name"] not in unknown]  # an offline one is listed as both
+    for info in told:
         if not info.get("cluster"):
             continue
         group = stream_group("", info)
@@ -543,7 +544,7 @@ def _judge_streams(
         if problems:
             counts[_kind_of_trouble(group, limits)] += 1
             bad[info["config"]["name"]] = _trouble(group, problems)
-    result.measure("replicas_ok", len(streams) + len(unknown) - len(bad))
+    result.measure("replicas_ok", len(told) + len(unknown) - len(bad))
     for name, count in counts.items():
         result.measure(f"replicas_{name}", count)
     if bad:
@@ -695,8 +696,8 @@ def _judge_last(
 ) -> None:
     """Judge when something last happened.
 
-    Only the leader knows, and forgets it when another one leads or it restarts (consumer.go ldt, lat): a consumer that has
-    worked, but whose leader does not know when, is UNKNOWN; the nats CLI calls it critical.
+    Each server keeps that in memory only (consumer.go ldt, lat): a consumer that has worked, but whose leader was started
+    since, is UNKNOWN; the nats CLI calls it critical.
     """
     option = f"{name}_critical"
     said, never = texts
@@ -705,7 +706,7 @@ def _judge_last(
         result.measure(name, seconds, "s", None, options[option])
         _judge_single(result, options, option, seconds, f"{said} {_duration_text(seconds)} ago")
     elif options[option] is not None and sequence.get("consumer_seq", 0) > 0:
-        result.add(UNKNOWN, f"{said}: its leader does not know when, since it leads only since then")
+        result.add(UNKNOWN, f"{said}: its leader does not know when, since it was started after that")
     elif options[option] is not None:
         result.add(CRITICAL, never)
 

@@ -206,8 +206,8 @@ options:
       consumer:
         description:
           - One consumer. Its replicas are checked as those of a stream.
-          - When something was last delivered or acknowledged is known to the leader alone, and forgotten when another one leads;
-            until the next time that is V(UNKNOWN).
+          - When something was last delivered or acknowledged is lost when the leader's server is started again; until the next
+            time that is V(UNKNOWN).
         type: dict
         suboptions:
           stream:
@@ -604,6 +604,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
 _NO_CONNECTION = ("unreachable", "authorization", "tls")
 #: JetStream errors that say that the asset is bad: not found, offline, offline for a reason (2.11.9).
 _BAD_ASSET = (10014, 10059, 10118, 10119, 10194, 10195)
+_NO_META_LEADER = 10008
 _NAMES = ("stream", "consumer", "bucket")
 
 Options = Mapping[str, Any]
@@ -651,6 +652,8 @@ class Checker:
             return failure.code != "permission"
         if check == "request":
             return failure.code in ("no_responders", "timeout")
+        if check == "jetstream" and failure.err_code == _NO_META_LEADER:
+            return True
         return failure.err_code in _BAD_ASSET or failure.code in ("server_missing", "no_leader")
 
     def _connection(self, options: Options) -> Result:

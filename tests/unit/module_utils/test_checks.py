@@ -313,9 +313,11 @@ def test_an_accounts_streams(info: dict[str, Any], counter: str, reason: str) ->
 
 
 def test_a_stream_that_nobody_told_of_is_not_overlooked() -> None:
-    result = _checks.check_jetstream(options("jetstream"), account(0, 100), [stream(TWO)], {"LOST": "no leader told its state"})
-    assert result.texts(CRITICAL) == ["1 unhealthy streams: LOST (no leader told its state)"]
-    assert figures(result)["replicas_no_leader"] == 1
+    stub = stream([], leader="", config={"name": "LOST", "num_replicas": 1})  # when all its servers are away
+    for told in ([stream(TWO)], [stream(TWO), stub]):
+        result = _checks.check_jetstream(options("jetstream"), account(0, 100), told, {"LOST": "no leader told its state"})
+        assert result.texts(CRITICAL) == ["1 unhealthy streams: LOST (no leader told its state)"]
+        assert (figures(result)["replicas_no_leader"], figures(result)["replicas_ok"]) == (1, 1)
 
 
 # --- Streams ----------------------------------------------------------------------------------------------------------
