@@ -55,6 +55,24 @@ PLAY = """
         wait: false
       register: refused
       failed_when: refused is not failed
+    - name: Report what is wrong without failing
+      natsops.jetstream.nats_check:
+        fail_on: never
+        checks:
+          - connection: {}
+          - meta:
+              expect: "{{ names | length + 2 }}"
+          - server:
+              server_name: n1
+              js_required: true
+      register: report
+    - name: Fail on the same
+      natsops.jetstream.nats_check:
+        checks:
+          - meta:
+              expect: "{{ names | length + 2 }}"
+      register: checked
+      failed_when: checked is not failed
     - name: Judge
       ansible.builtin.assert:
         that:
@@ -68,6 +86,13 @@ PLAY = """
           - predicted.after.config_load_time == predicted.before.config_load_time
           - reloaded is changed
           - reloaded.after.config_load_time != reloaded.before.config_load_time
+          - report is not changed
+          - report.status == 'CRITICAL'
+          - report.results | map(attribute='check') | list == ['connection', 'meta', 'server']
+          - report.results[1].nagios is match('CRITICAL JetStream Meta Cluster Crit:3 peers of expected 5 ')
+          - report.results[2].status == 'OK'
+          - checked.failure.code == 'check_failed'
+          - checked.results[0].reasons.critical == ['3 peers of expected 5']
           - refused.failure.code == 'unhealthy'
           - refused.problems | map(attribute='code') | unique | list == ['stop_breaks_quorum']
 """
