@@ -10,18 +10,20 @@ short_description: Write the cluster report as tables
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Turns what M(natsops.jetstream.nats_cluster_info) returns into framed tables of servers, JetStream and the meta group, and
-    what P(natsops.jetstream.nats_report_data#filter) returns into its tables.
+  - Turns what M(natsops.jetstream.nats_cluster_info) returns into framed tables of servers, JetStream and the meta group, what
+    P(natsops.jetstream.nats_report_data#filter) returns into its tables, and what P(natsops.jetstream.nats_diagnosis#filter)
+    returns into one page.
 positional: _input
 options:
   _input:
     description:
-      - The registered result of M(natsops.jetstream.nats_cluster_info), or the data of
-        P(natsops.jetstream.nats_report_data#filter).
+      - The registered result of M(natsops.jetstream.nats_cluster_info), or the data of one of the two filters.
     type: dict
     required: true
 seealso:
   - plugin: natsops.jetstream.nats_report_data
+    plugin_type: filter
+  - plugin: natsops.jetstream.nats_diagnosis
     plugin_type: filter
 """
 
@@ -43,6 +45,7 @@ _value:
 
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils._diagnosis import diagnosis_text
 from ansible_collections.natsops.jetstream.plugins.module_utils._report import report_data, report_text
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
@@ -50,6 +53,8 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import 
 @reports_problems
 def nats_report(value: dict[str, Any]) -> str:
     """The report as text; see DOCUMENTATION."""
+    if "verdict" in value:
+        return diagnosis_text(value)
     return report_text(value if "tables" in value else report_data(value))
 
 

@@ -193,3 +193,16 @@ accounts {{
 
 def collections_path() -> str:
     return os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(ROOT / ".cache" / "dev"))
+
+
+def run_playbook(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook of the collection against NATS, without an inventory unless the arguments name one."""
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), f"natsops.jetstream.{name}", *arguments]
+    variables = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "ANSIBLE_NOCOLOR": "true",
+        **environment,
+    }
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=variables, timeout=120)

@@ -6,31 +6,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
+from nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses, run_playbook
 
 ALL = ["servers", "clusters", "jetstream", "leaders", "meta", "streams", "consumers", "accounts", "connections",
        "connections_per_server", "routes", "gateways", "leafnodes", "cpu", "mem", "health"]
-
-
-def run_playbook(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook of the collection against NATS, without an inventory unless the arguments name one."""
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), f"natsops.jetstream.{name}", *arguments]
-    variables = {
-        **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": collections_path(),
-        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-        "ANSIBLE_NOCOLOR": "true",
-        **environment,
-    }
-    return subprocess.run(command, check=False, capture_output=True, text=True, env=variables, timeout=120)
 
 
 def report(target: Path, *arguments: str, **variables: Any) -> tuple[str, dict[str, Any]]:

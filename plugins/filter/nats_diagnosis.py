@@ -1,0 +1,121 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_diagnosis
+short_description: Judge what the info modules and the hosts say of a cluster
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Looks at servers, round trips, health, meta group, streams, routes, gateways, logs, configurations, versions, clocks, slow
+    consumers, storage and certificates, and says what is wrong and what to do next.
+  - What could not be looked at is named, and is not taken for good. The playbook C(natsops.jetstream.diagnose) does it all.
+positional: _input, server_info
+options:
+  _input:
+    description: The registered result of M(natsops.jetstream.nats_cluster_info), also when it failed.
+    type: dict
+    required: true
+  server_info:
+    description:
+      - The registered result of M(natsops.jetstream.nats_server_info) with the endpoints C(varz), C(routez), C(gatewayz) and
+        C(statsz), also when it failed.
+    type: dict
+    required: true
+  hosts:
+    description: What the managed hosts say.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      server_name:
+        description: Name of the server on the host.
+        type: str
+        required: true
+      unreachable:
+        description: Whether the host could not be reached.
+        type: bool
+      running:
+        description: Whether nats-server runs there.
+        type: bool
+      log_lines:
+        description: Warnings and errors of its log. Null when the log could not be read.
+        type: list
+        elements: str
+      digest:
+        description: What C(nats-server -t) says of the configuration file on the host (C(sha256:...), 2.11 and later).
+        type: str
+      disk_percent:
+        description: How full the file system of the store directory is.
+        type: int
+      disk_mount:
+        description: Where that file system is mounted.
+        type: str
+  pinned_accounts:
+    description: Accounts with a route of their own (C(cluster.accounts)).
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Read the cluster
+  natsops.jetstream.nats_cluster_info:
+  register: info
+
+- name: Read the servers
+  natsops.jetstream.nats_server_info:
+    endpoints: [varz, routez, gatewayz, statsz]
+  register: servers
+
+- name: Stop when something is broken
+  ansible.builtin.assert:
+    that: diagnosis.verdict.status != 'critical'
+    fail_msg: "{{ diagnosis.next_steps }}"
+  vars:
+    diagnosis: "{{ info | natsops.jetstream.nats_diagnosis(servers) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The diagnosis.
+  type: dict
+  sample:
+    schema: 1
+    verdict: {status: warning, text: "WORKING, with 1 warnings. Not looked at: logs."}
+    checks:
+      - {check: versions, status: found, summary: "2.10.27, 2.15.1"}
+    findings:
+      - code: versions_differ
+        severity: warning
+        message: "versions differ: 2.10.27 on n1-c1; 2.15.1 on n2-c1, n3-c1"
+        next: "Finish the upgrade: natsops.jetstream.deploy with one nats_server_version."
+    next_steps: ["Finish the upgrade: natsops.jetstream.deploy with one nats_server_version."]
+    servers: []
+    logs: {}
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._diagnosis import diagnose
+
+
+def nats_diagnosis(
+    info: dict[str, Any],
+    server_info: dict[str, Any],
+    hosts: list[dict[str, Any]] | None = None,
+    pinned_accounts: list[str] | None = None,
+) -> dict[str, Any]:
+    """The diagnosis as data; see DOCUMENTATION."""
+    return diagnose(info, server_info, hosts or (), pinned_accounts or ())
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_diagnosis": nats_diagnosis}
