@@ -9,7 +9,7 @@ Pure judgement over a RaftGroup, as `_quorum` is; no I/O.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import MetaGroup, Peer, RaftGroup, Server
@@ -113,7 +113,8 @@ def plan_group(group: RaftGroup, wish: Wish, servers: Mapping[str, Server]) -> P
     """Return what to do so that a fitting server leads. `servers`: those that answered, by name.
 
     Refused is a group whose leader is unknown, and one in which no member may and can lead: to step down then would leave it
-    without a leader, or with one that is not wished for.
+    without a leader, or with one that is not wished for. A member that did not answer cannot: for some seconds after a crash
+    the leader still believes in it.
     """
     leader = group.leader
     wish = wish.against(leader)
@@ -123,7 +124,7 @@ def plan_group(group: RaftGroup, wish: Wish, servers: Mapping[str, Server]) -> P
     if misfit is None:
         return Plan(FITS, wish, group)
     if group.size == 1 and not group.peers:
-        return Plan(SINGLE, wish, group, reason=f"has a single replica, on {leader}, which {misfit}")
+        return Plan(SINGLE, wish, group, reason=f"a single replica, on {leader}, which {misfit}")
     if wish.preferred is not None and wish.preferred not in group.members:
         text = f"{wish.preferred} is not one of its members ({_names(group.members)})"
         return _refused(group, wish, text)
@@ -132,30 +133,30 @@ def plan_group(group: RaftGroup, wish: Wish, servers: Mapping[str, Server]) -> P
         reasons = [(leader, misfit), *((peer.name, wish.misfit(peer.name, servers)) for peer in group.peers)]
         text = "none of its members may lead: " + "; ".join(f"{name} {why}" for name, why in sorted(reasons))
         return _refused(group, wish, text)
-    ready = tuple(sorted(peer.name for peer in allowed if HANDOVER.in_step(peer)))
+    in_step = {peer.name for peer in group.peers if peer.name in servers and HANDOVER.in_step(peer)}
+    ready = tuple(sorted(peer.name for peer in allowed if peer.name in in_step))
     if not ready:
-        states = "; ".join(_state(peer) for peer in allowed)
+        states = "; ".join(_state(peer, servers) for peer in allowed)
         return _refused(group, wish, f"no member that may lead is in step with the leader {leader}: {states}", passing=True)
-    in_step = 1 + sum(HANDOVER.in_step(peer) for peer in group.peers)
-    if in_step < group.quorum:
-        text = f"only {in_step} of its {group.size} members are in step, and an election needs {group.quorum}"
+    if len(in_step) + 1 < group.quorum:
+        text = f"only {len(in_step) + 1} of its {group.size} members are in step, and an election needs {group.quorum}"
         return _refused(group, wish, text, passing=True)
     return Plan(STEP_DOWN, wish, group, candidates=ready)
 
 
-def takes_preferred(server: Server | None) -> bool:
-    """Return whether a leader on this server hands over to the server that it is told; False when that is unknown."""
-    return server is not None and _version(server.version) >= PREFERRED_SINCE
+def handing_over(servers: Iterable[Server]) -> frozenset[str]:
+    """Return the names of the servers that, as a leader, hand over to the server that they are told."""
+    return frozenset(server.name for server in servers if _version(server.version) >= PREFERRED_SINCE)
 
 
-def with_targets(plans: Sequence[Plan], servers: Mapping[str, Server], leaders: Iterable[str | None]) -> list[Plan]:
-    """Return the plans with a target each where the leader's server takes one, so that the leaders end up spread: each time
+def with_targets(plans: Sequence[Plan], tellable: Container[str | None], leaders: Iterable[str | None]) -> list[Plan]:
+    """Return the plans with a target each where the leader is one of `tellable`, so that the leaders end up spread: each time
     the candidate that leads the fewest groups. `leaders`: who leads, for all groups that are known."""
     leading = Counter(leaders)
     result = []
     for plan in plans:
         target = None
-        if plan.action == STEP_DOWN and takes_preferred(servers.get(plan.before or "")):
+        if plan.action == STEP_DOWN and plan.before in tellable:
             target = min(plan.candidates, key=lambda name: (leading[name], name))
             leading.update([target])
             leading.subtract([plan.before])
@@ -178,14 +179,13 @@ def _refused(group: RaftGroup, wish: Wish, reason: str, passing: bool = False) -
 
 def _no_leader(group: RaftGroup) -> str:
     if len(group.leaders) > 1:
-        return f"is led by more than one server: {_names(group.leaders)}"
-    members = f" ({_names(group.members)})" if group.members else ""
-    return f"has no leader: {group.quorum} of its {group.size} members{members} must be up and agree"
+        return f"more than one server claims to lead: {_names(group.leaders)}"
+    return f"no leader; {group.quorum} of its {group.size} members must be up and agree (known: {_names(group.members)})"
 
 
-def _state(peer: Peer) -> str:
-    if peer.offline:
-        return f"{peer.name} is offline"
+def _state(peer: Peer, servers: Mapping[str, Server]) -> str:
+    if peer.offline or peer.name not in servers:
+        return f"{peer.name} is offline" if peer.offline else f"{peer.name} did not answer"
     heard = f"last heard of {peer.active:.1f} s ago" if peer.active < 1e8 else "not heard of yet"
     return f"{peer.name} is not current ({peer.lag} entries behind, {heard})"
 

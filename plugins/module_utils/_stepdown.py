@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, Union
 
@@ -26,7 +26,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import 
     Plan,
     Wish,
     plan_group,
-    takes_preferred,
     unknown_names,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import RaftGroup, Server
@@ -126,19 +125,19 @@ class Job(Generic[K]):
         elif now.action == REFUSED:
             self._trouble = now.reason
 
-    def request(self, servers: Mapping[str, Server]) -> Mapping[str, Any] | None:
+    def request(self, tellable: Container[str | None]) -> Mapping[str, Any] | None:
         """Return the body of the next request, None (and the job has failed) when it was asked often enough."""
         now = self._now
         assert now is not None
-        named = takes_preferred(servers.get(now.before or ""))
-        most = MOST_HANDOVERS if named else MOST_ATTEMPTS_PER_MEMBER * (now.group.size - 1)
-        if (sum(self._tried.values()) if named else self.attempts) >= most:
+        tells = now.before in tellable
+        most = MOST_HANDOVERS if tells else MOST_ATTEMPTS_PER_MEMBER * (now.group.size - 1)
+        if (sum(self._tried.values()) if tells else self.attempts) >= most:
             self.failed = f"{now.before} leads after {_times(self.attempts)}{self._because()}"
             return None
         if not self._started:
             self._started = time.monotonic()
         self._asked, self._asked_at = now.before, time.monotonic()
-        if not named:
+        if not tells:
             return {}
         target = min(now.candidates, key=lambda name: (self._tried[name], name != self.plan.target, name))
         self._tried[target] += 1
@@ -166,9 +165,16 @@ class Job(Generic[K]):
 
 
 def step_down(
-    groups: Groups[K], jobs: Sequence[Job[K]], servers: Mapping[str, Server], wait_timeout: float, concurrency: int = 1
+    groups: Groups[K],
+    jobs: Sequence[Job[K]],
+    servers: Mapping[str, Server],
+    tellable: Container[str | None],
+    wait_timeout: float,
+    concurrency: int = 1,
 ) -> None:
     """Bring every job to its end: a fitting server was seen to lead, or it has failed.
+
+    `servers`: those that answered, by name; `tellable`: the leaders that can be told who is to lead next.
 
     At most `concurrency` groups may be without a leader at once. Each is read right before its leader is asked, so that a
     leader that another operator has changed meanwhile is judged by the wish, not by what was planned.
@@ -184,7 +190,7 @@ def step_down(
         active = [job for job in active if not job.over]
         if time.monotonic() >= deadline:
             break
-        requests = [(job, body) for job in active if job.due for body in [job.request(servers)] if body is not None]
+        requests = [(job, body) for job in active if job.due for body in [job.request(tellable)] if body is not None]
         for (job, _body), answer in zip(requests, _ask(groups, requests)):
             job.answered(answer)
         active = [job for job in active if not job.over]

@@ -23,6 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import 
     STEP_DOWN,
     Plan,
     Wish,
+    handing_over,
     plan_group,
     with_targets,
 )
@@ -100,11 +101,16 @@ class Asset:
 
 
 class AssetGroups:
-    """The Raft groups of streams and consumers, for `step_down`. `servers`: those that answered, by name."""
+    """The Raft groups of streams and consumers, for `step_down`. `servers`: those that answered, by name. `tellable`: the
+    names of those that can be told who is to lead next."""
 
-    def __init__(self, connections: Connections, servers: Mapping[str, Server]) -> None:
+    def __init__(self, connections: Connections, servers: Sequence[Server]) -> None:
         self._connections = connections
-        self._ids = {peer_id(name): name for name in servers}
+        self._ids = {peer_id(server.name): server.name for server in servers}
+        self.servers = {server.name: server for server in servers}
+        # A server before 2.11 answers a request with a body as a bad one, also when it does not lead the group.
+        tellable = handing_over(servers)
+        self.tellable = tellable if len(tellable) == len(self.servers) else frozenset()
         self._stream_configs: dict[tuple[str | None, str], Mapping[str, Any]] = {}
 
     def api(self, account: str | None) -> JetStreamApi:
@@ -226,26 +232,27 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
         raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
     wish = wish_of(params)
     scope = _scope(kind, params, connections)
-    there = _servers(connections, system=scope.accounts != (None,))
-    servers = {server.name: server for server in there}
-    groups = AssetGroups(connections, servers)
 
-    def plan() -> dict[Asset, Plan]:
+    def plan() -> tuple[AssetGroups, dict[Asset, Plan]]:
+        groups = AssetGroups(connections, _servers(connections, system=scope.accounts != (None,)))
         readings = scope.read(groups)
         known = [reading for reading in readings.values() if isinstance(reading, RaftGroup)]
-        require_known(wish, there, known)
+        require_known(wish, groups.servers.values(), known)
         meant = {asset: reading for asset, reading in readings.items() if scope.means(reading, wish)}
-        plans = [_plan(asset, reading, wish, servers) for asset, reading in meant.items()]
-        return dict(zip(meant, with_targets(plans, servers, (group.leader for group in known))))
+        plans = [_plan(asset, reading, wish, groups.servers) for asset, reading in meant.items()]
+        return groups, dict(zip(meant, with_targets(plans, groups.tellable, (group.leader for group in known))))
 
-    seen = wait_until(plan, lambda plans: not any(item.passing for item in plans.values()), min(timeout, SETTLE_SECONDS))
-    plans = seen.value
+    def settled(found: tuple[AssetGroups, dict[Asset, Plan]]) -> bool:
+        return not any(item.passing for item in found[1].values())
+
+    seen = wait_until(plan, settled, min(timeout, SETTLE_SECONDS))
+    groups, plans = seen.value
     skip = params["r1"] == "skip" or (params["r1"] is None and not scope.named)
     refused = {asset: item for asset, item in plans.items() if item.action == REFUSED or (item.action == SINGLE and not skip)}
     jobs: dict[Asset, Job[Asset]] = {}
     if not refused and not module.check_mode:
         jobs = {asset: Job(asset, item) for asset, item in plans.items() if item.action == STEP_DOWN}
-        step_down(groups, list(jobs.values()), servers, timeout - seen.waited, params["concurrency"])
+        step_down(groups, list(jobs.values()), groups.servers, groups.tellable, timeout - seen.waited, params["concurrency"])
     results = [_result(asset, item, asset in refused, jobs.get(asset), module.check_mode) for asset, item in plans.items()]
     whole = {
         "changed": any(item["changed"] for item in results),
@@ -254,7 +261,7 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
         "waited": max((job.waited for job in jobs.values()), default=0.0),
     }
     if refused:
-        refuse(module, [f"{asset.label} {item.reason}" for asset, item in refused.items()], whole)
+        refuse(module, [f"{asset.label}: {item.reason}" for asset, item in refused.items()], whole)
     if module._diff:
         whole["diff"] = _diff(results)
     failed = [f"{asset.label}: {job.failed}" for asset, job in jobs.items() if job.failed is not None]
@@ -304,7 +311,7 @@ def _plan(asset: Asset, reading: Reading, wish: Wish, servers: Mapping[str, Serv
     """Return what to do with an asset; silence may end in a moment."""
     if isinstance(reading, NatsFailure):
         unknown = RaftGroup(kind=STREAM if asset.consumer is None else CONSUMER, subject=asset.label, size=0)
-        return Plan(REFUSED, wish, unknown, reason=f"has no leader that answers: {reading.description}", passing=True)
+        return Plan(REFUSED, wish, unknown, reason=f"no leader that answers: {reading.description}", passing=True)
     return plan_group(reading, wish, servers)
 
 

@@ -83,6 +83,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import 
     STEP_DOWN,
     Plan,
     agreed,
+    handing_over,
     plan_group,
     with_targets,
 )
@@ -121,16 +122,17 @@ def work(module: AnsibleModule, client: Client) -> dict[str, Any]:
         group = agreed(cluster.meta)
         require_known(wish, cluster.servers, [group])
         servers = {server.name: server for server in cluster.servers}
-        return cluster, with_targets([plan_group(group, wish, servers)], servers, ())[0]
+        return cluster, with_targets([plan_group(group, wish, servers)], handing_over(cluster.servers), ())[0]
 
     seen = wait_until(plan, lambda found: not found[1].passing, min(timeout, SETTLE_SECONDS))
     cluster, planned = seen.value
     if planned.action in (REFUSED, SINGLE):
-        refuse(module, [f"the meta group {planned.reason}"], {"before": {"leader": planned.before}})
+        refuse(module, [f"the meta group: {planned.reason}"], {"before": {"leader": planned.before}})
     job = None
     if planned.action == STEP_DOWN and not module.check_mode:
         job = Job("meta", planned)
-        step_down(groups, [job], {server.name: server for server in cluster.servers}, timeout - seen.waited)
+        servers = {server.name: server for server in cluster.servers}
+        step_down(groups, [job], servers, handing_over(cluster.servers), timeout - seen.waited)
     result = outcome(planned, job, module.check_mode)
     if module._diff:
         result["diff"] = {when: {"meta leader": leader_text(result, when)} for when in ("before", "after")}

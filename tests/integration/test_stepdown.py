@@ -10,13 +10,15 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import nats
 import nats.errors
 import pytest
-from conftest import Runner
-from nats_processes import APP_PASSWORD, NatsProcesses
+from conftest import VERSIONS, Runner, form
+from nats_processes import APP_PASSWORD, NatsProcesses, binary
 
 Step = Callable[..., dict[str, Any]]
 
@@ -189,7 +191,7 @@ def test_all_streams_leave_a_server(five: NatsProcesses, step: Step, streams: Ca
     for number in range(6):
         assert leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") != alone
     skipped = next(item for item in done["results"] if item["stream"] == "SDALONE")
-    assert skipped["skipped"] == f"has a single replica, on {alone}, which is one to stay away from"
+    assert skipped["skipped"] == f"a single replica, on {alone}, which is one to stay away from"
     again = step("stream", away_from=[alone], all_accounts=True)
     assert not again["changed"]
     assert again["totals"]["groups"] == 1
@@ -203,13 +205,13 @@ def test_streams_are_refused_together(five: NatsProcesses, step: Step, streams: 
     away = sorted({before, alone})
     refused = step("stream", streams=["SD", "SDALONE"], away_from=away)
     assert refused["failure"]["code"] == "step_down_refused"
-    assert f"stream SDALONE (account APP) has a single replica, on {alone}" in refused["msg"]
+    assert f"stream SDALONE (account APP): a single replica, on {alone}" in refused["msg"]
     assert refused["totals"] == {"groups": 2, "changed": 0, "skipped": 0, "refused": 1, "failed": 0}
     assert not refused["changed"]
     assert leader_of(five, "SD") == before
     outside = next(name for name in five.names if name not in [before, *peers_of(five, "SD")])
     refused = step("stream", stream="SD", preferred=outside)
-    assert f"stream SD (account APP) {outside} is not one of its members" in refused["msg"]
+    assert f"stream SD (account APP): {outside} is not one of its members" in refused["msg"]
     refused = step("stream", stream="SD", away_from=[before, *peers_of(five, "SD")])
     assert "none of its members may lead" in refused["msg"]
     assert leader_of(five, "SD") == before
@@ -257,7 +259,7 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
     wanted = max(peers_of(five, "SD", "worker"))
     outside = next(name for name in five.names if name not in [before, *peers_of(five, "SD", "worker")])
     refused = step("consumer", stream="SD", consumer="worker", preferred=outside)
-    assert f"consumer worker of stream SD (account APP) {outside} is not one of its members" in refused["msg"]
+    assert f"consumer worker of stream SD (account APP): {outside} is not one of its members" in refused["msg"]
     assert step("consumer", stream="SD", consumer="worker", preferred=wanted, check_mode=True)["changed"]
     assert leader_of(five, "SD", "worker") == before
     fits(step("consumer", stream="SD", consumer="worker", preferred=wanted)["results"][0], version)
@@ -275,6 +277,88 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
     missing = step("consumer", stream="SD", consumer="nobody", force=True)
     assert missing["failure"]["err_code"] == 10014
     assert "consumer nobody of stream SD (account APP): consumer not found" in missing["msg"]
+
+
+# --- servers that are down, and tags ----------------------------------------------------------------------------------
+
+
+def until(module: Callable[[], dict[str, Any]], message: str) -> None:
+    """Run a module that is to fail until its reason is this one, for at most 30 s."""
+    deadline = time.monotonic() + 30
+    while True:
+        refused = module()
+        assert refused.get("failed"), refused
+        assert refused["failure"]["code"] == "step_down_refused"
+        if message in refused["msg"] or time.monotonic() > deadline:
+            break
+    assert message in refused["msg"]
+
+
+@pytest.fixture
+def zones(version: str, tmp_path: Path, run_module: Runner) -> Iterator[NatsProcesses]:
+    """Three servers of the test's own, each with a tag of its own."""
+    cluster = NatsProcesses(version, tmp_path, ["n1", "n2", "n10"])
+    for number, name in enumerate(cluster.names, 1):
+        cluster.write_config(name, f'server_tags: ["az:{number}"]')
+    try:
+        cluster.start()
+        yield form(cluster, run_module)
+    finally:
+        cluster.kill()
+
+
+def test_tags_and_dead_servers(zones: NatsProcesses, run_module: Runner) -> None:
+    def meta(**options: Any) -> dict[str, Any]:
+        return run_module("nats_meta_stepdown", zones.sys_connection(), **options)
+
+    def own(**options: Any) -> dict[str, Any]:
+        return run_module("nats_stream_stepdown", zones.app_connection(), stream="SD", **options)
+
+    zones.add_stream("SD", 3)
+    for step in (meta, own):
+        where = {"cluster": "C1", "tags": ["AZ:3"]}
+        assert not step(placement=where).get("failed")
+        assert not step(placement=where)["changed"]
+        assert not step(preferred="n10")["changed"]
+        assert step(preferred="n1")["changed"]
+    assert meta_leader(zones, run_module) == leader_of(zones, "SD") == "n1"
+
+    zones.kill("n10")
+    refused = own(preferred="n10", wait_timeout=1)
+    assert refused["failure"]["code"] == "step_down_refused", refused
+    assert "stream SD: no member that may lead is in step with the leader n1: n10 did not answer" in refused["msg"]
+    assert meta_leader(zones, run_module) == leader_of(zones, "SD") == "n1"
+
+    zones.kill("n2")
+    for step, what in ((own, "stream SD"), (meta, "the meta group")):
+        until(partial(step, force=True, wait_timeout=1), f"{what}: no leader; 2 of its 3 members must be up")
+
+
+@pytest.fixture
+def upgrading(tmp_path: Path, run_module: Runner) -> Iterator[NatsProcesses]:
+    """Three servers in the middle of an upgrade."""
+    old, new = VERSIONS
+    cluster = NatsProcesses(old, tmp_path, ["n1", "n2", "n10"])
+    try:
+        for name, version in zip(cluster.names, (old, new, new)):
+            cluster._binary = binary(version)
+            cluster.start(name)
+        yield form(cluster, run_module)
+    finally:
+        cluster.kill()
+
+
+def test_mixed_versions(upgrading: NatsProcesses, run_module: Runner) -> None:
+    upgrading.add_stream("SD", 3)
+    upgrading.add_consumer("SD", "worker")
+    connection = upgrading.sys_connection()
+    account = {"account": "APP", "account_users": upgrading.account_users(), "stream": "SD"}
+    for name in [*upgrading.names, "n1"]:
+        done = run_module("nats_meta_stepdown", connection, preferred=name)
+        assert done.get("after") == {"leader": name}, done
+        for kind, asset in (("stream", {}), ("consumer", {"consumer": "worker"})):
+            done = run_module(f"nats_{kind}_stepdown", connection, preferred=name, **account, **asset)
+            assert done["results"][0]["after"] == {"leader": name}, done
 
 
 # --- what must never happen -------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import 
     Plan,
     Wish,
     agreed,
+    handing_over,
     plan_group,
-    takes_preferred,
     unknown_names,
     with_targets,
 )
@@ -77,14 +77,15 @@ def test_the_leader_is_judged_by_the_wish(wish: Wish, action: str, reason: str) 
 @pytest.mark.parametrize(
     ("found", "wish", "reason"),
     [
-        (group(None), Wish(force=True), "has no leader: 2 of its 3 members (n1, n2, n3) must be up and agree"),
-        (replace(group(), leaders=("n1", "n2")), Wish(force=True), "is led by more than one server: n1, n2"),
+        (group(None), Wish(force=True), "no leader; 2 of its 3 members must be up and agree (known: n1, n2, n3)"),
+        (replace(group(), leaders=("n1", "n2")), Wish(force=True), "more than one server claims to lead: n1, n2"),
         (group(n2=Peer("n2", current=True, offline=True)), Wish(preferred="n2"), "n2 is offline"),
         (group(n2=Peer("n2", lag=900, active=0.5)), Wish(preferred="n2"), "n2 is not current (900 entries behind, last heard"),
         (group(n2=Peer("n2", current=True, active=4.0)), Wish(preferred="n2"), "last heard of 4.0 s ago"),
         (group(n2=Peer("n2", active=1e9)), Wish(preferred="n2"), "not heard of yet"),
+        (group(names=("n1", "n9")), Wish(force=True), "n9 did not answer"),
         (
-            group(names=("n1", "n2", "n3", "n4", "n5"), n3=Peer("n3"), n4=Peer("n4"), n5=Peer("n5")),
+            group(names=("n1", "n2", "n3", "n4", "n5"), n3=Peer("n3"), n4=Peer("n4", current=True)),
             Wish(preferred="n2"),
             "only 2 of its 5 members are in step, and an election needs 3",
         ),
@@ -98,7 +99,7 @@ def test_what_may_pass_is_refused_for_now(found: RaftGroup, wish: Wish, reason: 
 
 def test_a_single_replica_cannot_be_led_by_another_server() -> None:
     plan = plan_group(group(names=("n1",)), Wish(force=True), servers())
-    assert (plan.action, plan.reason) == (SINGLE, "has a single replica, on n1, which is one to stay away from")
+    assert (plan.action, plan.reason) == (SINGLE, "a single replica, on n1, which is one to stay away from")
     assert plan_group(group(names=("n1",)), Wish(preferred="n1"), servers()).action == FITS
 
 
@@ -110,28 +111,27 @@ def test_names_match_whole_and_tags_in_lower_case() -> None:
         "away_from: there is no server named n (there are: n1, n10)"
     ]
     assert len(unknown_names(Wish("n3", frozenset(["n4"]), "c1", ("az:3",)), there, ())) == 4
-    plan = plan_group(group("n1", ("n1", "n10")), Wish(away_from=frozenset(["n1"])), {})
-    assert plan.candidates == ("n10",)
-    assert plan_group(group("n10", ("n1", "n10")), Wish(away_from=frozenset(["n1"])), {}).action == FITS
     byname = {item.name: item for item in there}
+    plan = plan_group(group("n1", ("n1", "n10")), Wish(away_from=frozenset(["n1"])), byname)
+    assert plan.candidates == ("n10",)
+    assert plan_group(group("n10", ("n1", "n10")), Wish(away_from=frozenset(["n1"])), byname).action == FITS
     assert plan_group(group("n1", ("n1", "n10")), Wish(tags=("Az:2",)), byname).candidates == ("n10",)
     assert "its cluster and tags are unknown" in plan_group(group("n1", ("n1", "n10")), Wish(tags=("az:2",)), {}).reason
 
 
 @pytest.mark.parametrize(("version", "expected"), [("2.10.27", False), ("2.11.0-RC.1", True), ("2.15.1", True), ("3.0.0", True)])
 def test_a_preferred_leader_needs_2_11(version: str, expected: bool) -> None:
-    assert takes_preferred(server("n1", version)) is expected
-    assert not takes_preferred(None)
+    assert bool(handing_over([server("n1", version)])) is expected
 
 
 def test_new_leaders_are_spread() -> None:
     wish = Wish(away_from=frozenset(["n1"]))
     plans = [plan_group(group(), wish, servers()) for _number in range(5)]
-    spread = [plan.target for plan in with_targets(plans, servers(), ["n1"] * 5 + ["n2"] * 2)]
+    spread = [plan.target for plan in with_targets(plans, NAMES, ["n1"] * 5 + ["n2"] * 2)]
     assert spread == ["n3", "n3", "n2", "n3", "n2"]
-    assert [plan.expected for plan in with_targets(plans[:1], servers("2.10.27"), ())] == [None]
+    assert [plan.expected for plan in with_targets(plans[:1], (), ())] == [None]
     only = plan_group(group(), Wish(preferred="n3"), servers("2.10.27"))
-    assert with_targets([only], servers("2.10.27"), ())[0].expected == "n3"
+    assert with_targets([only], (), ())[0].expected == "n3"
 
 
 def test_a_majority_must_name_the_meta_leader() -> None:
@@ -175,14 +175,18 @@ def jobs_for(script: Script, wish: Wish, there: Mapping[str, Server]) -> list[Jo
         first = readings[0]
         assert isinstance(first, RaftGroup)
         plans[key] = plan_group(first, wish, there)
-    planned = with_targets(list(plans.values()), there, ())
+    planned = with_targets(list(plans.values()), handing_over(there.values()), ())
     return [Job(key, plan) for key, plan in zip(plans, planned)]
+
+
+def run(script: Script, jobs: list[Job[str]], there: Mapping[str, Server], wait_timeout: float, concurrency: int = 1) -> None:
+    step_down(script, jobs, there, handing_over(there.values()), wait_timeout, concurrency)
 
 
 def test_an_older_leader_is_asked_again_until_one_fits() -> None:
     script = Script(a=[group("n1"), group("n3"), group("n1"), group("n2")])
     (job,) = jobs_for(script, Wish(preferred="n2"), servers("2.10.27"))
-    step_down(script, [job], servers("2.10.27"), 5)
+    run(script, [job], servers("2.10.27"), 5)
     assert (job.done, job.failed, job.attempts, job.leader) == (True, None, 3, "n2")
     assert script.asked == [("a", None)] * 3
 
@@ -191,7 +195,7 @@ def test_chance_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_stepdown, "POLL_SECONDS", 0)
     script = Script(a=[group("n1"), group("n3")] * 50)
     (job,) = jobs_for(script, Wish(preferred="n2"), servers("2.10.27"))
-    step_down(script, [job], servers("2.10.27"), 60)
+    run(script, [job], servers("2.10.27"), 60)
     assert job.attempts == 20
     assert job.failed == "n1 leads after 20 step-downs"
 
@@ -200,7 +204,7 @@ def test_a_preferred_leader_that_is_passed_over_is_tried_three_times(monkeypatch
     monkeypatch.setattr(_stepdown, "POLL_SECONDS", 0)
     script = Script(a=[group("n1"), group("n3")] * 50)
     (job,) = jobs_for(script, Wish(preferred="n2"), servers())
-    step_down(script, [job], servers(), 60)
+    run(script, [job], servers(), 60)
     assert script.asked == [("a", "n2")] * 3
     assert job.failed == "n3 leads after 3 step-downs"
 
@@ -208,7 +212,7 @@ def test_a_preferred_leader_that_is_passed_over_is_tried_three_times(monkeypatch
 def test_a_leader_that_stays_is_given_time() -> None:
     script = Script(a=[group("n1")])
     (job,) = jobs_for(script, Wish(preferred="n2"), servers())
-    step_down(script, [job], servers(), 0.5)
+    run(script, [job], servers(), 0.5)
     assert job.attempts == 1
     assert job.failed == "n1 leads 0.5 s and 1 step-down later"
 
@@ -217,7 +221,7 @@ def test_what_another_operator_did_is_kept() -> None:
     script = Script(a=[group("n2")], b=[group("n3"), group("n2")])
     plan = plan_group(group("n1"), Wish(force=True), servers())
     jobs = [Job(key, plan) for key in ("a", "b")]
-    step_down(script, jobs, servers(), 5)
+    run(script, jobs, servers(), 5)
     assert [job.done for job in jobs] == [True, True]
     assert [job.attempts for job in jobs] == [0, 0]
     assert script.asked == []
@@ -237,7 +241,7 @@ def test_failures_of_one_group_leave_the_others() -> None:
         "e": NatsFailure("api_error", "preferred server is already leader", err_code=10005),
     }
     jobs = jobs_for(script, Wish(preferred="n2"), servers())
-    step_down(script, jobs, servers(), 1, concurrency=2)
+    run(script, jobs, servers(), 1, concurrency=2)
     outcome = {job.key: (job.done, job.attempts, job.failed) for job in jobs}
     assert outcome == {
         "a": (True, 1, None),
@@ -252,6 +256,6 @@ def test_failures_of_one_group_leave_the_others() -> None:
 def test_what_was_not_reached_is_said() -> None:
     script = Script(a=[group("n1")], b=[group("n1")])
     jobs = jobs_for(script, Wish(preferred="n2"), servers())
-    step_down(script, jobs, servers(), 0.2, concurrency=1)
+    run(script, jobs, servers(), 0.2, concurrency=1)
     assert jobs[1].failed == "was not reached within 0.2 s"
     assert [key for key, _preferred in script.asked] == ["a"]
