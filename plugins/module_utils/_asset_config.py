@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._conf import size_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import CONSUMER, RaftGroup, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Limits, group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils._units import human_seconds
 
 Config = Mapping[str, Any]
@@ -602,7 +602,7 @@ def _removed_by_limits(
         if 0 < new["max_bytes"] < size and (turns_old or _lower(old["max_bytes"], new["max_bytes"])):
             yield f"max_bytes: {new['max_bytes']} removes messages, {size} bytes are stored"
     if _lower(old["max_age"], new["max_age"]) and age * SECOND > new["max_age"]:
-        yield f"max_age: {new['max_age'] / SECOND:g} s removes messages, the oldest is {age:.0f} s old"
+        yield f"max_age: {new['max_age'] / SECOND:g} s removes messages, there are older ones"
     per_subject = new["max_msgs_per_subject"]
     if _lower(old["max_msgs_per_subject"], per_subject):
         most = max(subjects.values(), default=0) if subjects is not None else None
@@ -688,3 +688,11 @@ def unsettled(group: RaftGroup, short: bool = False) -> str:
     surplus = group.kind == CONSUMER and len(group.peers) + 1 > group.size
     problems = group_problems(group)
     return "; ".join(item.message for item in problems if not (short or surplus) or not item.code.endswith("_replica_count"))
+
+
+def in_progress(group: RaftGroup) -> bool:
+    """Return whether a group is still on its way to its configuration, as opposed to missing a server that is down."""
+    limits = Limits()
+    if group.moving or len(group.peers) + 1 < group.size:
+        return True
+    return any(not limits.in_step(peer) and not peer.offline and peer.active <= limits.max_active for peer in group.peers)

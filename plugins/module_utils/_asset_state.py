@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Callable
 
@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils import _asset_co
 from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import Danger, OptionError
 from ansible_collections.natsops.jetstream.plugins.module_utils._buckets import require_bucket
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import STREAM_NOT_FOUND, JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
     RaftGroup,
     consumer_group,
@@ -195,7 +195,7 @@ class StreamAsset(Asset):
         return found
 
     def group(self, info: Info) -> RaftGroup:
-        return stream_group(self.api.account or "", info)
+        return replace(stream_group("", info), subject=self.label)
 
     def incomplete(self, info: Info, keys: Collection[str]) -> str:
         reason = super().incomplete(info, keys)
@@ -204,7 +204,7 @@ class StreamAsset(Asset):
         # Consumers are moved and scaled with their stream.
         listing = self.api.consumers(self.name)
         reasons = [f"consumer {name}: {why}" for name, why in listing.unknown.items()]
-        groups = [consumer_group(self.api.account or "", row, info["config"]) for row in listing.rows]
+        groups = [consumer_group("", row, info["config"]) for row in listing.rows]
         return "; ".join([*reasons, *filter(None, map(rules.unsettled, groups))])
 
     def create(self, config: rules.Config) -> None:
@@ -238,7 +238,12 @@ class ConsumerAsset(Asset):
         return self._stream_raw
 
     def find(self) -> Info | None:
-        return self.api.find_consumer(self.stream, self.name)
+        try:
+            return self.api.find_consumer(self.stream, self.name)
+        except NatsFailure as failure:
+            if failure.err_code == STREAM_NOT_FOUND:
+                return None
+            raise
 
     def normal(self, info: Info) -> dict[str, Any]:
         self._now = info.get("ts") or self._now
@@ -261,7 +266,7 @@ class ConsumerAsset(Asset):
         return rules.consumer_deletion_dangers(info, rules.normal_config(rules.STREAM_FIELDS, self.stream_config))
 
     def group(self, info: Info) -> RaftGroup:
-        return consumer_group(self.api.account or "", info, self.stream_config)
+        return replace(consumer_group("", info, self.stream_config), subject=self.label)
 
     def create(self, config: rules.Config) -> None:
         self.api.save_consumer(self.stream, config, "create")
@@ -308,6 +313,8 @@ def ensure_present(asset: Asset, wish: rules.Config, terms: Terms) -> dict[str, 
     for _attempt in range(ATTEMPTS):
         plan = _plan(asset, info, wish)
         if not plan.keys and info is not None:
+            if not terms.check_mode and rules.in_progress(asset.group(info)):
+                info = _see(asset, plan.new, wish, terms)
             config = rules.clean(info["config"])
             return _result(False, config, config, {}, {}, started, [])
         _refuse(asset, plan.dangers, terms)
@@ -397,7 +404,12 @@ def _update(asset: Asset, info: Info, plan: Plan, terms: Terms) -> Info:
     steps = [together, *([key] for key in asset.own_steps if key in plan.keys)]
     done: list[str] = []
     for keys in filter(None, steps):
-        asset.update(rules.request(asset.fields, info["config"], plan.new, keys, asset.release), keys)
+        try:
+            asset.update(rules.request(asset.fields, info["config"], plan.new, keys, asset.release), keys)
+        except NatsFailure as failure:
+            if done:
+                failure.description += f" (this was changed before: {', '.join(done)})"
+            raise
         done += keys
         info = _see(asset, plan.new, done, terms)
     return info
@@ -424,7 +436,7 @@ def _see(asset: Asset, new: rules.Config, keys: Iterable[str], terms: Terms) -> 
         cause = "somebody else changed it too, or the server decides this itself"
         raise asset.failure("conflict", f"the change was accepted, but {'; '.join(wrong)}: {cause}")
     reason = asset.incomplete(seen.value or {}, wanted)
-    raise asset.failure("not_seen", f"the change was made, but it is not complete after {terms.wait_timeout:g} s: {reason}")
+    raise asset.failure("not_seen", f"it is configured so, but not complete after {terms.wait_timeout:g} s: {reason}")
 
 
 # --- absent -----------------------------------------------------------------------------------------------------------
@@ -468,13 +480,16 @@ def _messages(info: Info | None) -> int:
 def ensure_purged(asset: StreamAsset, selection: Mapping[str, Any], wish: rules.Config, terms: Terms) -> dict[str, Any]:
     """Return the result of removing messages of a stream: all, or those of `filter`, before `seq`, or all but `keep`.
 
-    Raises NatsFailure: not_found, dangerous, not_seen.
+    Raises NatsFailure: not_found, immutable, dangerous, not_seen.
     """
     started = time.monotonic()
     info = asset.find()
     if info is None:
         raise asset.failure("not_found", "there is nothing to purge, it does not exist")
     config = rules.clean(info["config"])
+    forbidden = [key for key in ("sealed", "deny_purge") if config.get(key)]
+    if forbidden:
+        raise asset.failure("immutable", f"it cannot be purged: {', '.join(forbidden)}")
     if not _to_remove(asset, selection, info):
         return {**_result(False, config, config, {}, {}, started, []), "purged": 0}
     what = ", ".join(f"{key} {value}" for key, value in selection.items()) or "all of them"

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Callable
 
 import nats
 import pytest
+import yaml
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
     Call,
     Client,
@@ -25,6 +27,7 @@ from nats_processes import NatsProcesses
 
 Run = Callable[..., dict[str, Any]]
 OLD = "2.10.27"
+MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +195,36 @@ def test_replicas_grow_and_shrink_and_are_seen(change: Run, refused: Run, api: J
     assert api.stream("GROW")["state"]["messages"] == 5
 
 
+def test_a_scaling_that_is_not_done_is_waited_for_by_the_next_run(
+    change: Run, run: Run, refused: Run, api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change("stream", stream="SLOW", subjects=["slow.>"])
+    find = JetStreamApi.find_stream
+    readings = 0
+
+    def behind(self: JetStreamApi, name: str) -> Any:
+        """A replica is catching up, until the fifth reading."""
+        nonlocal readings
+        info = find(self, name)
+        for peer in (info or {}).get("cluster", {}).get("replicas") or ():
+            readings += 1
+            peer.update(current=readings > 8, active=1)
+        return info
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JetStreamApi, "find_stream", behind)
+        stopped = run("stream", stream="SLOW", num_replicas=3, wait_timeout=0.01)
+        assert stopped["failure"]["code"] == "not_seen", stopped
+        assert "it is configured so, but not complete after 0.01 s" in stopped["msg"]
+        readings = 0
+        told = run("stream", stream="SLOW", num_replicas=5)
+        assert told["failure"]["code"] == "not_settled", told
+        readings = 0
+        resumed = run("stream", stream="SLOW", num_replicas=3)
+        assert resumed["changed"] is False, resumed
+        assert readings > 8
+
+
 def test_a_stream_is_moved_and_scaled_in_two_steps(change: Run, api: JetStreamApi) -> None:
     change("stream", stream="MOVE", subjects=["move.>"])
     change("stream", stream="MOVE", num_replicas=3, placement={"cluster": "C1"})
@@ -316,7 +349,7 @@ def test_mirrors_and_sources(change: Run, refused: Run, version: str) -> None:
         assert "mirror" not in ended["after"]
 
 
-def test_a_sealed_stream_stays_as_it_is(change: Run, refused: Run, run: Run, api: JetStreamApi) -> None:
+def test_a_sealed_stream_stays_as_it_is(change: Run, refused: Run, api: JetStreamApi) -> None:
     assert "a new stream cannot be sealed" in refused("stream", "invalid_option", stream="SEALED", sealed=True)["msg"]
     change("stream", stream="SEALED", subjects=["sealed.>"], max_age="1h")
     publish(api, "sealed.a")
@@ -325,7 +358,8 @@ def test_a_sealed_stream_stays_as_it_is(change: Run, refused: Run, run: Run, api
     assert sealed["diff"]["after"]["discard"] == "new"
     assert "sealed: True → False (cannot be taken back)" in refused("stream", "immutable", stream="SEALED", sealed=False)["msg"]
     assert "with sealed the server makes it 0" in refused("stream", "invalid_option", stream="SEALED", max_age="1d")["msg"]
-    assert run("stream", stream="SEALED", state="purged", allow=["data_loss"])["failure"]["err_code"] == 10109
+    told = refused("stream", "immutable", stream="SEALED", state="purged", allow=["data_loss"])
+    assert "it cannot be purged: sealed, deny_purge" in told["msg"]
 
 
 def test_what_belongs_to_others_is_left_alone(change: Run, refused: Run) -> None:
@@ -421,6 +455,7 @@ def test_a_pull_consumer_from_its_creation_to_its_deletion(change: Run, run: Run
     assert change("consumer", **worker, num_replicas=1, allow=["fewer_replicas"])["dangers"]
     change("consumer", **worker, filter_subjects=[], max_deliver=-1, sample_freq="")
     change_absent(run, "consumer", **worker)
+    assert run("consumer", stream="NOTHERE", consumer="worker", state="absent")["changed"] is False
 
 
 def test_a_push_consumer(change: Run, orders: str) -> None:
@@ -596,3 +631,27 @@ def test_a_stream_that_is_no_bucket_is_left_alone(refused: Run, five: NatsProces
     for name in ("kv_bucket", "object_bucket"):
         for state in ("present", "absent", "purged"):
             assert "is not such a bucket" in refused(name, "not_a_bucket", bucket="odd", state=state)["msg"]
+
+
+# --- examples ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_run(five: NatsProcesses, run_module: Run, version: str) -> None:
+    for name in ("nats_stream", "nats_consumer", "nats_kv_bucket", "nats_object_bucket"):
+        module = importlib.import_module(f"{MODULES}.{name}")
+        for task in yaml.safe_load(module.EXAMPLES):
+            if version == OLD and "2.11" in task["name"]:
+                continue
+            options = task[f"natsops.jetstream.{name}"]
+            connection = five.sys_connection() if options.pop("user") == "sys" else five.app_connection()
+            del options["servers"], options["password"]
+            for user in options.get("account_users", ()):
+                user["password"] = connection_of(five, user["user"])["password"]
+            if name == "nats_consumer":
+                run_module("nats_stream", connection, stream="ORDERS", subjects=["orders.>"])
+            result = run_module(name, connection, **options)
+            assert not result.get("failed"), (task["name"], result)
+
+
+def connection_of(five: NatsProcesses, user: str) -> dict[str, Any]:
+    return next(item for item in five.account_users() if item["user"] == user)

@@ -376,7 +376,7 @@ def test_what_is_dangerous_about_a_deletion() -> None:
 
 
 def test_dependents_are_those_of_the_same_account() -> None:
-    configs = [
+    configs: list[dict[str, Any]] = [
         {"name": "M", "mirror": {"name": "A"}},
         {"name": "S", "sources": [{"name": "B"}, {"name": "A"}]},
         {"name": "FAR", "mirror": {"name": "A", "external": {"api": "x"}}},
@@ -414,6 +414,20 @@ def test_a_group_that_must_not_be_changed_now() -> None:
     assert "moved" in told(2, {"leader": "n1", "replicas": [current], "desired": {"replicas": []}})
     info = {"config": {"durable_name": "c"}, "cluster": {"leader": "n1", "replicas": [current, {**current, "name": "n4"}]}}
     assert rules.unsettled(consumer_group("A", info, {"num_replicas": 2})) == ""
+
+
+def test_a_group_on_its_way_is_not_one_without_a_server() -> None:
+    def told(*peers: dict[str, Any], **cluster: Any) -> bool:
+        info = {"config": {"name": "S", "num_replicas": 2}, "cluster": {"leader": "n1", "replicas": list(peers), **cluster}}
+        return rules.in_progress(stream_group("A", info))
+
+    assert not told({"name": "n2", "current": True})
+    assert not told({"name": "n2", "current": False, "active": S, "lag": 3})
+    assert told({"name": "n2", "current": False, "active": S})
+    assert not told({"name": "n2", "current": False, "active": 60 * S})
+    assert not told({"name": "n2", "current": False, "offline": True})
+    assert told()
+    assert told({"name": "n2", "current": True}, desired={"replicas": []})
 
 
 # --- buckets ----------------------------------------------------------------------------------------------------------
