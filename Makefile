@@ -34,7 +34,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-stop demo-clean test test-unit test-unit-2.16 test-integration test-lab test-molecule $(SCENARIO_PARTS) \
+.PHONY: help demo demo-stop demo-clean test test-unit test-unit-2.16 test-integration test-lab test-molecule bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build dev lock clean
 
 help: ## this list
@@ -75,6 +75,9 @@ test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on 
 test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
 	@$(PYTEST) tests/lab
 
+bench: $(STAMP) $(INSTALLED) ## how long reading many streams takes (ARGS='--sizes 1000,10000'; not part of test)
+	@python tests/bench/assets.py $(ARGS)
+
 test-molecule: ## the molecule scenarios on the same hosts (root)
 	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS)
 
@@ -90,7 +93,8 @@ lint-ruff: $(CACHE)/venv/.made
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
 	mypy tools tests/conftest.py tests/unit || failed=1; \
-	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder mypy tests/$$folder || failed=1; done; test -z "$$failed"
+	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder mypy tests/$$folder || failed=1; done; \
+	MYPYPATH=tests/lab:tests/integration mypy tests/bench || failed=1; test -z "$$failed"
 
 lint-yaml: $(CACHE)/venv/.made
 	@yamllint --strict .

@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any
 
 #: The kinds of Raft groups, as they occur in problem codes.
@@ -400,6 +401,7 @@ def parse_summary(jsz: Mapping[str, Any]) -> JetStreamSummary | None:
     )
 
 
+@lru_cache(maxsize=4096)
 def peer_id(server_name: str) -> str:
     """Return the id of a server in its Raft groups: 8 characters from the SHA-256 of its name (server/sublist.go getHash)."""
     return "".join(_DIGITS[byte % len(_DIGITS)] for byte in hashlib.sha256(server_name.encode()).digest()[:8])
@@ -484,16 +486,14 @@ def _stream(
 ) -> Stream:
     first = views[0][1].get("config") or {}
     size = int(first.get("num_replicas") or 1)
-    raft_names = [str(detail["stream_raft_group"]) for _server, detail in views if detail.get("stream_raft_group")]
     group = _group(
         STREAM,
         f"stream {account}/{name}",
         size,
         [(server.name, server.cluster, detail.get("cluster") or {"leader": server.name}) for server, detail in views],
         names,
+        raft_name=next((str(detail["stream_raft_group"]) for _server, detail in views if detail.get("stream_raft_group")), ""),
     )
-    if not group.raft_name and raft_names:
-        group = replace(group, raft_name=raft_names[0])
     detail = next((item for server, item in views if server.name == group.leader), views[0][1])
     config, state = detail.get("config") or {}, detail.get("state") or {}
     retention = config.get("retention", "limits")
@@ -547,18 +547,18 @@ def _consumers(
             _consumer_replicas(found[0][1].get("config") or {}, stream_size, retention),
             [(server.name, server.cluster, item.get("cluster") or {"leader": server.name}) for server, item in found],
             names,
+            raft_name=raft_names.get(name, ""),
+            ephemeral=not (found[0][1].get("config") or {}).get("durable_name"),
         )
         item = next((item for server, item in found if server.name == group.leader), found[0][1])
         config = item.get("config") or {}
-        durable = bool(config.get("durable_name"))
-        group = replace(group, raft_name=group.raft_name or raft_names.get(name, ""), ephemeral=not durable)
         consumers.append(
             Consumer(
                 account=account,
                 stream=stream,
                 name=name,
                 group=group,
-                durable=durable,
+                durable=not group.ephemeral,
                 num_pending=item.get("num_pending", 0),
                 num_ack_pending=item.get("num_ack_pending", 0),
                 info=item,
@@ -589,9 +589,11 @@ def _group(
     size: int,
     views: Sequence[tuple[str, str, Mapping[str, Any]]],
     names: Mapping[str, str],
+    raft_name: str = "",
+    ephemeral: bool = False,
 ) -> RaftGroup:
     """Return the group from its members' views: (server, its cluster, ClusterInfo or MetaClusterInfo).
-    `names`: server names by peer id.
+    `names`: server names by peer id. `raft_name`: the group's where the views do not tell it.
 
     A member whose Raft node is not running names itself leader of a group without replicas (jetstream_cluster.go
     clusterInfo); such a claim counts only when nobody makes a better one.
@@ -613,9 +615,10 @@ def _group(
         peers=tuple(_peer(peer, names) for peer in leading.get("replicas") or ()),
         members=tuple(sorted(members)),
         hosts=tuple(sorted(name for name, _cluster, _view in views)),
-        raft_name=next((str(view["raft_group"]) for _n, _c, view in views if view.get("raft_group")), ""),
+        raft_name=next((str(view["raft_group"]) for _n, _c, view in views if view.get("raft_group")), raft_name),
         cluster=next((cluster for _name, cluster, _view in views if cluster), ""),
         moving=bool(leading.get("desired")),
+        ephemeral=ephemeral,
     )
 
 
