@@ -196,8 +196,9 @@ def collections_path() -> str:
 
 
 def run_playbook(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook of the collection against NATS, without an inventory unless the arguments name one."""
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), f"natsops.jetstream.{name}", *arguments]
+    """Run a playbook, one of the collection by its short name. There is no inventory unless the arguments name one."""
+    found = name if "." in name else f"natsops.jetstream.{name}"
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), found, *arguments]
     variables = {
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": collections_path(),
@@ -205,4 +206,4 @@ def run_playbook(name: str, *arguments: str, **environment: str) -> subprocess.C
         "ANSIBLE_NOCOLOR": "true",
         **environment,
     }
-    return subprocess.run(command, check=False, capture_output=True, text=True, env=variables, timeout=120)
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=variables, timeout=600)
