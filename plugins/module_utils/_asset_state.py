@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Callable
@@ -101,8 +101,8 @@ class Asset(ABC):
     def group(self, info: Info) -> RaftGroup:
         """Return its group, as its leader sees it."""
 
-    def incomplete(self, info: Info, keys: Collection[str]) -> str:
-        """Return what is still missing after a change of these keys, "" when its group is whole and in step."""
+    def incomplete(self, info: Info) -> str:
+        """Return what is missing until its group is whole and in step, "" when it is."""
         return rules.unsettled(self.group(info))
 
     @abstractmethod
@@ -197,9 +197,9 @@ class StreamAsset(Asset):
     def group(self, info: Info) -> RaftGroup:
         return replace(stream_group("", info), subject=self.label)
 
-    def incomplete(self, info: Info, keys: Collection[str]) -> str:
-        reason = super().incomplete(info, keys)
-        if reason or not set(keys) & set(self.own_steps) or not info["state"].get("consumer_count"):
+    def incomplete(self, info: Info) -> str:
+        reason = super().incomplete(info)
+        if reason or not info["state"].get("consumer_count"):
             return reason
         # Consumers are moved and scaled with their stream.
         listing = self.api.consumers(self.name)
@@ -314,7 +314,7 @@ def ensure_present(asset: Asset, wish: rules.Config, terms: Terms) -> dict[str, 
         plan = _plan(asset, info, wish)
         if not plan.keys and info is not None:
             if not terms.check_mode and rules.in_progress(asset.group(info)):
-                info = _see(asset, plan.new, wish, terms)
+                info = _see(asset, plan.new, wish, terms, whole=True)
             config = rules.clean(info["config"])
             return _result(False, config, config, {}, {}, started, [])
         _refuse(asset, plan.dangers, terms)
@@ -357,6 +357,9 @@ def _plan(asset: Asset, info: Info | None, wish: rules.Config) -> Plan:
         reason = rules.unsettled(asset.group(info), short=True)
         if reason:
             raise asset.failure("not_settled", f"it is not scaled or moved now: {reason}")
+        # A lone server of 2.10 accepts any number of replicas, and never has them.
+        if new["num_replicas"] > 1 and not (info.get("cluster") or {}).get("name"):
+            raise asset.failure("unsupported", "num_replicas: the server is not part of a cluster")
     return Plan(old, new, keys, wish, [*_ownership(asset, old, wish), *asset.dangers(info, old, new)])
 
 
@@ -396,7 +399,7 @@ def _create(asset: Asset, plan: Plan, terms: Terms) -> Info:
         if failure.err_code in (STREAM_EXISTS, CONSUMER_EXISTS):
             raise asset.failure("conflict", "somebody else created it with another configuration in the meantime") from failure
         raise
-    return _see(asset, plan.new, plan.wish, terms)
+    return _see(asset, plan.new, plan.wish, terms, whole=True)
 
 
 def _update(asset: Asset, info: Info, plan: Plan, terms: Terms) -> Info:
@@ -411,12 +414,15 @@ def _update(asset: Asset, info: Info, plan: Plan, terms: Terms) -> Info:
                 failure.description += f" (this was changed before: {', '.join(done)})"
             raise
         done += keys
-        info = _see(asset, plan.new, done, terms)
+        info = _see(asset, plan.new, done, terms, whole=bool(set(keys) & set(asset.own_steps)))
     return info
 
 
-def _see(asset: Asset, new: rules.Config, keys: Iterable[str], terms: Terms) -> Info:
-    """Return the asset's INFO once it has these values of `keys` and its group is whole. Raises conflict or not_seen."""
+def _see(asset: Asset, new: rules.Config, keys: Iterable[str], terms: Terms, whole: bool) -> Info:
+    """Return the asset's INFO once it has these values of `keys`, and with `whole` its group is whole and in step.
+
+    Raises NatsFailure conflict or not_seen.
+    """
     wanted = list(keys)
 
     def differing(info: Info | None) -> list[str]:
@@ -426,7 +432,7 @@ def _see(asset: Asset, new: rules.Config, keys: Iterable[str], terms: Terms) -> 
         return [f"{key} is {seen[key]}, not {new[key]}" for key in wanted if seen[key] != new[key]]
 
     def done(info: Info | None) -> bool:
-        return info is not None and not differing(info) and not asset.incomplete(info, wanted)
+        return info is not None and not differing(info) and not (whole and asset.incomplete(info))
 
     seen = wait_until(asset.find, done, terms.wait_timeout)
     if seen.done and seen.value is not None:
@@ -435,7 +441,7 @@ def _see(asset: Asset, new: rules.Config, keys: Iterable[str], terms: Terms) -> 
     if wrong:
         cause = "somebody else changed it too, or the server decides this itself"
         raise asset.failure("conflict", f"the change was accepted, but {'; '.join(wrong)}: {cause}")
-    reason = asset.incomplete(seen.value or {}, wanted)
+    reason = asset.incomplete(seen.value or {})
     raise asset.failure("not_seen", f"it is configured so, but not complete after {terms.wait_timeout:g} s: {reason}")
 
 

@@ -199,7 +199,9 @@ options:
     type: str
     choices: [none, s2]
   first_seq:
-    description: Sequence of the first message. Only for a new stream.
+    description:
+      - Sequence of the first message. Only for a new stream; a server would take it later too, and remove all older messages when
+        it starts the next time.
     type: int
   subject_transform:
     description: Under which subject messages are stored.

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import subprocess
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Callable
 
 import nats
@@ -23,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import wait_until
-from nats_processes import NatsProcesses
+from nats_processes import NatsProcesses, binary, free_ports
 
 Run = Callable[..., dict[str, Any]]
 OLD = "2.10.27"
@@ -369,6 +371,23 @@ def test_what_belongs_to_others_is_left_alone(change: Run, refused: Run) -> None
     refused("stream", "dangerous", stream="THEIRS", state="absent")
     change("stream", stream="THEIRS", description="x", metadata={"managed-by": "terraform"})
     change("stream", stream="THEIRS", description="y", allow=["foreign"])
+
+
+def test_a_lone_server_has_no_replicas(run_module: Run, version: str, tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    command = [binary(version), "-js", "-sd", str(tmp_path), "-a", "127.0.0.1", "-p", str(port), "-l", str(tmp_path / "log")]
+    connection = {"servers": [f"nats://127.0.0.1:{port}"]}
+    with subprocess.Popen(command) as server:
+        try:
+            make = partial(run_module, "nats_stream", connection, stream="LONE")
+            made = wait_until(make, lambda result: "changed" in result, 20)
+            assert made.value["changed"] is True
+            told = run_module("nats_stream", connection, stream="LONE", num_replicas=3)
+            assert told["failure"]["code"] == "unsupported", told
+            assert "the server is not part of a cluster" in told["msg"]
+            assert run_module("nats_stream", connection, stream="LONE", max_msgs=5)["changed"] is True
+        finally:
+            server.kill()
 
 
 def test_a_system_user_with_the_accounts_user(five: NatsProcesses, run_module: Run) -> None:
