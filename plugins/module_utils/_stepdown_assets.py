@@ -311,7 +311,7 @@ def _plan(asset: Asset, reading: Reading, wish: Wish, servers: Mapping[str, Serv
     """Return what to do with an asset; silence may end in a moment."""
     if isinstance(reading, NatsFailure):
         unknown = RaftGroup(kind=STREAM if asset.consumer is None else CONSUMER, subject=asset.label, size=0)
-        return Plan(REFUSED, wish, unknown, reason=f"no leader that answers: {reading.description}", passing=True)
+        return Plan(REFUSED, wish, unknown, reason=f"no leader answers: {reading.description}", passing=passes(reading))
     return plan_group(reading, wish, servers)
 
 

@@ -49,6 +49,11 @@ PLAY = """
       natsops.jetstream.nats_server_reload:
         server_name: n1
       register: reloaded
+    - name: Predict another meta leader
+      natsops.jetstream.nats_meta_stepdown:
+        force: true
+      check_mode: true
+      register: elected
     - name: Ask for what cannot be
       natsops.jetstream.nats_cluster_health:
         stop_servers: "{{ names }}"
@@ -86,6 +91,9 @@ PLAY = """
           - predicted.after.config_load_time == predicted.before.config_load_time
           - reloaded is changed
           - reloaded.after.config_load_time != reloaded.before.config_load_time
+          - elected is changed
+          - elected.before.leader == health.meta_leader
+          - elected.after.leader != health.meta_leader
           - report is not changed
           - report.status == 'CRITICAL'
           - report.results | map(attribute='check') | list == ['connection', 'meta', 'server']
