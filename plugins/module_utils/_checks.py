@@ -147,7 +147,7 @@ def result_name(check: str, options: Options) -> str:
     keys = {
         "stream": ("stream",),
         "consumer": ("stream", "consumer"),
-        "message": ("stream", "subject"),
+        "last_message": ("stream", "subject"),
         "server": ("server_name",),
         "kv": ("bucket",),
         "request": ("subject",),
@@ -209,7 +209,7 @@ PAIRS: dict[str, dict[str, Bound | None]] = {
     "connection": {"connect": AT_LEAST, "rtt": AT_LEAST, "req": AT_LEAST},
     "jetstream": {"mem": ABOVE, "store": ABOVE, "streams": ABOVE, "consumers": ABOVE},
     "stream": {"msgs": AT_MOST, "subjects": EITHER},
-    "message": {"age": ABOVE},
+    "last_message": {"age": ABOVE},
     "server": {"cpu": AT_LEAST, "mem": AT_LEAST, "conn": EITHER, "subs": EITHER, "uptime": AT_MOST, "tls_cert": AT_MOST},
     "kv": {"values": EITHER},
     "request": {"response": ABOVE},
@@ -244,13 +244,13 @@ _DURATIONS = {
     "jetstream": ("replica_seen_critical",),
     "stream": ("seen_critical", "peer_seen_critical"),
     "consumer": ("last_delivery_critical", "last_ack_critical", "peer_seen_critical"),
-    "message": ("age_warn", "age_critical"),
+    "last_message": ("age_warn", "age_critical"),
     "server": ("uptime_warn", "uptime_critical", "tls_cert_warn", "tls_cert_critical"),
     "request": ("response_warn", "response_critical"),
     "credential": ("validity_warn", "validity_critical"),
 }
 _BYTES = {"server": ("mem_warn", "mem_critical")}
-_PATTERNS = {"message": ("content",), "request": ("match_payload",)}
+_PATTERNS = {"last_message": ("content",), "request": ("match_payload",)}
 _AT_LEAST_ONE = {"meta": ("expect",), "stream": ("peer_expect",)}
 
 
@@ -730,7 +730,7 @@ def _judge_pinned(result: Result, options: Options, info: Mapping[str, Any]) -> 
 def check_message(options: Options, message: Mapping[str, Any] | None, now: datetime) -> Result:
     """Judge the newest message of a subject (stream_msg.go). `now`: the time of the stream's leader, so that the clock of
     who asks does not matter."""
-    result = Result("message", result_name("message", options))
+    result = Result("last_message", result_name("last_message", options))
     if message is None:
         result.add(CRITICAL, f"no message found on {options['subject']}")
         return result

@@ -19,7 +19,7 @@ description:
   - What cannot be found out is V(UNKNOWN), never V(OK). Thresholds that every value reaches, or whose warning is worse than
     their critical, are refused before anything is asked.
   - O(checks[].meta) and O(checks[].server) need a user of the system account. O(checks[].jetstream), O(checks[].stream),
-    O(checks[].consumer), O(checks[].message) and O(checks[].kv) need a user of the account that owns the asset.
+    O(checks[].consumer), O(checks[].last_message) and O(checks[].kv) need a user of the account that owns the asset.
     O(checks[].connection) and O(checks[].request) work with any user, and check what that user can do.
     O(checks[].credential) reads a file where the module runs and needs no connection.
   - So the task's own user is one of the account, or one of the system account together with O(account_users) and the C(account)
@@ -259,7 +259,7 @@ options:
             description: Time since the leader last heard of a replica, at most.
             type: str
             default: 5s
-      message:
+      last_message:
         description:
           - The newest message of a subject. None is critical.
         type: dict
@@ -469,7 +469,7 @@ EXAMPLES = r"""
     context: c1-app
     fail_on: never
     checks:
-      - message:
+      - last_message:
           stream: BACKUPS
           subject: backup.*.done
           age_warn: 25h
@@ -622,7 +622,7 @@ class Checker:
             "jetstream": self._jetstream,
             "stream": self._stream,
             "consumer": self._consumer,
-            "message": self._message,
+            "last_message": self._message,
             "server": self._server,
             "kv": self._kv,
             "request": self._request,
@@ -833,7 +833,7 @@ SPECS: dict[str, dict[str, dict[str, Any]]] = {
         "pinned": {"type": "bool", "default": False},
         **_PEERS,
     },
-    "message": {
+    "last_message": {
         "stream": _NAME,
         **_ACCOUNT,
         "subject": {"type": "str", "default": ">"},

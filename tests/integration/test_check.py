@@ -141,14 +141,14 @@ def test_messages_buckets_and_replies(check: Check, api: JetStreamApi) -> None:
         "OK": [
             {"kv": {**bucket, "key": "kept"}},
             {"kv": {**bucket, "values_warn": 4, "values_critical": 5}},
-            {"message": {**message, "age_warn": "30s"}},
-            {"message": {**message, "subject": "$KV.CONF.kept", "content": "^val"}},
+            {"last_message": {**message, "age_warn": "30s"}},
+            {"last_message": {**message, "subject": "$KV.CONF.kept", "content": "^val"}},
             {"request": {**reply, "match_payload": "^value$", "match_headers": {"Nats-Stream": "KV_CONF"}}},
         ],
         "WARNING": [
             {"kv": {**bucket, "values_warn": 3}},
-            {"message": {**message, "age_warn": "1us"}},
-            {"message": {**clock, "body_timestamp": True, "age_warn": "99s", "age_critical": "10m"}},
+            {"last_message": {**message, "age_warn": "1us"}},
+            {"last_message": {**clock, "body_timestamp": True, "age_warn": "99s", "age_critical": "10m"}},
             {"request": {**reply, "response_warn": "1us"}},
         ],
         "CRITICAL": [
@@ -156,8 +156,8 @@ def test_messages_buckets_and_replies(check: Check, api: JetStreamApi) -> None:
             {"kv": {**bucket, "key": "never"}},
             {"kv": {**bucket, "values_warn": 9, "values_critical": 3}},
             {"kv": {"account": "APP", "bucket": "NOTHERE"}},
-            {"message": {**message, "subject": "$KV.CONF.never"}},
-            {"message": {**message, "content": "^nothing like it"}},
+            {"last_message": {**message, "subject": "$KV.CONF.never"}},
+            {"last_message": {**message, "content": "^nothing like it"}},
             {"request": {**reply, "match_headers": {"Nats-Stream": "OTHER"}}},
         ],
     }

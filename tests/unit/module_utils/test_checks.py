@@ -122,7 +122,7 @@ def test_nothing_found_out_is_not_ok() -> None:
         ("stream", {"stream": "S", "lag_critical": 0}, "lag_critical: 0 is reached"),
         ("stream", {"stream": "S", "peer_expect": 0}, "peer_expect: must be at least 1"),
         ("consumer", {"waiting_critical": 0}, "waiting_critical: 0 is reached"),
-        ("message", {"content": "("}, "content: "),
+        ("last_message", {"content": "("}, "content: "),
         ("server", {"mem_warn": "much"}, "mem_warn: 'much' is not a size"),
         ("server", {"mem_warn": "2GB", "mem_critical": "1GB"}, "mem_warn, mem_critical"),
         ("server", {"uptime_warn": "1m", "uptime_critical": "1h"}, "uptime_warn, uptime_critical"),
@@ -507,7 +507,7 @@ def message(body: bytes = b"done", age: float = 60, headers: str = "") -> dict[s
     ],
 )
 def test_message(stored: dict[str, Any] | None, own: dict[str, Any], status: str) -> None:
-    assert _checks.check_message(options("message", stream="S", **own), stored, NOW).status == status
+    assert _checks.check_message(options("last_message", stream="S", **own), stored, NOW).status == status
 
 
 @pytest.mark.parametrize(
