@@ -521,6 +521,18 @@ def ensure_purged(asset: StreamAsset, selection: Mapping[str, Any], wish: rules.
     return {**_result(True, config, config, stored, after, started, dangers), "purged": purged}
 
 
+def selected(purge: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return which messages a purge means, {} for all of them.
+
+    Raises NatsFailure invalid_option for what says nothing: an empty filter must not turn into everything.
+    """
+    given = {key: value for key, value in (purge or {}).items() if value is not None}
+    for key, value in given.items():
+        if value == "" or (isinstance(value, int) and value < 1):
+            raise NatsFailure("invalid_option", f"purge.{key}: {value!r} selects nothing; without it everything is meant")
+    return given
+
+
 def _to_remove(asset: StreamAsset, selection: Mapping[str, Any], info: Info) -> int:
     """Return how many messages a purge would remove; with `seq`, or with `filter` alone, 1 stands for any number."""
     state = info["state"]
@@ -549,14 +561,14 @@ def ensure_bucket(
     wish_of: Callable[[rules.Config], dict[str, Any]],
     defaults_of: Callable[[rules.Config], dict[str, Any]],
     fits: Callable[[rules.Config], bool],
-    selection: Mapping[str, Any],
+    select: Callable[[], dict[str, Any]],
 ) -> dict[str, Any]:
     """Return the result of a bucket's module; the arguments say which stream it is, and what its options mean for that."""
     terms = Terms.of(params, check_mode)
     given = wished(fields, params)
     try:
         require_bucket(params["bucket"])
-        wish = wish_of(given)
+        wish, selection = wish_of(given), select()
     except OptionError as problem:
         raise NatsFailure("invalid_option", str(problem)) from problem
     asset = StreamAsset(api, stream, label, defaults_of(wish), fits)

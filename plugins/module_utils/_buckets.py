@@ -67,12 +67,21 @@ def kv_subject(bucket: str, keys: str = ">") -> str:
     return f"$KV.{bucket}.{keys}"
 
 
+def kv_selection(bucket: str, keys: str) -> dict[str, str]:
+    """Return what a purge of these keys selects in the stream, {} for all. Raises OptionError when that is nothing."""
+    if not keys:
+        raise OptionError("keys: '' selects nothing; '>' is every key")
+    return {} if keys == ">" else {"filter": kv_subject(bucket, keys)}
+
+
 def kv_wish(bucket: str, given: Config) -> dict[str, Any]:
     """Return what a bucket's options, in normal form, wish of its stream. Raises OptionError."""
     history = given.get("history", 1)
     if not 1 <= history <= MAX_HISTORY:
         raise OptionError(f"history: must be from 1 to {MAX_HISTORY}, not {history}")
     wish = _stream_wish(given)
+    if "mirror" in wish and not wish["mirror"]:
+        wish["subjects"] = [kv_subject(bucket)]
     if wish.get("mirror"):
         wish["mirror"] = {**wish["mirror"], "name": _prefixed(wish["mirror"]["name"])}
         if "external" in wish["mirror"]:

@@ -255,8 +255,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._buckets import 
     KV_FIELDS,
     is_kv,
     kv_defaults,
+    kv_selection,
     kv_stream,
-    kv_subject,
     kv_wish,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
@@ -280,7 +280,7 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
         wish_of=lambda given: kv_wish(bucket, given),
         defaults_of=lambda wish: kv_defaults(bucket, wish),
         fits=lambda config: is_kv(bucket, config),
-        selection={} if params["keys"] == ">" else {"filter": kv_subject(bucket, params["keys"])},
+        select=lambda: kv_selection(bucket, params["keys"]),
     )
 
 

@@ -199,7 +199,7 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
         wish_of=object_wish,
         defaults_of=lambda wish: object_defaults(bucket),
         fits=lambda config: is_object(bucket, config),
-        selection={},
+        select=dict,
     )
 
 

@@ -389,6 +389,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._asset_state imp
     ensure_absent,
     ensure_present,
     ensure_purged,
+    selected,
     wished,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import require_name
@@ -409,8 +410,7 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
     if params["state"] == "absent":
         return ensure_absent(asset, wish, terms)
     if params["state"] == "purged":
-        selection = {key: value for key, value in (params["purge"] or {}).items() if value}
-        return ensure_purged(asset, selection, wish, terms)
+        return ensure_purged(asset, selected(params["purge"]), wish, terms)
     return ensure_present(asset, wish, terms)
 
 

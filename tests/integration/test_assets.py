@@ -307,6 +307,10 @@ def test_a_purge_removes_what_is_selected(change: Run, refused: Run, run: Run, a
     publish(api, "dirty.b", 4)
     assert "(data_loss)" in refused("stream", "dangerous", stream="DIRTY", state="purged")["msg"]
     purged = {"stream": "DIRTY", "state": "purged", "allow": ["data_loss"]}
+    # What selects nothing, such as an empty variable, is not taken for everything.
+    for nothing in ({"filter": ""}, {"seq": 0}, {"keep": 0}):
+        refused("stream", "invalid_option", **purged, purge=nothing)
+    assert api.stream("DIRTY")["state"]["messages"] == 8
     assert change("stream", **purged, purge={"filter": "dirty.a", "keep": 1})["purged"] == 3
     assert change("stream", **purged, purge={"seq": 6})["purged"] == 2
     assert change("stream", **purged, purge={"filter": "dirty.b", "seq": 7})["purged"] == 1
@@ -597,6 +601,7 @@ def test_a_key_value_bucket_works_with_the_clients(
         assert "limit_marker_ttl needs nats-server 2.11" in told["msg"]
     else:
         change("kv_bucket", bucket="config", limit_marker_ttl="1m")
+    refused("kv_bucket", "invalid_option", bucket="config", state="purged", keys="", allow=["data_loss"])
     assert change("kv_bucket", bucket="config", state="purged", keys="a.>", allow=["data_loss"])["purged"] == 4
     assert with_client(five, lambda js: _keys(js, "config")) == ["d"]
     assert "it holds 1 messages" in refused("kv_bucket", "dangerous", bucket="config", state="absent")["msg"]

@@ -455,6 +455,7 @@ def test_the_options_of_a_bucket_are_its_streams() -> None:
 
 def test_buckets_name_buckets() -> None:
     assert kv(mirror={"name": "a"}) == {"mirror": {"name": "KV_a"}}
+    assert kv(mirror={"name": None}) == {"mirror": None, "subjects": ["$KV.b.>"]}
     assert kv(mirror={"name": "KV_a", "external": {"api": "x"}})["mirror_direct"] is True
     far = {"name": "b", "external": {"api": "x"}}
     mapped = [{"src": "$KV.a.>", "dest": "$KV.b.>"}]
