@@ -195,17 +195,18 @@ class SystemApi:
         known_names: Collection[str] = (),
         assets: bool = True,
         account: str | None = None,
+        consumers: bool = True,
         health: bool = True,
     ) -> Cluster:
-        """Return the state of the (super)cluster; `assets` adds every stream and consumer (of `account`, if given), `health`
-        what each server says of its own.
+        """Return the state of the (super)cluster; `assets` adds every stream (of `account`, if given), with `consumers` their
+        consumers, `health` what each server says of its own.
 
         `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down.
         """
         servers = self.discover(awaited).servers
         options: dict[str, Any] = {"config": True}
         if assets:
-            options.update({"accounts": True, "streams": True, "consumer": True, "raft": True})
+            options.update({"accounts": True, "streams": True, "consumer": consumers, "raft": True})
             if account is not None:
                 options["account"] = account
         jsz = self.ask(servers, "JSZ", options)

@@ -307,7 +307,7 @@ def _one(name: str, read: Callable[[], dict[str, Any]], not_found: int) -> Listi
 
 def _read_system(client: Client, params: Mapping[str, Any], kind: str) -> Found:
     found = Found(SYSTEM_VIEW)
-    cluster = SystemApi(client).read_cluster(account=params["account"], health=False)
+    cluster = SystemApi(client).read_cluster(account=params["account"], consumers=kind == CONSUMER, health=False)
     for server in cluster.servers:
         if server.jetstream and server.summary is None:
             message = f"{server.name} did not answer JSZ: what only it holds is not seen"

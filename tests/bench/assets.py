@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long the modules take to read many streams and consumers, and with what: ``assets.py --sizes 250,500,1000``.
 
-Five real servers on loopback get R3 memory streams with two consumers each, more for each size. Then the work of the modules
+Five real servers on loopback get R3 memory streams with two R1 consumers each, more for each size (with R3 consumers there are
+three Raft groups for each stream, whose heartbeats alone keep a small machine busy). Then the work of the modules
 is done in this process, without Ansible's start, and its CPU time is told by part. CPU time is what the collection itself
 costs; the rest of the elapsed time is waiting for servers, which share the machine's cores here.
 """
@@ -14,6 +15,7 @@ import argparse
 import contextlib
 import json
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -133,7 +135,7 @@ def wait_until_served(api: JetStreamApi, seconds: float = 60) -> None:
             time.sleep(0.2)
 
 
-def create(api: JetStreamApi, numbers: Sequence[int]) -> None:
+def create(api: JetStreamApi, numbers: Sequence[int], consumer_replicas: int) -> None:
     """Create the streams of these numbers and their consumers, CONCURRENT_CALLS at once. What fails is asked for again, since
     servers with much to do answer late."""
     stream = {"num_replicas": 3, "storage": "memory", "retention": "limits", "discard": "old"}
@@ -144,7 +146,14 @@ def create(api: JetStreamApi, numbers: Sequence[int]) -> None:
     consumers: list[tuple[str, Any]] = [
         (
             f"CONSUMER.DURABLE.CREATE.{name}.worker{number}",
-            {"stream_name": name, "config": {"durable_name": f"worker{number}", "ack_policy": "explicit"}},
+            {
+                "stream_name": name,
+                "config": {
+                    "durable_name": f"worker{number}",
+                    "ack_policy": "explicit",
+                    "num_replicas": consumer_replicas,
+                },
+            },
         )
         for name in names
         for number in range(CONSUMERS_PER_STREAM)
@@ -201,7 +210,7 @@ def nats_report(cluster: NatsProcesses) -> float | None:
     return time.perf_counter() - started
 
 
-def run(version: str, sizes: Sequence[int], repeat: int) -> dict[str, Any]:
+def run(version: str, sizes: Sequence[int], repeat: int, consumer_replicas: int) -> dict[str, Any]:
     """Return the figures of one version of nats-server."""
     with tempfile.TemporaryDirectory(prefix="nats-bench-") as directory, contextlib.ExitStack() as stack:
         names = [f"n{number}" for number in range(1, SERVERS + 1)]
@@ -217,7 +226,7 @@ def run(version: str, sizes: Sequence[int], repeat: int) -> dict[str, Any]:
                 api = JetStreamApi(client)
                 wait_until_served(api)
                 started = time.perf_counter()
-                create(api, range(before, size))
+                create(api, range(before, size), consumer_replicas)
                 print(f"{version}: {size} streams after {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
             before = size
             connections, measured = works(cluster)
@@ -255,12 +264,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="250,500,1000", help="numbers of streams, such as 1000,10000")
     parser.add_argument("--versions", default="2.10.27,2.15.1", help="versions of nats-server")
+    parser.add_argument("--consumer-replicas", type=int, default=1, help="replicas of each consumer: 1 or 3")
     parser.add_argument("--repeat", type=int, default=5, help="runs of which the median counts")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so that the servers are ended too
     sizes = [int(size) for size in arguments.sizes.split(",")]
     for version in arguments.versions.split(","):
-        result = run(version, sizes, arguments.repeat)
+        result = run(version, sizes, arguments.repeat, arguments.consumer_replicas)
         print(json.dumps(result) if arguments.json else markdown(result) + "\n", flush=True)
 
 

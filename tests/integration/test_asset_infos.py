@@ -185,13 +185,13 @@ def test_replicas_that_are_down_are_told(make_cluster: Callable[..., NatsProcess
     own, system = cluster.app_connection(), cluster.sys_connection()
     own["servers"] = system["servers"] = [cluster.url(name) for name in cluster.processes]
 
-    def wait_for(module: str, connection: dict[str, Any], *codes: str) -> None:
-        """Wait until one of the problems is seen; without a meta leader, the JetStream API is silent for a while."""
+    def wait_for(module: str, connection: dict[str, Any], *codes: str) -> dict[str, Any]:
+        """Return the result once one of the problems is seen; without a meta leader, the JetStream API is silent for a while."""
         deadline = time.monotonic() + 30
         while True:
             result = run_module(module, connection, timeout=6)
             if {problem["code"] for problem in result.get("problems", ())}.intersection(codes):
-                return
+                return result
             assert time.monotonic() < deadline, result
 
     for module, kind in (("nats_stream_info", "stream"), ("nats_consumer_info", "consumer")):
@@ -199,18 +199,15 @@ def test_replicas_that_are_down_are_told(make_cluster: Callable[..., NatsProcess
         assert (problem["code"], problem["servers"]) == (f"{kind}_replica_behind", [members[1]])
     cluster.kill(members[0])
     own["servers"] = system["servers"] = [cluster.url(name) for name in cluster.processes]
-    wait_for("nats_stream_info", system, "stream_no_leader")
-    seen = run_module("nats_stream_info", system)
+    seen = wait_for("nats_stream_info", system, "stream_no_leader")
     assert [(stream["name"], stream["leader"]) for stream in seen["streams"]] == [("HALF", None)]
     assert seen["streams"][0]["config"]["num_replicas"] == 3
     assert [item["stream"] for item in seen["unknown"]] == ["HALF"]
-    wait_for("nats_stream_info", own, "stream_unknown", "stream_no_leader")
+    wait_for("nats_consumer_info", system, "consumer_no_leader")
     for options in ({}, {"stream": "HALF"}):
-        told = run_module("nats_stream_info", own, timeout=6, **options)
+        told = wait_for("nats_stream_info", {**own, **options}, "stream_unknown", "stream_no_leader")
         assert [item["stream"] for item in told["unknown"]] == ["HALF"]
         assert all(stream["leader"] is None for stream in told["streams"])
-        assert {problem["code"] for problem in told["problems"]} <= {"stream_unknown", "stream_no_leader"}
-    wait_for("nats_consumer_info", system, "consumer_no_leader")
-    consumers = run_module("nats_consumer_info", own, timeout=6)
+    consumers = wait_for("nats_consumer_info", {**own, "stream": "HALF"}, "consumer_unknown", "consumer_no_leader")
     assert [(item["stream"], item["consumer"]) for item in consumers["unknown"]] == [("HALF", "worker")]
     assert len(consumers["problems"]) == 1
