@@ -264,8 +264,8 @@ class Mover:
         if behind:
             raise self._refused("replicas_not_current", state, "; ".join(behind))
         method = self._method(cluster, state)
-        if method == REMOVE and not self._wish.accept_loss:
-            self._refuse_loss(state)
+        if not self._wish.accept_loss:
+            self._refuse_loss(cluster, state, method)
         need = need_of(state.stream)
         judgement = judge(cluster, need, state.group.members, [source])
         if not judgement.candidates:
@@ -298,9 +298,22 @@ class Mover:
             return EVACUATE if in_step else REMOVE
         return self._wish.method
 
-    def _refuse_loss(self, state: State) -> None:
-        """Raise NatsFailure when something has its only replica on the server: PEER.REMOVE says success and loses it."""
+    def _refuse_loss(self, cluster: Cluster, state: State, method: str) -> None:
+        """Raise NatsFailure when messages or positions would be lost.
+
+        PEER.REMOVE says success, and the only replica of something is gone. Up to 2.14 a single replica moves with what it has,
+        but a message that is acknowledged meanwhile may be lost (seen on 2.10.27, one in some hundred).
+        """
         source = self._wish.source
+        if method == EVACUATE:
+            if source in state.group.members and state.group.size == 1 and _api_level(cluster) < LEVEL_2_15:
+                raise self._refused(
+                    "data_would_be_lost",
+                    state,
+                    "it has a single replica, and nats-server before 2.15 may lose messages that are published while that moves. "
+                    "Stop its producers and set accept_loss=true, or upgrade first",
+                )
+            return
         alone = [
             f"consumer {state.label}/{item.name}"
             for item in state.stream.consumers
@@ -408,7 +421,8 @@ class Mover:
         groups = {Asset(account, stream): state.group}
         groups.update({Asset(account, stream, item.name): item.group for item in state.stream.consumers})
         led = [asset for asset, group in groups.items() if group.leader == self._wish.source and group.size > 1]
-        failed = step_away(self._connections, cluster, led, self._wish.source, ELECTION_SECONDS)
+        wish = leaders.Wish(away_from=frozenset([self._wish.source]))
+        failed = lead_assets(self._connections, cluster, led, wish, ELECTION_SECONDS)
         if failed:
             raise NatsFailure(
                 "step_down_failed",
@@ -423,7 +437,7 @@ class Mover:
         source, api = self._wish.source, self._connections.account(account)
         if job.method == REMOVE:
             api.remove_stream_peer(stream, source)
-        elif self._wish.target is None and api.level() >= LEVEL_2_15:
+        elif self._wish.target is None and _api_level(cluster) >= LEVEL_2_15:
             api.evacuate_stream_peer(stream, source)
         else:
             judgement = judge(cluster, need_of(job.state.stream), job.state.group.members, [source])
@@ -497,20 +511,48 @@ class Mover:
         return seen.value
 
 
-def step_away(
+def hosted_streams(cluster: Cluster, server: str) -> list[Stream]:
+    """Return the streams of which, or of whose consumers, the server has a replica, and those on the move."""
+    return [
+        stream
+        for stream in cluster.streams
+        if server in stream.group.members
+        or any(server in consumer.group.members for consumer in stream.consumers)
+        or stream.group.moving
+        or len(stream.group.members) > stream.group.size
+    ]
+
+
+def require_led(connections: Connections, accounts: Iterable[str], server: str) -> None:
+    """Raise NatsFailure when an account has a stream that nobody leads: the server may have its only replica.
+
+    No server tells the system account of such a stream; its own account knows its name.
+    """
+    for account in sorted(set(accounts)):
+        unknown = connections.account(account).streams().unknown
+        if unknown:
+            raise NatsFailure(
+                "stream_unknown",
+                f"nobody leads {', '.join(sorted(unknown))} of account {account}, so that it cannot be told whether {server} "
+                "hosts it. Start the server that has it, or name other streams one by one",
+                server=server,
+                account=account,
+            )
+
+
+def lead_assets(
     connections: Connections,
     cluster: Cluster,
     assets: Sequence[Asset],
-    source: str,
+    wish: leaders.Wish,
     timeout: float,
     concurrency: int = 1,
 ) -> list[str]:
-    """Have other members lead these streams and consumers, which must have some; return what that failed for, and why."""
+    """Have fitting members lead these streams and consumers, which must have some; return what that failed for, and why."""
     if not assets:
         return []
     servers = {server.name: server for server in cluster.servers}
     groups = AssetGroups(connections, servers)
-    wish = leaders.Wish(away_from=frozenset([source]))
     found = groups.named(assets)
     plans = {asset: leaders.plan_group(group, wish, servers) for asset, group in found.items() if isinstance(group, RaftGroup)}
     known = [group.leader for group in found.values() if isinstance(group, RaftGroup)]
@@ -571,6 +613,12 @@ def predicted(job: Job, source: str) -> dict[str, Any]:
     if after["leader"] == source:
         after["leader"] = job.target if job.state.group.size == 1 else None
     return after
+
+
+def _api_level(cluster: Cluster) -> int:
+    """Return the API level of the meta leader, 0 when that is unknown or before 2.11."""
+    leader = cluster.meta.group.leader if cluster.meta else None
+    return next((item.summary.api_level for item in cluster.servers if item.name == leader and item.summary), 0)
 
 
 def _key(state: State) -> tuple[str, str]:

@@ -14,8 +14,9 @@ author:
 description:
   - Removes a server from the servers that hold a stream, lets the meta leader choose another one in its place, and waits until
     the stream and its consumers have all their replicas again, in step, without that server.
-  - A server that still runs hands its data over first, so that the number of replicas never falls, and a stream with a single
-    replica keeps its messages and consumers. Only a server that is down, or behind, is removed at once.
+  - A server that still runs hands its data over first, so that the number of replicas never falls. Only a server that is down, or
+    behind, is removed at once. A stream with a single replica moves with its messages and consumers from nats-server 2.15 on.
+    Before, it may lose messages that are published meanwhile, and is refused (see O(accept_loss)).
   - Before anything is changed, it proves that the other replicas are in step and that another server may take the replica, by
     the rules of the meta leader (cluster, tags, unique_tag, C(!jetstream), max_bytes, max_ha_assets). A refusal names the reason
     for each server.
@@ -81,8 +82,11 @@ options:
     default: auto
   accept_loss:
     description:
-      - Whether a removal may go on that loses what only this server has, which are the messages of a stream with a single
-        replica, and the positions of consumers with a single replica. The server itself says success in this case.
+      - Whether to go on where something is lost. The server itself says success in these cases.
+      - A removal loses what only this server has, which are the messages of a stream with a single replica, and the positions
+        of consumers with a single replica.
+      - Before nats-server 2.15 the move of a stream with a single replica may lose messages that are published meanwhile. With
+        its producers stopped nothing is lost.
     type: bool
     default: false
   repair:
@@ -110,6 +114,8 @@ options:
     type: float
     default: 600
 seealso:
+  - module: natsops.jetstream.nats_server_evacuate
+  - module: natsops.jetstream.nats_meta_peer
   - module: natsops.jetstream.nats_cluster_info
 """
 
@@ -219,9 +225,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import
     Job,
     Mover,
     Wish,
+    hosted_streams,
     joined,
     predicted,
     read_state,
+    require_led,
     short_failure,
     stalled_failure,
     unsettled,
@@ -236,26 +244,9 @@ def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping
     if params["stream"]:
         return [(params["account"], require_name("stream", params["stream"]))]
     server = params["server_name"]
-    hosted = [
-        stream
-        for stream in cluster.streams
-        if params["all_accounts"] or stream.account == params["account"]
-        if server in stream.group.members
-        or any(server in consumer.group.members for consumer in stream.consumers)
-        or stream.group.moving
-        or len(stream.group.members) > stream.group.size
-    ]
+    hosted = [item for item in hosted_streams(cluster, server) if params["all_accounts"] or item.account == params["account"]]
     accounts = connections.accounts if params["all_accounts"] else (params["account"],)
-    for account in sorted({*accounts, *(stream.account for stream in hosted)}):
-        unknown = connections.account(account).streams().unknown
-        if unknown:
-            raise NatsFailure(
-                "stream_unknown",
-                f"nobody leads {', '.join(sorted(unknown))} of account {account}, so that it cannot be told whether {server} "
-                "hosts them. Start the server that has them, or name the other streams one by one",
-                server=server,
-                account=account,
-            )
+    require_led(connections, [*accounts, *(stream.account for stream in hosted)], server)
     return [(stream.account, stream.name) for stream in hosted]
 
 

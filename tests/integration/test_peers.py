@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils import _replicas
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils._placement import Judgement
 from conftest import Runner, form
-from nats_processes import APP_PASSWORD, NatsProcesses
+from nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
+
+from load import Load, LoadPlan
 
 NAMES = [f"n{number}" for number in range(1, 6)]
 MESSAGES = 500
@@ -52,7 +58,7 @@ class Peers:
         self.cluster = cluster
         self._run = run_module
 
-    def run(self, name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    def run(self, name: str, check_mode: Any = False, **options: Any) -> dict[str, Any]:
         connection = {**self.cluster.sys_connection(), "timeout": 2}
         if name != "nats_meta_peer":
             options.setdefault("account_users", self.cluster.account_users())
@@ -128,7 +134,13 @@ def test_a_single_replica_moves_with_its_data_or_not_at_all(tagged: Peers) -> No
     assert refused["failure"]["code"] == "data_would_be_lost"
     assert f"all {MESSAGES} messages of stream APP/EVENTS, consumer APP/EVENTS/worker" in refused["msg"]
     assert members(tagged.cluster, "EVENTS") == [host]
-    result = ok(tagged.stream(stream="EVENTS", server_name=host))
+    accept = {}
+    if tagged.cluster.version.startswith("2.10."):
+        unsafe = tagged.stream(stream="EVENTS", server_name=host)
+        assert unsafe["failure"]["code"] == "data_would_be_lost"
+        assert "before 2.15 may lose messages that are published while that moves" in unsafe["msg"]
+        accept = {"accept_loss": True}
+    result = ok(tagged.stream(stream="EVENTS", server_name=host, **accept))
     assert result["methods"] == {"APP/EVENTS": "evacuate"}
     [new] = members(tagged.cluster, "EVENTS")
     assert new != host
@@ -158,7 +170,7 @@ def test_no_server_fits(tagged: Peers) -> None:
     before = tagged.add("LARGE", 3, max_bytes=50_000_000)
     placement = {"tags": [f"node:{before[0]}"]}
     tagged.add("PINNED", 1, placement=placement)
-    result = tagged.stream(stream="PINNED", server_name=before[0])
+    result = tagged.stream(stream="PINNED", server_name=before[0], accept_loss=True)
     assert result["failure"]["code"] == "no_spare_server"
     for name in NAMES:
         if name != before[0]:
@@ -184,6 +196,91 @@ def test_a_move_that_is_not_waited_for_is_continued_and_can_be_cancelled(tagged:
     assert before[1] not in done["after"]["APP/ORDERS"]["members"]
     assert not ok(tagged.stream(state="cancelled", stream="ORDERS"))["changed"]
     tagged.delete("ORDERS")
+
+
+def led(cluster: NatsProcesses, names: list[str]) -> dict[str, str]:
+    """Return who leads each of these streams."""
+    return {name: members(cluster, name)[0] for name in names}
+
+
+def test_leaders_leave_a_server_and_come_back(tagged: Peers) -> None:
+    names = [f"S{number}" for number in range(9)]
+    for name in names:
+        tagged.cluster.add_stream(name, 3)
+    tagged.cluster.add_consumer(names[0], "worker")
+    tagged.cluster.add_stream("ALONE", 1)
+    leaders = led(tagged.cluster, [*names, "ALONE"])
+    server = leaders["ALONE"]
+    tagged.cluster.add_stream("OTHERS", 3, account="OTHER")
+    account = {"account_users": tagged.cluster.account_users()[:1]}
+    hosts_other = members(tagged.cluster, "OTHERS", "OTHER")[0]
+    refused = tagged.run("nats_server_evacuate", server_name=hosts_other, **account)
+    assert "no user for OTHER" in refused["msg"]
+    assert "OTHERS" not in str(refused.get("after"))
+
+    asked = {"server_name": server, "wait_timeout": 40}
+    single = tagged.run("nats_server_evacuate", **asked, r1_policy="fail")
+    assert (single["failure"]["code"], single["stuck"]) == (
+        "infeasible",
+        [{"asset": "stream APP/ALONE (replica)", "reason": "is the only one"}],
+    )
+    predicted = ok(tagged.run("nats_server_evacuate", True, **asked))
+    assert led(tagged.cluster, [*names, "ALONE"]) == leaders
+    result = ok(tagged.run("nats_server_evacuate", **asked))
+    assert result["after"] == predicted["after"]
+    assert result["after"]["leaders"] == ["stream APP/ALONE"]
+    assert result["after"]["replicas"] == result["before"]["replicas"]
+    assert server not in led(tagged.cluster, names).values()
+    assert not ok(tagged.run("nats_server_evacuate", **asked))["changed"]
+
+    back = {"server_name": server, "state": "present", "wait_timeout": 60}
+    share = ok(tagged.run("nats_server_evacuate", True, **back))
+    assert share["changed"]
+    result = ok(tagged.run("nats_server_evacuate", **back))
+    assert result["after"]["leaders"] == share["after"]["leaders"]
+    assert server in led(tagged.cluster, names).values()
+    assert not ok(tagged.run("nats_server_evacuate", **back))["changed"]
+
+    accept = {"accept_loss": tagged.cluster.version.startswith("2.10.")}
+    moved = ok(tagged.run("nats_server_evacuate", **asked, r1_policy="move", **accept))
+    assert moved["after"]["leaders"] == []
+    assert led(tagged.cluster, ["ALONE"])["ALONE"] != server
+    wrong = tagged.run("nats_server_evacuate", server_name="n9")
+    assert wrong["failure"]["code"] == "unknown_name"
+    tagged.delete(*names, "ALONE")
+    tagged.cluster.app_request("$JS.API.STREAM.DELETE.OTHERS", account="OTHER")
+
+
+def test_a_server_is_emptied_under_load(tagged: Peers) -> None:
+    single = {} if tagged.cluster.version.startswith("2.10.") else {"LOAD1": 1}
+
+    async def work() -> None:
+        load = Load(tagged.cluster.urls, APP_USER, APP_PASSWORD, LoadPlan({"LOAD3": 3, **single}, producers=1, timeout=1))
+        await load.prepare()
+        running = asyncio.create_task(load.run())
+        await asyncio.sleep(0.5)
+        server = (await asyncio.to_thread(members, tagged.cluster, [*single, "LOAD3"][0]))[0]
+
+        def evacuate(check_mode: bool = False) -> dict[str, Any]:
+            asked = {"server_name": server, "replicas": True, "wait_timeout": 60}
+            return ok(tagged.run("nats_server_evacuate", check_mode, **asked))
+
+        predicted = await asyncio.to_thread(evacuate, True)
+        result = await asyncio.to_thread(evacuate)
+        await asyncio.sleep(0.5)
+        load.stop()
+        await running
+        assert result["after"] == predicted["after"] == {"meta_leader": False, "leaders": [], "replicas": []}
+        assert {f"APP/{name}" for name in single} < set(result["methods"])
+        assert set(result["methods"].values()) == {"evacuate"}
+        assert 'server_tags: ["!jetstream"]' in str(result["warnings"])
+        assert load.report().acknowledged > 50
+        assert await load.verify() == []
+        again = await asyncio.to_thread(evacuate)
+        assert (again["changed"], again["before"]) == (False, result["after"])
+
+    asyncio.run(work())
+    tagged.delete("LOAD3", *single, "KV_LOAD_KV")
 
 
 def test_a_killed_server_is_replaced(tagged: Peers) -> None:
@@ -214,12 +311,21 @@ def test_three_servers(
     assert refused["failure"]["code"] == "no_spare_server"
     assert "there is no other server" in refused["msg"]
     assert members(peers.cluster, "ORDERS") == before
+    stuck = peers.run("nats_server_evacuate", server_name=before[0], replicas=True)
+    assert stuck["failure"]["code"] == "infeasible"
+    assert [item["asset"] for item in stuck["stuck"]] == [
+        "consumer APP/ORDERS/worker (replica)",
+        "stream APP/ORDERS (replica)",
+    ]
+    assert members(peers.cluster, "ORDERS") == before
+    partial = ok(peers.run("nats_server_evacuate", server_name=before[0], replicas=True, allow_partial=True))
+    assert (partial["changed"], partial["stuck"], partial["after"]["leaders"]) == (True, stuck["stuck"], [])
 
     with monkeypatch.context() as patch:
         patch.setattr(_replicas, "judge", lambda *_arguments: Judgement(("n9",), {}))
         broken = peers.stream(**asked, method="remove")
     assert broken["failure"]["err_code"] == 10075
-    left = sorted({*names} - {before[1]})
+    left = [name for name in names if name != before[1]]
     if version.startswith("2.10."):
         assert broken["failure"]["code"] == "group_short"
         assert f"has 2 of 3 replicas now: {', '.join(left)}" in broken["msg"]

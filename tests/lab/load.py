@@ -216,8 +216,8 @@ class Load:
                     if reader is None:
                         reader = await client.jetstream(timeout=1).pull_subscribe_bind("reader", stream)
                     for message in await reader.fetch(100, timeout=1):
+                        self._consumed[stream].add(message.data.decode())  # it may be taken as read, and the answer be lost
                         await message.ack_sync(timeout=1)
-                        self._consumed[stream].add(message.data.decode())
                 except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError, OSError):
                     await asyncio.sleep(0.05)
 

@@ -1,0 +1,506 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_server_evacuate
+short_description: Take all leaders, and where asked all replicas, off a NATS server
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - With O(state=absent) the server leads neither the meta group nor a stream or consumer with more than one replica, and with
+    O(replicas=true) it has no replica of any stream or consumer left. Success is that the servers say so afterwards.
+  - It first proves that everything that is meant can move. Members that are in step must be there to lead, and other servers must
+    be allowed to take the replicas, all of them together, by the rules of the meta leader (see
+    M(natsops.jetstream.nats_stream_peer)). If not, it changes nothing, and says what cannot move, and why.
+  - Replicas are moved one stream after another, data first, so that no group is ever short of a member. C(SERVER.EVACUATE) of
+    nats-server 2.15 is not used, since it leaves groups short where there is no spare server.
+  - A run that was interrupted is continued by the next one.
+  - The connection must be that of a user of the system account. O(account_users) must have a user of every account that has
+    something to move, otherwise it is an error that names the account.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.accounts
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  server_name:
+    description:
+      - Name of the server, matched exactly.
+    type: str
+    required: true
+  state:
+    description:
+      - With V(absent) leaders and, with O(replicas), replicas leave the server.
+      - With V(present) leaders come back. The server takes over leaders until it leads its share of the groups that it is a
+        member of (one of three groups with three members, for instance, rounded down). Replicas do not come back; those
+        that were moved are at home elsewhere. For these use M(natsops.jetstream.nats_stream_peer) with C(state=moved).
+      - On nats-server 2.10 a group cannot be asked for a certain leader. It elects again until it happens to be this one.
+    type: str
+    choices: [absent, present]
+    default: absent
+  replicas:
+    description:
+      - Whether the replicas leave, too. Only with O(state=absent).
+    type: bool
+    default: false
+  r1_policy:
+    description:
+      - What to do about streams and consumers with a single replica on this server, where O(replicas) is off. Nobody else can
+        lead them.
+      - With V(accept) they stay. With V(fail) they are a reason to change nothing. With V(move) such streams move, data first,
+        with their consumers.
+    type: str
+    choices: [accept, fail, move]
+    default: accept
+  accept_loss:
+    description:
+      - Whether to move streams with a single replica also before nats-server 2.15, where messages that are published meanwhile
+        may be lost, and to take replicas off a server that is down or behind although it has the only one of something. See
+        M(natsops.jetstream.nats_stream_peer).
+    type: bool
+    default: false
+  allow_partial:
+    description:
+      - Whether to move what can move, although something cannot. What is left is in RV(stuck).
+    type: bool
+    default: false
+  concurrency:
+    description:
+      - How many groups may elect a leader, or be on the move, at once.
+    type: int
+    default: 2
+  wait_timeout:
+    description:
+      - Seconds to wait until all is done.
+    type: float
+    default: 1800
+notes:
+  - An evacuated server may be chosen for new streams. Give it the tag C(!jetstream) (C(server_tags)) and reload it before; then
+    it stays empty. The module warns when O(replicas) is on and the tag is missing.
+seealso:
+  - module: natsops.jetstream.nats_stream_peer
+  - module: natsops.jetstream.nats_meta_stepdown
+  - module: natsops.jetstream.nats_meta_peer
+"""
+
+EXAMPLES = r"""
+- name: Take the leaders off n1-c1 before it is restarted
+  natsops.jetstream.nats_server_evacuate:
+    server_name: n1-c1
+    account_users: "{{ nats_account_users }}"
+    servers: [nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+
+- name: Empty n1-c1 before it is decommissioned
+  natsops.jetstream.nats_server_evacuate:
+    server_name: n1-c1
+    replicas: true
+    account_users: "{{ nats_account_users }}"
+
+- name: Give n1-c1 its share of the leaders back
+  natsops.jetstream.nats_server_evacuate:
+    server_name: n1-c1
+    state: present
+    account_users: "{{ nats_account_users }}"
+"""
+
+RETURN = r"""
+before:
+  description: What the server leads and hosts, before.
+  returned: when the cluster was read
+  type: dict
+  sample: {meta_leader: true, leaders: [stream APP/ORDERS], replicas: [stream APP/EVENTS, stream APP/ORDERS]}
+after:
+  description: The same afterwards.
+  returned: when the cluster was read
+  type: dict
+  sample: {meta_leader: false, leaders: [], replicas: []}
+stuck:
+  description: What cannot move, and why.
+  returned: when the cluster was read
+  type: list
+  elements: dict
+  sample: []
+methods:
+  description: How each replica was taken away, by C(ACCOUNT/STREAM); see M(natsops.jetstream.nats_stream_peer).
+  returned: when the cluster was read
+  type: dict
+  sample: {APP/ORDERS: evacuate}
+progress:
+  description: What changed while replicas moved; see M(natsops.jetstream.nats_stream_peer).
+  returned: when the cluster was read
+  type: list
+  elements: dict
+  sample: []
+waited:
+  description: Seconds that it took.
+  returned: when the cluster was read
+  type: float
+  sample: 12.5
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
+    REFUSED,
+    agreed,
+    plan_group,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
+    Wish as LeaderWish,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, RaftGroup, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    ACCOUNT_USERS_SPEC,
+    Connections,
+    fail,
+    make_module,
+    positive,
+    run_connected,
+    wait_until,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._placement import DRAIN_TAG
+from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import (
+    ELECTION_SECONDS,
+    Job,
+    Mover,
+    Wish,
+    hosted_streams,
+    joined,
+    lead_assets,
+    require_led,
+    stalled_failure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_assets import Asset
+from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_meta import lead_elsewhere
+
+#: How the meta group is called in `RaftGroup.subject`.
+META_SUBJECT = "meta group"
+
+
+def leading(subject: str) -> str:
+    """Return how it is told that a group is led."""
+    return f"{subject} (leader)"
+
+
+def hosting(subject: str) -> str:
+    """Return how it is told that a group has a replica."""
+    return f"{subject} (replica)"
+
+
+def groups_of(cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
+    """Return every stream's and consumer's group with its address."""
+    found = []
+    for stream in cluster.streams:
+        found.append((Asset(stream.account, stream.name), stream.group))
+        found += [(Asset(stream.account, stream.name, item.name), item.group) for item in stream.consumers]
+    return found
+
+
+def holds(cluster: Cluster, server: str) -> dict[str, Any]:
+    """Return what the server leads and hosts, for the module's result."""
+    return {
+        "meta_leader": cluster.meta is not None and cluster.meta.group.leader == server,
+        "leaders": sorted(group.subject for group in cluster.groups() if group.leader == server),
+        "replicas": sorted(group.subject for group in cluster.groups() if server in group.members),
+    }
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is to leave the server: `streams` with their replicas and consumers, and all leaders of groups with other members."""
+
+    server: str
+    replicas: bool
+    r1_policy: str
+
+    def streams(self, cluster: Cluster) -> list[Stream]:
+        """Return the streams whose replica is to leave."""
+        hosted = hosted_streams(cluster, self.server)
+        if self.replicas:
+            return hosted
+        alone = [item for item in hosted if item.group.size == 1 and self.server in item.group.members]
+        return alone if self.r1_policy == "move" else []
+
+    def led(self, cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
+        """Return the groups that another member can and is to lead."""
+        return [(asset, group) for asset, group in groups_of(cluster) if group.leader == self.server and group.size > 1]
+
+    def alone(self, cluster: Cluster) -> list[RaftGroup]:
+        """Return the groups with a single replica that stay although they count."""
+        moving = {(stream.account, stream.name) for stream in self.streams(cluster)}
+        return [
+            group
+            for asset, group in groups_of(cluster)
+            if group.leader == self.server and group.size == 1 and not group.ephemeral
+            if (asset.account, asset.stream) not in moving
+        ]
+
+    def left(self, cluster: Cluster, apart: Collection[str]) -> list[str]:
+        """Return what still has to leave, such as `stream APP/ORDERS (leader)`, apart from what is stuck."""
+        found = [leading(META_SUBJECT)] if holds(cluster, self.server)["meta_leader"] else []
+        found += [leading(group.subject) for _asset, group in self.led(cluster)]
+        for stream in self.streams(cluster):
+            groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
+            found += [hosting(group.subject) for group in groups if self.server in group.members]
+        return [item for item in found if item not in apart]
+
+
+def require_users(connections: Connections, cluster: Cluster, scope: Scope) -> None:
+    """Raise NatsFailure that names every account with something to move and no user."""
+    accounts = {stream.account for stream in scope.streams(cluster)} | {asset.account for asset, _group in scope.led(cluster)}
+    absent = sorted(str(account) for account in accounts - set(connections.accounts))
+    if absent:
+        raise NatsFailure(
+            "invalid_option",
+            f"account_users: no user for {', '.join(absent)}, whose streams or consumers {scope.server} leads or hosts. "
+            "Nothing was changed.",
+            server=scope.server,
+        )
+
+
+def require_server(cluster: Cluster, server: str) -> None:
+    """Raise NatsFailure unknown_name when no server has this name, not even one that is down."""
+    members = {name for group in cluster.groups() for name in group.members}
+    if cluster.meta is not None:
+        members |= set(cluster.meta.group.members)
+    if server not in cluster.names | members:
+        there = ", ".join(sorted(cluster.names | members))
+        raise NatsFailure("unknown_name", f"no server is named {server}; there are: {there}")
+
+
+def leaders_stuck(cluster: Cluster, scope: Scope) -> tuple[dict[str, str], bool]:
+    """Return the groups that no other member can lead, or that are led alone against the policy, each with the reason, and
+    whether some of that may pass."""
+    servers = {server.name: server for server in cluster.servers}
+    wish = LeaderWish(away_from=frozenset([scope.server]))
+    led = [group for _asset, group in scope.led(cluster)]
+    if cluster.meta is not None and cluster.meta.group.leader == scope.server:
+        led.append(agreed(cluster.meta))
+    plans = {group.subject: plan_group(group, wish, servers) for group in led}
+    stuck = {leading(subject): plan.reason for subject, plan in plans.items() if plan.action == REFUSED}
+    if scope.r1_policy == "fail":
+        stuck.update({hosting(group.subject): "is the only one" for group in scope.alone(cluster)})
+    return stuck, any(plan.passing for plan in plans.values())
+
+
+def infeasible(server: str, stuck: Mapping[str, str]) -> NatsFailure:
+    """Return the failure that says what cannot move."""
+    lines = "".join(f"\n- {item}: {reason}" for item, reason in sorted(stuck.items()))
+    return NatsFailure("infeasible", f"{server} cannot be evacuated, nothing was changed:{lines}", server=server)
+
+
+def evacuate(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result once nothing that is meant is left on the server."""
+    params, server = module.params, module.params["server_name"]
+    scope = Scope(server, params["replicas"], params["r1_policy"])
+    mover = Mover(connections, Wish(server, accept_loss=params["accept_loss"]))
+    cluster = mover.read_cluster()
+    require_server(cluster, server)
+    require_users(connections, cluster, scope)
+    if params["replicas"]:
+        require_led(connections, connections.accounts, server)
+    seen = wait_until(lambda: leaders_stuck(mover.read_cluster(), scope), lambda found: not found[1], ELECTION_SECONDS)
+    jobs = mover.prepare(cluster, [(stream.account, stream.name) for stream in scope.streams(cluster)])
+    stuck = dict(seen.value[0])
+    for job in jobs:
+        if job.failure:
+            stuck[hosting(job.state.group.subject)] = job.failure.description
+            with_it = [item.group for item in job.state.stream.consumers if server in item.group.members]
+            stuck.update({hosting(group.subject): f"stays with stream {job.state.label}" for group in with_it})
+    before = holds(cluster, server)
+    told = result(before, before, stuck, jobs)
+    if stuck and not params["allow_partial"]:
+        fail(module, infeasible(server, stuck), **told)
+    advise(module, cluster, server)
+    movable = [job for job in jobs if job.failure is None]
+    left = scope.left(cluster, stuck)
+    if module.check_mode:
+        return {**result(before, predicted(before, left), stuck, movable), "changed": bool(left)}
+    if not left and not any(job.state.moving for job in movable):
+        return told
+    return carry_out(module, connections, mover, scope, movable, stuck, before)
+
+
+def carry_out(
+    module: AnsibleModule,
+    connections: Connections,
+    mover: Mover,
+    scope: Scope,
+    jobs: list[Job],
+    stuck: Mapping[str, str],
+    before: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the result, having moved leaders and then replicas. Leaves with a failure that tells what is left."""
+    params, server = module.params, scope.server
+    began = time.monotonic()
+    deadline = began + params["wait_timeout"]
+
+    def remaining() -> float:
+        return max(1.0, deadline - time.monotonic())
+
+    away = LeaderWish(away_from=frozenset([server]))
+    failures: list[str] = []
+
+    def step_leaders_down() -> Cluster:
+        """Return the cluster after whoever leads on the server was asked to step down; elections may have brought some back."""
+        now = mover.read_cluster()
+        if holds(now, server)["meta_leader"]:
+            lead_elsewhere(connections.own, away, remaining())
+        led = [asset for asset, group in scope.led(now) if leading(group.subject) not in stuck]
+        failures[:] = lead_assets(connections, now, led, away, remaining(), params["concurrency"])
+        return mover.read_cluster() if led else now
+
+    step_leaders_down()
+    told: dict[str, Any] = result(before, holds(mover.read_cluster(), server), stuck, jobs)
+    if not failures:
+        outcome = mover.carry_out(jobs, remaining(), params["concurrency"])
+        seen = wait_until(step_leaders_down, lambda now: not scope.left(now, stuck), min(ELECTION_SECONDS, remaining()))
+        told.update(result(before, holds(seen.value, server), stuck, jobs), progress=outcome.progress)
+        told["waited"] = round(time.monotonic() - began, 3)
+        if outcome.failures:
+            fail(module, joined(outcome.failures), **told)
+        if outcome.pending:
+            fail(module, stalled_failure(outcome, params["wait_timeout"], server), **told)
+        if seen.done:
+            return told
+        failures = failures or scope.left(seen.value, stuck)
+    what = f"{server} is not evacuated: {'; '.join(failures)}. Run it again to continue"
+    fail(module, NatsFailure("evacuation_not_done", what, server=server), **told)
+    return told
+
+
+def predicted(before: Mapping[str, Any], left: Collection[str]) -> dict[str, Any]:
+    """Return what the server will lead and host once that which is left has left it."""
+    return {
+        "meta_leader": before["meta_leader"] and leading(META_SUBJECT) not in left,
+        "leaders": [item for item in before["leaders"] if not {leading(item), hosting(item)} & set(left)],
+        "replicas": [item for item in before["replicas"] if hosting(item) not in left],
+    }
+
+
+def advise(module: AnsibleModule, cluster: Cluster, server: str) -> None:
+    """Warn about a server that would be chosen for new replicas again, and one that is back and takes none."""
+    tags = {tag.lower() for item in cluster.servers if item.name == server for tag in item.tags}
+    if module.params["replicas"] and server in cluster.names and DRAIN_TAG not in tags:
+        module.warn(f'{server} may be chosen for new streams: server_tags: ["{DRAIN_TAG}"] and a reload keep it empty')
+    if module.params["state"] == "present" and DRAIN_TAG in tags:
+        module.warn(f"{server} has the tag {DRAIN_TAG}: it leads again, but takes no new replicas")
+
+
+def to_take_over(cluster: Cluster, server: str) -> list[tuple[Asset, RaftGroup]]:
+    """Return the groups that the server should lead to have its share: those of the servers with the most above theirs."""
+    groups = [(asset, group) for asset, group in groups_of(cluster) if group.size > 1 and group.leader is not None]
+    share: dict[str, float] = {}
+    leading: dict[str, int] = {}
+    for _asset, group in groups:
+        leading[str(group.leader)] = leading.get(str(group.leader), 0) + 1
+        for name in group.members:
+            share[name] = share.get(name, 0.0) + 1 / len(group.members)
+    mine = [(asset, group) for asset, group in groups if server in group.members and group.leader != server]
+    chosen: list[tuple[Asset, RaftGroup]] = []
+
+    def surplus(item: tuple[Asset, RaftGroup]) -> tuple[float, tuple[str, ...]]:
+        leader = str(item[1].leader)
+        return share[leader] - leading[leader], item[0].order
+
+    while mine and leading.get(server, 0) + len(chosen) < int(share.get(server, 0.0) + 1e-9):
+        taken = min(mine, key=surplus)
+        mine.remove(taken)
+        chosen.append(taken)
+        leading[str(taken[1].leader)] -= 1
+    return chosen
+
+
+def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result once the server leads its share."""
+    params, server = module.params, module.params["server_name"]
+    cluster = Mover(connections, Wish(server)).read_cluster()
+    require_server(cluster, server)
+    advise(module, cluster, server)
+    chosen = to_take_over(cluster, server)
+    absent = sorted({str(asset.account) for asset, _group in chosen} - set(connections.accounts))
+    if absent:
+        what = f"account_users: no user for {', '.join(absent)}. Nothing was changed."
+        raise NatsFailure("invalid_option", what, server=server)
+    before = holds(cluster, server)
+    after = {**before, "leaders": sorted([*before["leaders"], *(group.subject for _asset, group in chosen)])}
+    if module.check_mode or not chosen:
+        return {**result(before, after, {}, []), "changed": bool(chosen)}
+    began = time.monotonic()
+    wish = LeaderWish(preferred=server)
+    assets = [asset for asset, _group in chosen]
+    failed = lead_assets(connections, cluster, assets, wish, params["wait_timeout"], params["concurrency"])
+    told = result(before, holds(Mover(connections, Wish(server)).read_cluster(), server), {}, [])
+    told["waited"] = round(time.monotonic() - began, 3)
+    if failed:
+        what = f"{server} does not lead its share: {'; '.join(failed)}"
+        fail(module, NatsFailure("step_down_failed", what, server=server), **told)
+    return told
+
+
+def result(
+    before: Mapping[str, Any], after: Mapping[str, Any], stuck: Mapping[str, str], jobs: Iterable[Job]
+) -> dict[str, Any]:
+    """Return what every run returns."""
+    return {
+        "changed": before != after,
+        "before": dict(before),
+        "after": dict(after),
+        "diff": {"before": dict(before), "after": dict(after)},
+        "stuck": [{"asset": item, "reason": reason} for item, reason in sorted(stuck.items())],
+        "methods": {job.state.label: job.method for job in jobs if job.method},
+        "progress": [],
+        "waited": 0.0,
+    }
+
+
+def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result."""
+    params = module.params
+    positive(params["wait_timeout"], "wait_timeout")
+    if params["concurrency"] < 1:
+        raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
+    if params["state"] == "absent":
+        return evacuate(module, connections)
+    if params["replicas"] or params["accept_loss"] or params["allow_partial"] or params["r1_policy"] != "accept":
+        raise NatsFailure("invalid_option", "replicas, r1_policy, accept_loss and allow_partial are for state=absent")
+    return present(module, connections)
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "server_name": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["absent", "present"], "default": "absent"},
+            "replicas": {"type": "bool", "default": False},
+            "r1_policy": {"type": "str", "choices": ["accept", "fail", "move"], "default": "accept"},
+            "accept_loss": {"type": "bool", "default": False},
+            "allow_partial": {"type": "bool", "default": False},
+            "concurrency": {"type": "int", "default": 2},
+            "wait_timeout": {"type": "float", "default": 1800},
+            **ACCOUNT_USERS_SPEC,
+        }
+    )
+    run_connected(module, lambda connections: work(module, connections))
+
+
+if __name__ == "__main__":
+    main()
