@@ -87,6 +87,14 @@ class Peers:
         return sorted(filter(None, [view.get("leader"), *(peer["name"] for peer in view.get("replicas") or ())]))
 
 
+def ready(cluster: NatsProcesses, run_module: Runner) -> Peers:
+    """Return the cluster once its meta leader has heard of every server, so that each can be chosen."""
+    peers = Peers(form(cluster, run_module), run_module)
+    cluster.add_stream("EVERYWHERE", len(cluster.names))
+    peers.delete("EVERYWHERE")
+    return peers
+
+
 @pytest.fixture(scope="module")
 def tagged(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[Peers]:
     """Five servers, each with a tag of its own."""
@@ -95,7 +103,7 @@ def tagged(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: R
         cluster.write_config(name, f'server_tags: ["node:{name}", "ssd"]')
     cluster.start()
     try:
-        yield Peers(form(cluster, run_module), run_module)
+        yield ready(cluster, run_module)
     finally:
         cluster.kill()
 
@@ -304,7 +312,7 @@ def test_three_servers(
     """There is no spare server: no replica can leave, and what the server does all the same is seen and repaired. Then a
     server dies and is taken out of the meta group."""
     names = ["n1", "n2", "n3"]
-    peers = Peers(form(make_cluster(names), run_module), run_module)
+    peers = ready(make_cluster(names), run_module)
     before = peers.add("ORDERS", 3)
     asked = {"stream": "ORDERS", "server_name": before[1]}
     refused = peers.stream(**asked)
