@@ -551,14 +551,13 @@ def lead_assets(
     """Have fitting members lead these streams and consumers, which must have some; return what that failed for, and why."""
     if not assets:
         return []
-    servers = {server.name: server for server in cluster.servers}
-    groups = AssetGroups(connections, servers)
+    groups = AssetGroups(connections, cluster.servers)
     found = groups.named(assets)
-    plans = {asset: leaders.plan_group(group, wish, servers) for asset, group in found.items() if isinstance(group, RaftGroup)}
-    known = [group.leader for group in found.values() if isinstance(group, RaftGroup)]
-    targeted = dict(zip(plans, leaders.with_targets(list(plans.values()), servers, known)))
+    known = {asset: group for asset, group in found.items() if isinstance(group, RaftGroup)}
+    plans = [leaders.plan_group(group, wish, groups.servers) for group in known.values()]
+    targeted = dict(zip(known, leaders.with_targets(plans, groups.tellable, [group.leader for group in known.values()])))
     jobs = [StepDown(asset, plan) for asset, plan in targeted.items() if plan.action != leaders.FITS]
-    step_down(groups, jobs, servers, timeout, concurrency)
+    step_down(groups, jobs, groups.servers, groups.tellable, timeout, concurrency)
     failed = [f"{asset.label}: {reading.description}" for asset, reading in found.items() if isinstance(reading, NatsFailure)]
     return failed + [f"{job.key.label}: {job.failed}" for job in jobs if job.failed]
 

@@ -16,6 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import 
     STEP_DOWN,
     Wish,
     agreed,
+    handing_over,
     plan_group,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster
@@ -65,7 +66,7 @@ def lead_elsewhere(client: Client, wish: Wish, timeout: float) -> bool:
     plan = plan_group(agreed(cluster.meta), wish, servers)
     job = Job("meta", plan)
     if plan.action == STEP_DOWN:
-        step_down(groups, [job], servers, timeout)
+        step_down(groups, [job], servers, handing_over(cluster.servers), timeout)
     failed = plan.reason if plan.action == REFUSED else job.failed
     if failed:
         raise NatsFailure("step_down_failed", f"the meta group is not led as wished: {failed}")
