@@ -51,23 +51,6 @@ def make_cluster(version: str, tmp_path: Path) -> Iterator[Callable[..., NatsPro
         cluster.kill()
 
 
-@pytest.fixture(scope="session")
-def c1(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcesses]:
-    """The three servers of a healthy cluster C1 with streams and consumers; tests leave it as it is."""
-    accounts = {"APP": "app", **{f"EXTRA{number}": f"extra{number}" for number in range(4)}}
-    cluster = NatsProcesses(version, tmp_path_factory.mktemp("c1"), ["n1", "n2", "n10"], accounts=accounts)
-    cluster.start()
-    try:
-        cluster.add_stream("ORDERS", 3)
-        cluster.add_consumer("ORDERS", "worker")
-        cluster.add_stream("EVENTS", 1)
-        for number in range(4):
-            cluster.add_stream(f"LOG{number}", 1, account=f"EXTRA{number}")
-        yield cluster
-    finally:
-        cluster.kill()
-
-
 def _run(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Run a module's main() with these arguments as Ansible would pass them, and return its result."""
     module = importlib.import_module(f"{MODULES}.{name}")
@@ -96,26 +79,40 @@ def run_module() -> Runner:
 def form(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
     """Return the cluster once the gate has found it healthy.
 
-    Of five servers of 2.10.27 that start together, about one time in thirty one is left out of the meta group until it is
-    started again.
+    A server of 2.10.27 that starts on a busy machine now and then is mute in Raft until it is started again, see
+    docs/health-gate.md; with two of three mute there is no leader that could tell which.
     """
     once = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.3, "timeout": 1}
     for _attempt in range(4):
         result = run_module("nats_cluster_health", cluster.sys_connection(), **once, wait_timeout=15)
         if result["healthy"]:
             break
-        for problem in result["problems"]:
-            if problem["code"] == "meta_peer_missing":
-                cluster.stop(problem["servers"][0])
-                cluster.start(problem["servers"][0])
+        suspects = {name for problem in result.get("problems", ()) for name in problem["servers"]}
+        for name in suspects or cluster.names:
+            cluster.stop(name)
+            cluster.start(name)
     assert result["healthy"], result["msg"]
     return cluster
 
 
 @pytest.fixture(scope="session")
-def healthy(c1: NatsProcesses, run_module: Runner) -> NatsProcesses:
-    """C1, once the gate has found it healthy."""
-    return form(c1, run_module)
+def healthy(
+    version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner
+) -> Iterator[NatsProcesses]:
+    """The three servers of a healthy cluster C1 with streams and consumers; tests leave it as it is."""
+    accounts = {"APP": "app", **{f"EXTRA{number}": f"extra{number}" for number in range(4)}}
+    cluster = NatsProcesses(version, tmp_path_factory.mktemp("c1"), ["n1", "n2", "n10"], accounts=accounts)
+    cluster.start()
+    try:
+        form(cluster, run_module)
+        cluster.add_stream("ORDERS", 3)
+        cluster.add_consumer("ORDERS", "worker")
+        cluster.add_stream("EVENTS", 1)
+        for number in range(4):
+            cluster.add_stream(f"LOG{number}", 1, account=f"EXTRA{number}")
+        yield form(cluster, run_module)
+    finally:
+        cluster.kill()
 
 
 @pytest.fixture(scope="session")

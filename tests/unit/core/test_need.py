@@ -52,7 +52,7 @@ def test_a_stopped_server_is_started() -> None:
     ({"unit_changed_after_start": True}, {}, "service definition"),
     ({"mute": True}, {}, "no part in Raft"),
 ])
-def test_another_binary_or_unit_or_a_mute_server_needs_a_restart(running: dict[str, Any], wanted: dict[str, Any], word: str) -> None:
+def test_another_binary_a_new_unit_or_silence_need_a_restart(running: dict[str, Any], wanted: dict[str, Any], word: str) -> None:
     result = need(running=running, **wanted)
     assert result["action"] == "restart"
     assert word in result["reasons"][0]
