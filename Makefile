@@ -34,7 +34,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-stop demo-clean test test-unit test-unit-2.16 test-integration test-lab test-molecule bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-lab test-molecule bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build dev lock clean
 
 help: ## this list
@@ -60,8 +60,11 @@ demo-stop: $(CACHE)/venv/.made $(INSTALLED)
 ## --- Tests: all of them use the built and installed artifact -----------------------------------------------------------
 
 test: ## everything, the quick parts first; ends with the totals
-	@$(PYTHON) tools/run_parts.py $(LINT_PARTS) test-unit test-unit-2.16 $(SANITY_PARTS) test-integration \
-		--lab $(SCENARIO_PARTS) test-lab
+	@$(PYTHON) tools/run_parts.py prepare --together $(LINT_PARTS) test-unit test-unit-2.16 $(SANITY_PARTS) \
+		--alone test-integration --lab $(SCENARIO_PARTS) test-lab
+
+# What the parts share is made before two of them run at once.
+prepare: dev $(INSTALLED)
 
 test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
 	@$(PYTEST) tests/unit

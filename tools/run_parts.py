@@ -1,24 +1,30 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run make targets one after the other and close with one line of totals.
+"""Run make targets and close with one line of totals.
 
-    python3 tools/run_parts.py PART… [--lab PART…]
+    python3 tools/run_parts.py [PART…] [--together PART…] [--alone PART…] [--lab PART…]
 
 Each PART is a make target. A target that runs pytest leaves its counts in $JUNIT; any other target counts as one check.
-Every part runs, whatever the earlier ones did. The parts after --lab need the lab of systemd hosts: where
-`tests/lab/lab.py check` says that there can be none, they are announced loudly and count as skipped. With CI=true a part
-of which nothing ran is a failure: a machine that is meant to run everything must not pass by skipping.
+Every part runs, whatever the earlier ones did, one after the other; those after --together run two at a time, and what one
+of them prints is shown when it has ended. The parts after --lab need the lab of systemd hosts: where `tests/lab/lab.py check`
+says that there can be none, they are announced loudly and count as skipped. With CI=true a part of which nothing ran is a
+failure: a machine that is meant to run everything must not pass by skipping.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from xml.etree import ElementTree
 
 RESULTS = Path(".cache/results")
@@ -46,11 +52,16 @@ def counts_of(report: Path) -> tuple[int, int, int, str]:
     return len(cases) - failed - len(skips), failed, len(skips), reason
 
 
-def run(part: str) -> Outcome:
-    """Make one part and count what it did."""
+def run(part: str, output: IO[str] | None = None) -> Outcome:
+    """Make one part and count what it did; what it prints goes to `output`, or is shown as it comes."""
     report = (RESULTS / f"{part}.xml").resolve()
     report.unlink(missing_ok=True)
-    status = subprocess.call(["make", "--no-print-directory", part], env={**os.environ, "JUNIT": str(report)})
+    status = subprocess.call(
+        ["make", "--no-print-directory", part],
+        env={**os.environ, "JUNIT": str(report)},
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+    )
     if not report.is_file():
         return Outcome(part, passed=int(status == 0), failed=int(status != 0))
     passed, failed, skipped, reason = counts_of(report)
@@ -78,22 +89,64 @@ def judged(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def announce(part: str) -> None:
+    print(f"\n{BOLD}=== make {part}{PLAIN}", flush=True)
+
+
+def timed(part: str, output: IO[str] | None = None) -> Outcome:
+    """Make one part; return what it did and how long it took."""
+    started = time.monotonic()
+    outcome = run(part, output)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def run_alone(parts: Sequence[str]) -> Iterator[Outcome]:
+    for part in parts:
+        announce(part)
+        yield timed(part)
+
+
+def run_together(parts: Sequence[str]) -> Iterator[Outcome]:
+    """Make the parts two at a time, for two cores; yield and show each when it has ended."""
+
+    def captured(part: str) -> tuple[Outcome, str]:
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+            outcome = timed(part, output)
+            output.seek(0)
+            return outcome, output.read()
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in as_completed([pool.submit(captured, part) for part in parts]):
+            outcome, text = done.result()
+            announce(outcome.part)
+            print(text, end="", flush=True)
+            yield outcome
+
+
+def run_in_lab(parts: Sequence[str]) -> Iterator[Outcome]:
+    obstacle = lab_obstacle() if parts else ""
+    if not obstacle:
+        yield from run_alone(parts)
+        return
+    for part in parts:
+        announce(part)
+        yield Outcome(part, skipped=1, reason=obstacle)
+
+
+GROUPS = {"--alone": run_alone, "--together": run_together, "--lab": run_in_lab}
+
+
 def main(arguments: list[str]) -> int:
-    parts, lab_parts = arguments, []
-    if "--lab" in arguments:
-        split = arguments.index("--lab")
-        parts, lab_parts = arguments[:split], arguments[split + 1 :]
     RESULTS.mkdir(parents=True, exist_ok=True)
     outcomes = []
-    obstacle = None
-    for part in [*parts, *lab_parts]:
-        print(f"\n{BOLD}=== make {part}{PLAIN}", flush=True)
-        started = time.monotonic()
-        if part in lab_parts and obstacle is None:
-            obstacle = lab_obstacle()
-        outcome = Outcome(part, skipped=1, reason=obstacle) if part in lab_parts and obstacle else run(part)
-        outcome.seconds = time.monotonic() - started
-        outcomes.append(judged(outcome))
+    group = "--alone"
+    for is_flag, items in itertools.groupby(arguments, GROUPS.__contains__):
+        words = list(items)
+        if is_flag:
+            group = words[-1]
+        else:
+            outcomes += [judged(outcome) for outcome in GROUPS[group](words)]
     print(f"\n{BOLD}{'part':<24} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}{PLAIN}")
     for one in outcomes:
         mark = "   FAILED" if one.failed else ""

@@ -26,6 +26,9 @@ broken:
 \t@printf '<a><testcase/><testcase><error/></testcase></a>' > $(JUNIT); false
 nothing-collected:
 \t@printf '<a/>' > $(JUNIT); false
+left right:
+\t@echo $@ begins; touch $@.here; for try in $$(seq 300); do [ -e left.here -a -e right.here ] && break; sleep 0.1; done
+\t@[ -e left.here -a -e right.here ] && echo $@ ends
 only-skipped:
 \t@printf '<a><testcase><skipped message="no host"/></testcase></a>' > $(JUNIT)
 """
@@ -75,11 +78,21 @@ def parts(tmp_path: Path) -> Parts:
         (["only-skipped", "good"], True, 1, "1 passed, 1 failed, 0 skipped"),
         (["good", "--lab", "counted"], False, 0, "1 passed, 0 failed, 1 skipped"),
         (["good", "--lab", "counted"], True, 1, "1 passed, 1 failed, 0 skipped"),
+        (["good", "--together", "counted", "bad", "broken", "--alone", "good"], True, 1, "5 passed, 2 failed, 1 skipped"),
     ],
 )
 def test_totals(parts: Parts, names: list[str], ci: bool, status: int, last: str) -> None:
     code, output = parts(*names, ci=ci)
     assert (code, output[-1]) == (status, last)
+
+
+def test_parts_that_run_together_print_one_after_the_other(parts: Parts) -> None:
+    """Each waits for the other to have started, so that both run at once; each one's lines stay together."""
+    _status, output = parts("--together", "left", "right", "good")
+    for name in ("left", "right"):
+        place = output.index(f"=== make {name}")
+        assert output[place + 1 : place + 3] == [f"{name} begins", f"{name} ends"]
+    assert output[-1] == "3 passed, 0 failed, 0 skipped"
 
 
 def test_a_lab_that_cannot_be_built_says_why(parts: Parts) -> None:
