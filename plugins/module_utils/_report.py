@@ -385,9 +385,8 @@ def _gateways(source: Source) -> list[Table]:
     )  # fmt: skip
     rows: list[Row] = []
     for server, gatewayz in source.read("gatewayz"):
-        if not (gatewayz or {}).get("name"):
+        if gatewayz is None or not gatewayz.get("name"):
             continue
-        assert gatewayz is not None
         outbound = [(name, one) for name, one in sorted((gatewayz.get("outbound_gateways") or {}).items())]
         inbound = [(name, one) for name, many in sorted((gatewayz.get("inbound_gateways") or {}).items()) for one in many]
         for kind, counter, remotes in (("Inbound", "in_bytes", inbound), ("Outbound", "out_bytes", outbound)):

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses, run_playbook
+from ansible_collections.natsops.jetstream.plugins.module_utils._diagnosis import diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils._report import report_data, report_text
+from nats_processes import APP_PASSWORD, SYS_PASSWORD, SYS_USER, NatsProcesses, free_ports, run_playbook
 
 ALL = ["servers", "clusters", "jetstream", "leaders", "meta", "streams", "consumers", "accounts", "connections",
        "connections_per_server", "routes", "gateways", "leafnodes", "cpu", "mem", "health"]
@@ -115,3 +118,59 @@ def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
     rows = {row["name"]: row["online"] for row in table(data, "meta")["rows"]}
     assert {name for name, online in rows.items() if online} == {survivor, others[1]}
     assert "has no leader (nobody leads it). It has 5 members, 2 of them answered, and 3 must be up" in text
+
+
+@pytest.fixture
+def supercluster(version: str, tmp_path: Path) -> Iterator[NatsProcesses]:
+    """C1 and C2 of one server each, and a leaf node of C1; the system user of C1 sees C1 and C2."""
+    gateway, remote, leaf = free_ports(3)
+    remotes = ", ".join(f'{{name: C{number}, url: "nats://127.0.0.1:{port}"}}' for number, port in ((1, gateway), (2, remote)))
+
+    def gateways(name: str, port: int) -> str:
+        return f'gateway {{ name: {name}, listen: "127.0.0.1:{port}", gateways: [{remotes}] }}\n'
+
+    made = []
+    for name, names, extra in (
+        ("C1", ["n1"], gateways("C1", gateway) + f'leafnodes {{ listen: "127.0.0.1:{leaf}" }}'),
+        ("C2", ["m1"], gateways("C2", remote)),
+        ("L1", ["l1"], f'leafnodes {{ remotes: [{{url: "nats-leaf://app:{APP_PASSWORD}@127.0.0.1:{leaf}", account: APP}}] }}'),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        jetstream = [] if name == "L1" else names
+        made.append(NatsProcesses(version, folder, names, cluster=name, extra=extra, jetstream=jetstream))
+        made[-1].start()
+    try:
+        yield made[0]
+    finally:
+        for cluster in made:
+            cluster.kill()
+
+
+def test_gateways_and_leaf_nodes_of_a_supercluster(supercluster: NatsProcesses, run_module: Any) -> None:
+    connection = {**supercluster.sys_connection(), "timeout": 2}
+    endpoints = ["varz", "routez", "gatewayz", "leafz", "statsz"]
+    deadline = time.monotonic() + 30
+    while True:
+        info = run_module("nats_cluster_info", connection, expected_servers=["n1", "m1"])
+        servers = run_module("nats_server_info", connection, endpoints=endpoints)
+        if "servers" in info and "servers" in servers:
+            data = report_data(info, servers, ["servers", "gateways", "leafnodes"])
+            if len(table(data, "gateways")["rows"]) == 4 and len(table(data, "leafnodes")["rows"]) == 1:
+                break
+        assert time.monotonic() < deadline, (info, servers)
+        time.sleep(0.3)
+    clusters = {row["cluster"]: (row["gateways"], row["inbound_gateways"]) for row in table(data, "clusters")["rows"]}
+    assert clusters == {"C1": (1, 1), "C2": (1, 1)}
+    kinds = [(row["server"], row["name"], row["kind"], row["connection"].split()[0]) for row in table(data, "gateways")["rows"]]
+    assert sorted(kinds) == [
+        ("m1", "C2", "Inbound", "C1"),
+        ("m1", "C2", "Outbound", "C1"),
+        ("n1", "C1", "Inbound", "C2"),
+        ("n1", "C1", "Outbound", "C2"),
+    ]
+    (leaf,) = table(data, "leafnodes")["rows"]
+    assert (leaf["server"], leaf["account"]) == ("n1", "APP")
+    assert "Super Cluster Report" in report_text(data)
+    gateways = next(check for check in diagnose(info, servers)["checks"] if check["check"] == "gateways")
+    assert (gateways["status"], gateways["summary"]) == ("ok", "2 servers, 2 clusters")
