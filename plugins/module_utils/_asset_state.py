@@ -117,7 +117,6 @@ class Asset(ABC):
     def delete(self) -> None:
         """Delete the asset."""
 
-
     def normal(self, info: Info) -> dict[str, Any]:
         """Return the asset's configuration in normal form."""
         return rules.normal_config(self.fields, info["config"])
