@@ -44,10 +44,36 @@ def stored(cluster: NatsProcesses, stream: str) -> int:
 
 async def _fill(cluster: NatsProcesses, stream: str) -> None:
     import nats
+    from nats.js.errors import NoStreamResponseError
 
     connection = await nats.connect([cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD)
     publish = connection.jetstream().publish
-    await asyncio.gather(*(publish(f"{stream}.x", b"x" * 200) for _number in range(MESSAGES)))
+
+    async def put() -> None:
+        for _attempt in range(40):  # not every server knows at once that a new stream listens to the subject
+            with contextlib.suppress(NoStreamResponseError):
+                await publish(f"{stream}.x", b"x" * 200)
+                return
+            await asyncio.sleep(0.25)
+        raise AssertionError(f"nobody stores {stream}.x")
+
+    await asyncio.gather(*(put() for _number in range(MESSAGES)))
+    await connection.close()
+
+
+async def _delete(cluster: NatsProcesses, stream: str) -> None:
+    """Delete a stream; one that is gone already was deleted by a request whose reply got lost."""
+    import nats
+    from nats.js.errors import NotFoundError
+
+    connection = await nats.connect([cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD)
+    with contextlib.suppress(NotFoundError):
+        for attempt in range(5):
+            try:
+                await connection.jetstream(timeout=2).delete_stream(stream)
+                break
+            except nats.errors.TimeoutError:
+                assert attempt < 4, f"{stream} could not be deleted"
     await connection.close()
 
 
@@ -78,9 +104,7 @@ class Peers:
 
     def delete(self, *names: str) -> None:
         for name in names:
-            with contextlib.suppress(AssertionError):  # a repeated request finds nothing left to delete
-                self.cluster.app_request(f"$JS.API.STREAM.DELETE.{name}")
-        assert not {*names} & {*(self.cluster.app_request("$JS.API.STREAM.NAMES").get("streams") or ())}
+            asyncio.run(_delete(self.cluster, name))
 
     def consumer(self, stream: str, name: str = "worker") -> list[str]:
         view = self.cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.{name}")["cluster"]
