@@ -171,7 +171,7 @@ def _jetstream(source: Source) -> list[Table]:
     once: Row = {
         "server": "each stream once",
         "streams": len(source.streams),
-        "consumers": sum(1 for _ in source.consumers),
+        "consumers": len(list(source.consumers)),
         **_sums(source.streams, "messages", "bytes"),
         **{kind: sum(stream["bytes"] for stream in source.streams if stream["storage"] == storage)
            for kind, storage in (("memory", "memory"), ("storage", "file"))},
@@ -387,7 +387,7 @@ def _gateways(source: Source) -> list[Table]:
     for server, gatewayz in source.read("gatewayz"):
         if gatewayz is None or not gatewayz.get("name"):
             continue
-        outbound = [(name, one) for name, one in sorted((gatewayz.get("outbound_gateways") or {}).items())]
+        outbound = sorted((gatewayz.get("outbound_gateways") or {}).items())
         inbound = [(name, one) for name, many in sorted((gatewayz.get("inbound_gateways") or {}).items()) for one in many]
         for kind, counter, remotes in (("Inbound", "in_bytes", inbound), ("Outbound", "out_bytes", outbound)):
             for name, one in remotes:

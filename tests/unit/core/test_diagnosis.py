@@ -21,7 +21,7 @@ def server(name: str, **changes: Any) -> dict[str, Any]:
 def asked(name: str, others: list[str], varz: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     told = {"version": "2.15.1", "max_payload": 1, "now": "2026-11-20T00:00:00Z", "config_digest": "sha256:a",
             "jetstream": {"config": {"max_storage": 100}}}
-    routes = [{"remote_name": other, "remote_id": other} for other in others for _ in range(4)]
+    routes = [{"remote_name": other, "remote_id": other} for other in others] * 4
     return {"name": name, "id": name, "cluster": "C1", "version": "2.15.1", "varz": {**told, **(varz or {})},
             "routez": {"routes": routes}, "gatewayz": {}, "statsz": {}, **changes}
 
