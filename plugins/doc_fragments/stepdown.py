@@ -62,7 +62,7 @@ notes:
   - Success is a leader that fits, as seen afterwards, whoever made it the leader. V(step_down_failed) says what is seen instead.
 """
 
-    ASSETS = r"""
+    STREAMS_AND_CONSUMERS = r"""
 options:
   all_accounts:
     description:

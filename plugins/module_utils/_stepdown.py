@@ -102,11 +102,12 @@ class Job(Generic[K]):
         return self.done or self.failed is not None
 
     @property
-    def due(self) -> bool:
-        """Return whether the present leader is to be asked now, by what was read last."""
-        if self.over or self._now is None or self._now.action != STEP_DOWN:
-            return False
-        return self._now.before != self._asked or time.monotonic() - self._asked_at >= REPEAT_SECONDS
+    def due(self) -> Plan | None:
+        """Return what was read last when the present leader is to be asked now, otherwise None."""
+        now = self._now
+        if self.over or now is None or now.action != STEP_DOWN:
+            return None
+        return now if now.before != self._asked or time.monotonic() - self._asked_at >= REPEAT_SECONDS else None
 
     def see(self, reading: Reading, servers: Mapping[str, Server]) -> None:
         """Take in who leads now."""
@@ -125,10 +126,8 @@ class Job(Generic[K]):
         elif now.action == REFUSED:
             self._trouble = now.reason
 
-    def request(self, tellable: Container[str | None]) -> Mapping[str, Any] | None:
+    def request(self, now: Plan, tellable: Container[str | None]) -> Mapping[str, Any] | None:
         """Return the body of the next request, None (and the job has failed) when it was asked often enough."""
-        now = self._now
-        assert now is not None
         tells = now.before in tellable
         most = MOST_HANDOVERS if tells else MOST_ATTEMPTS_PER_MEMBER * (now.group.size - 1)
         if (sum(self._tried.values()) if tells else self.attempts) >= most:
@@ -190,7 +189,12 @@ def step_down(
         active = [job for job in active if not job.over]
         if time.monotonic() >= deadline:
             break
-        requests = [(job, body) for job in active if job.due for body in [job.request(tellable)] if body is not None]
+        requests = []
+        for job in active:
+            due = job.due
+            body = job.request(due, tellable) if due is not None else None
+            if body is not None:
+                requests.append((job, body))
         for (job, _body), answer in zip(requests, _ask(groups, requests)):
             job.answered(answer)
         active = [job for job in active if not job.over]

@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import 
     handing_over,
     plan_group,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import RaftGroup, Server
 from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown import Job, Reading, step_down
 
 
@@ -30,18 +30,17 @@ class MetaGroups:
         self._system = SystemApi(client)
         self._meta = MetaApi(client)
 
-    def cluster(self) -> Cluster:
-        """Return the servers and their views of the meta group. Raises NatsFailure not_clustered when there is none."""
+    def state(self) -> tuple[tuple[Server, ...], RaftGroup]:
+        """Return the servers that answered, and the meta group with the leader that a majority names. Raises NatsFailure
+        not_clustered when there is no such group."""
         cluster = self._system.read_cluster(assets=False, health=False)
         if cluster.meta is None:
             names = ", ".join(sorted(cluster.names))
             raise NatsFailure("not_clustered", f"no server that answered ({names}) is in a JetStream meta group")
-        return cluster
+        return cluster.servers, agreed(cluster.meta)
 
     def read(self, keys: Sequence[str]) -> list[Reading]:
-        meta = self.cluster().meta
-        assert meta is not None
-        return [agreed(meta) for _key in keys]
+        return [self.state()[1] for _key in keys]
 
     def ask(self, requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[NatsFailure | None]:
         answers: list[NatsFailure | None] = []
@@ -60,13 +59,12 @@ def lead_elsewhere(client: Client, wish: Wish, timeout: float) -> bool:
     Raises NatsFailure when no fitting server leads at the end.
     """
     groups = MetaGroups(client)
-    cluster = groups.cluster()
-    assert cluster.meta is not None
-    servers = {server.name: server for server in cluster.servers}
-    plan = plan_group(agreed(cluster.meta), wish, servers)
+    there, group = groups.state()
+    servers = {server.name: server for server in there}
+    plan = plan_group(group, wish, servers)
     job = Job("meta", plan)
     if plan.action == STEP_DOWN:
-        step_down(groups, [job], servers, handing_over(cluster.servers), timeout)
+        step_down(groups, [job], servers, handing_over(there), timeout)
     failed = plan.reason if plan.action == REFUSED else job.failed
     if failed:
         raise NatsFailure("step_down_failed", f"the meta group is not led as wished: {failed}")

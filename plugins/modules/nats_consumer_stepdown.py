@@ -27,7 +27,7 @@ extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
   - natsops.jetstream.stepdown
-  - natsops.jetstream.stepdown.assets
+  - natsops.jetstream.stepdown.streams_and_consumers
 options:
   stream:
     description:

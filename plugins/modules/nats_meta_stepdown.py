@@ -82,12 +82,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import 
     SINGLE,
     STEP_DOWN,
     Plan,
-    agreed,
     handing_over,
     plan_group,
     with_targets,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
     fail,
     make_module,
@@ -116,23 +115,20 @@ def work(module: AnsibleModule, client: Client) -> dict[str, Any]:
     wish = wish_of(params)
     groups = MetaGroups(client)
 
-    def plan() -> tuple[Cluster, Plan]:
-        cluster = groups.cluster()
-        assert cluster.meta is not None
-        group = agreed(cluster.meta)
-        require_known(wish, cluster.servers, [group])
-        servers = {server.name: server for server in cluster.servers}
-        return cluster, with_targets([plan_group(group, wish, servers)], handing_over(cluster.servers), ())[0]
+    def plan() -> tuple[dict[str, Server], Plan]:
+        there, group = groups.state()
+        require_known(wish, there, [group])
+        servers = {server.name: server for server in there}
+        return servers, with_targets([plan_group(group, wish, servers)], handing_over(there), ())[0]
 
     seen = wait_until(plan, lambda found: not found[1].passing, min(timeout, SETTLE_SECONDS))
-    cluster, planned = seen.value
+    servers, planned = seen.value
     if planned.action in (REFUSED, SINGLE):
         refuse(module, [f"the meta group: {planned.reason}"], {"before": {"leader": planned.before}})
     job = None
     if planned.action == STEP_DOWN and not module.check_mode:
         job = Job("meta", planned)
-        servers = {server.name: server for server in cluster.servers}
-        step_down(groups, [job], servers, handing_over(cluster.servers), timeout - seen.waited)
+        step_down(groups, [job], servers, handing_over(servers.values()), timeout - seen.waited)
     result = outcome(planned, job, module.check_mode)
     if module._diff:
         result["diff"] = {when: {"meta leader": leader_text(result, when)} for when in ("before", "after")}
