@@ -309,7 +309,10 @@ def servers_of(client: Client) -> tuple[Server, ...]:
         servers[server.id] = server
         return None
 
-    client.gather(Call("$SYS.REQ.ACCOUNT.PING.STATZ", b'{"include_unused": true}'), on_reply)
+    call = Call("$SYS.REQ.ACCOUNT.PING.STATZ", b'{"include_unused": true}')
+    # The first import of an account opens a way back for replies, which other servers may learn of after the request.
+    client.request(call)
+    client.gather(call, on_reply)
     return tuple(sorted(servers.values(), key=lambda server: (server.name, server.id)))
 
 
