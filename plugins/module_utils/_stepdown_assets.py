@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
@@ -101,17 +101,26 @@ class Asset:
 
 
 class AssetGroups:
-    """The Raft groups of streams and consumers, for `step_down`. `servers`: those that answered, by name. `tellable`: the
+    """The Raft groups of streams and consumers, for `step_down`. `servers`: those that are there, by name. `tellable`: the
     names of those that can be told who is to lead next."""
 
     def __init__(self, connections: Connections, servers: Sequence[Server]) -> None:
         self._connections = connections
         self._ids = {peer_id(server.name): server.name for server in servers}
         self.servers = {server.name: server for server in servers}
-        # A server before 2.11 answers a request with a body as a bad one, also when it does not lead the group.
-        tellable = handing_over(servers)
-        self.tellable = tellable if len(tellable) == len(self.servers) else frozenset()
         self._stream_configs: dict[tuple[str | None, str], Mapping[str, Any]] = {}
+
+    @property
+    def tellable(self) -> frozenset[str]:
+        # A server before 2.11 answers a request with a body as a bad one, also when it does not lead the group.
+        tellable = handing_over(self.servers.values())
+        return tellable if len(tellable) == len(self.servers) else frozenset()
+
+    def believe(self, groups: Sequence[RaftGroup]) -> None:
+        """Count the groups' members as servers that are there, of an unknown version."""
+        for group in groups:
+            for name in group.members:
+                self.servers.setdefault(name, Server(name, "", group.cluster))
 
     def api(self, account: str | None) -> JetStreamApi:
         return self._connections.account(account)
@@ -237,6 +246,9 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
         groups = AssetGroups(connections, _servers(connections, system=scope.accounts != (None,)))
         readings = scope.read(groups)
         known = [reading for reading in readings.values() if isinstance(reading, RaftGroup)]
+        if scope.accounts == (None,) and len(groups.servers) == 1:
+            _require_no_tags(wish, groups.servers.values())
+            groups.believe(known)
         require_known(wish, groups.servers.values(), known)
         meant = {asset: reading for asset, reading in readings.items() if scope.means(reading, wish)}
         plans = [_plan(asset, reading, wish, groups.servers) for asset, reading in meant.items()]
@@ -293,8 +305,23 @@ def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _S
     return _Scope(kind, connections.accounts, (), None)
 
 
+def _require_no_tags(wish: Wish, servers: Iterable[Server]) -> None:
+    """Raise NatsFailure wrong_account where the tags of servers matter that nobody tells."""
+    if wish.tags:
+        names = ", ".join(server.name for server in servers)
+        raise NatsFailure(
+            "wrong_account",
+            f"placement: only {names} tells its tags to a user of the owning account. Connect as a user of the system account "
+            "with account and account_users",
+        )
+
+
 def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
-    """Return the servers that answer the task's user, one of the system account or of the owning account."""
+    """Return the servers that answer the task's user, one of the system account or of the owning account.
+
+    A server that has reloaded its configuration lets no other server's answer through to a user of the owning account (seen
+    with 2.10.27 and 2.15.1): then it is alone in the result.
+    """
     if system:
         return SystemApi(connections.own).discover().servers
     try:

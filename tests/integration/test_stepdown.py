@@ -173,6 +173,25 @@ def test_an_accounts_own_user_is_enough(five: NatsProcesses, streams: Callable[.
     assert forced["results"][0]["after"] == {"leader": leader_of(five, "SD")} != {"leader": before}
 
 
+def test_an_accounts_own_user_is_enough_after_a_reload(
+    healthy: NatsProcesses, run_module: Runner, request: pytest.FixtureRequest
+) -> None:
+    """A server that has reloaded its configuration lets no other server's answer through to the user."""
+    assert run_module("nats_server_reload", healthy.sys_connection(), server_name="n1")["changed"]
+    healthy.add_stream("ALONE", 3)
+    request.addfinalizer(lambda: healthy.app_request("$JS.API.STREAM.DELETE.ALONE"))
+    over_n1 = {**healthy.app_connection(), "servers": [healthy.url("n1")]}
+    wanted = peers_of(healthy, "ALONE").pop()
+    done = run_module("nats_stream_stepdown", over_n1, stream="ALONE", preferred=wanted)
+    assert done["results"][0]["after"] == {"leader": wanted}, done
+    assert leader_of(healthy, "ALONE") == wanted
+    refused = run_module("nats_stream_stepdown", over_n1, stream="ALONE", placement={"tags": ["ssd"]})
+    assert refused["failure"]["code"] == "wrong_account"
+    assert "only n1 tells its tags" in refused["msg"]
+    unknown = run_module("nats_stream_stepdown", over_n1, stream="ALONE", preferred="n3")
+    assert "there is no server named n3" in unknown["msg"]
+
+
 def test_all_streams_leave_a_server(five: NatsProcesses, step: Step, streams: Callable[..., str], version: str) -> None:
     for number in range(6):
         streams(f"SD{number}", account="APP" if number % 2 else "OTHER")
