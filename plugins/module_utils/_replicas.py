@@ -211,8 +211,16 @@ class Mover:
         self._names: dict[str, str] = {}
 
     def read_cluster(self, assets: bool = True, account: str | None = None) -> Cluster:
-        """Return the cluster, with the meta leader's max_ha_assets, which only VARZ tells before 2.11."""
-        cluster = self._system.read_cluster(assets=assets, account=account, health=False)
+        """Return the cluster, with the meta leader's max_ha_assets, which only VARZ tells before 2.11.
+
+        An election of the meta leader is waited for, since nobody else can choose servers.
+        """
+        cluster = wait_until(
+            lambda: self._system.read_cluster(assets=assets, account=account, health=False),
+            lambda read: read.meta is None or read.meta.group.leader is not None,
+            ELECTION_SECONDS,
+            POLL_SECONDS,
+        ).value
         members = {name for stream in cluster.streams for name in stream.group.members}
         self._names.update({peer_id(name): name for name in cluster.names | members | {self._wish.source}})
         leader = cluster.meta.group.leader if cluster.meta else None

@@ -16,6 +16,7 @@ from typing import Any, Callable
 
 import pytest
 from ansible.module_utils import basic
+from ansible.module_utils.common import warnings
 from ansible.module_utils.common.text.converters import to_bytes
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -58,6 +59,9 @@ def _run(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     before, profile = basic._ANSIBLE_ARGS, getattr(basic, "_ANSIBLE_PROFILE", None)
     basic._ANSIBLE_ARGS = to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
     basic._ANSIBLE_PROFILE = "legacy"
+    # Ansible collects warnings for the process, which elsewhere is the module's own.
+    warnings._global_warnings.clear()
+    warnings._global_deprecations.clear()
     try:
         with contextlib.redirect_stdout(output), pytest.raises(SystemExit):
             module.main()

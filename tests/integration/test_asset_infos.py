@@ -180,7 +180,9 @@ def test_replicas_that_are_down_are_told(make_cluster: Callable[..., NatsProcess
     cluster = form(make_cluster(["n1", "n2", "n3", "n4", "n5"]), run_module)
     placed = cluster.add_stream("HALF", 3, placement={"tags": []})["cluster"]
     members = [placed["leader"], *(peer["name"] for peer in placed["replicas"])]
-    cluster.add_consumer("HALF", "worker")
+    # The first to die leads neither of the two.
+    leader = cluster.add_consumer("HALF", "worker")["cluster"]["leader"]
+    members[1:] = sorted(members[1:], key=lambda name: name == leader)
     cluster.kill(members[1])
     own, system = cluster.app_connection(), cluster.sys_connection()
     own["servers"] = system["servers"] = [cluster.url(name) for name in cluster.processes]

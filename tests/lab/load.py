@@ -152,6 +152,7 @@ class Load:
         books are compared with what is stored."""
         problems: list[str] = []
         async with self._client() as client:
+            await self._meta_leader(client)
             for stream, replicas in self.plan.streams.items():
                 leaders: set[str] = set()
                 async for leader in self._each_leader(client, stream, replicas):
@@ -255,6 +256,17 @@ class Load:
                 await asyncio.sleep(0.05)
 
     # --- afterwards ---------------------------------------------------------------------------------------------------
+
+    async def _meta_leader(self, client: Client) -> None:
+        """Wait until the JetStream API has a leader that answers; an election takes up to 9 s."""
+        end = time.monotonic() + 30
+        while True:
+            try:
+                await client.jetstream(timeout=1).find_stream_name_by_subject(f"$KV.{BUCKET}.{COUNTER}")
+                return
+            except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
+                if time.monotonic() > end:
+                    raise
 
     async def _each_leader(self, client: Client, stream: str, replicas: int) -> AsyncIterator[str]:
         """Yield each replica's server once, while it leads the stream."""
