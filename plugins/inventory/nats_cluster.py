@@ -47,6 +47,7 @@ options:
 """
 
 EXAMPLES = r"""
+# fmt: code
 # c1.nats_cluster.yml, with the password from the environment (NATS_PASSWORD)
 plugin: natsops.jetstream.nats_cluster
 servers: [nats://n1.example.com:4222]

@@ -169,7 +169,6 @@ class Cluster:
         assert run.status == 0, run.output
         return {name for name, pid in self.pids().items() if pid != pids[name]}
 
-
     def is_mute(self, host: str, run: Run) -> bool:
         """Whether the gate's run names this server, and only this, as silent although it answers."""
         lines = [line for error in run.errors for line in error.splitlines() if line.startswith("- ")]

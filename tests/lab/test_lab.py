@@ -110,7 +110,7 @@ def test_slow_link(controller: Controller) -> None:
         subprocess.run(controller.lab.ssh_command("n4-c1", "cat >/dev/null"), input=bytes(250_000), check=True)
         return time.monotonic() - started
 
-    fast = min(seconds() for _ in range(3))
+    fast = min(seconds() for _attempt in range(3))
     controller.lab.slow("n4-c1", "1mbit")
     # 2 Mbit; however busy this machine is, they cannot be faster.
     assert seconds() > max(1.5, fast)
