@@ -86,7 +86,8 @@ def form(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
     A server of 2.10.27 that starts on a busy machine now and then is mute in Raft until it is started again, see
     docs/health-gate.md; with two of three mute there is no leader that could tell which.
     """
-    once = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.3, "timeout": 1}
+    members = {"expected_servers": cluster.names, "expected_jetstream_servers": cluster.jetstream}
+    once = {**members, "samples": 1, "span": 0, "interval": 0.3, "timeout": 1}
     for _attempt in range(4):
         result = run_module("nats_cluster_health", cluster.sys_connection(), **once, wait_timeout=15)
         if result["healthy"]:

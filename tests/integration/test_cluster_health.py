@@ -101,7 +101,7 @@ def test_single_replicas(healthy: NatsProcesses, run_module: Runner) -> None:
 
 
 def test_a_server_without_jetstream(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
-    cluster = make_cluster(["n1", "n2", "n3", "n4"], jetstream=["n1", "n2", "n3"])
+    cluster = form(make_cluster(["n1", "n2", "n3", "n4"], jetstream=["n1", "n2", "n3"]), run_module)
     options = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.5}
     jetstream_servers = {"expected_jetstream_servers": ["n1", "n2", "n3"]}
     assert run_module("nats_cluster_health", cluster.sys_connection(), **options, **jetstream_servers)["healthy"]

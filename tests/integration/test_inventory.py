@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import yaml
+from conftest import Runner, form
 from nats_processes import SYS_PASSWORD, NatsProcesses, collections_path
 
 
@@ -47,11 +48,10 @@ def write(path: Path, **options: Any) -> Path:
 
 
 def test_groups_and_variables_of_a_live_cluster_and_its_cache(
-    make_cluster: Callable[..., NatsProcesses], tmp_path: Path
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
 ) -> None:
-    cluster = make_cluster(
-        ["n1", "n2", "n3", "core"], jetstream=["n1", "n2", "n3"], extra='server_tags: ["az:a", "{{ 1 + 1 }}"]'
-    )
+    tags = 'server_tags: ["az:a", "{{ 1 + 1 }}"]'
+    cluster = form(make_cluster(["n1", "n2", "n3", "core"], jetstream=["n1", "n2", "n3"], extra=tags), run_module)
     made = cluster.add_stream("ORDERS", 3)["cluster"]
     source = write(
         tmp_path / "c1.nats_cluster.yml",
@@ -96,15 +96,14 @@ def test_groups_and_variables_of_a_live_cluster_and_its_cache(
 
 
 def test_a_server_on_every_address_is_found_by_its_routes_and_a_dead_one_is_unhealthy(
-    make_cluster: Callable[..., NatsProcesses], run_module: Callable[..., dict[str, Any]], tmp_path: Path
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
 ) -> None:
-    cluster = make_cluster(["n1", "n2", "n3"])
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
     cluster.stop("n1")
     cluster.write_config("n1", f'listen: "0.0.0.0:{cluster.ports["n1"]}"')
     cluster.start("n1")
-    once = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.3, "wait_timeout": 30}
-    assert run_module("nats_cluster_health", cluster.sys_connection(), **once)["healthy"]
+    form(cluster, run_module)
     cluster.kill("n3")
     source = write(tmp_path / "nats_cluster.yaml", user="sys")
     environment = {"NATS_URL": ",".join(cluster.urls), "NATS_PASSWORD": SYS_PASSWORD}

@@ -14,6 +14,7 @@ from typing import Any, Callable
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._diagnosis import diagnose
 from ansible_collections.natsops.jetstream.plugins.module_utils._report import report_data, report_text
+from conftest import form
 from nats_processes import APP_PASSWORD, SYS_PASSWORD, SYS_USER, NatsProcesses, free_ports, run_playbook
 
 ALL = ["servers", "clusters", "jetstream", "leaders", "meta", "streams", "consumers", "accounts", "connections",
@@ -91,7 +92,7 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
 def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
     make_cluster: Callable[..., NatsProcesses], run_module: Any, tmp_path: Path
 ) -> None:
-    cluster = make_cluster(["n1", "n2", "n3", "n4", "n5"])
+    cluster = form(make_cluster(["n1", "n2", "n3", "n4", "n5"]), run_module)
     made = cluster.add_stream("LOST", 3)["cluster"]
     survivor, dead = made["leader"], [peer["name"] for peer in made["replicas"]]
     others = [name for name in cluster.names if name not in (survivor, *dead)]
