@@ -39,7 +39,10 @@ def plain(value: Any) -> Any:
 def hosts_and_groups(result: subprocess.CompletedProcess[str]) -> tuple[dict[str, Any], dict[str, list[str]]]:
     assert result.returncode == 0, result.stderr
     document = plain(json.loads(result.stdout))
-    return document.pop("_meta")["hostvars"], {name: group.get("hosts", []) for name, group in document.items()}
+    hosts = document.pop("_meta")["hostvars"]
+    for variables in hosts.values():
+        variables.pop("ansible_local", None)  # Ansible's own, where facts are not injected
+    return hosts, {name: group.get("hosts", []) for name, group in document.items()}
 
 
 def write(path: Path, **options: Any) -> Path:
