@@ -217,6 +217,14 @@ class Client:
             return "", None
         return self._connection.server_id, self._connection.client_id
 
+    @property
+    def addresses(self) -> int:
+        """Return how many client addresses of its cluster the server told at the login: its own, and those of the servers
+        that have a route to it (INFO connect_urls; none with no_advertise)."""
+        if self._connection is None:
+            return 0
+        return len(self._connection._server_info.get("connect_urls") or ())
+
     def close(self) -> None:
         """Close the connection; the client cannot be used afterwards."""
         if self._loop.is_closed():

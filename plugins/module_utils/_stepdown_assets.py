@@ -246,7 +246,7 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
         groups = AssetGroups(connections, _servers(connections, system=scope.accounts != (None,)))
         readings = scope.read(groups)
         known = [reading for reading in readings.values() if isinstance(reading, RaftGroup)]
-        if scope.accounts == (None,) and len(groups.servers) == 1:
+        if scope.accounts == (None,) and len(groups.servers) == 1 and connections.own.addresses > 1:
             _require_no_tags(wish, groups.servers.values())
             groups.believe(known)
         require_known(wish, groups.servers.values(), known)
@@ -320,7 +320,7 @@ def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
     """Return the servers that answer the task's user, one of the system account or of the owning account.
 
     A server that has reloaded its configuration lets no other server's answer through to a user of the owning account (seen
-    with 2.10.27 and 2.15.1): then it is alone in the result.
+    with 2.10.27 and 2.15.1): then it is alone in the result, although it tells the addresses of others.
     """
     if system:
         return SystemApi(connections.own).discover().servers
