@@ -301,7 +301,7 @@ def servers_of(client: Client) -> tuple[Server, ...]:
 
     Each account imports `$SYS.REQ.ACCOUNT.PING.STATZ` for itself (events.go registerSystemImports), and every server answers
     with who it is, also one without users of that account. Over a server that has reloaded its configuration since its start
-    only its own answer arrives (2.10.27 and 2.15.1). Raises NatsFailure, also when the user may not ask this.
+    only one answer arrives, mostly its own (2.10.27 and 2.15.1). Raises NatsFailure, also when the user may not ask this.
     """
     servers: dict[str, Server] = {}
 

@@ -319,8 +319,8 @@ def _require_no_tags(wish: Wish, servers: Iterable[Server]) -> None:
 def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
     """Return the servers that answer the task's user, one of the system account or of the owning account.
 
-    A server that has reloaded its configuration lets no other server's answer through to a user of the owning account (seen
-    with 2.10.27 and 2.15.1): then it is alone in the result, although it tells the addresses of others.
+    A server that has reloaded its configuration lets one answer through to a user of the owning account, mostly its own (seen
+    with 2.10.27 and 2.15.1): then one is alone in the result, although the server tells the addresses of others.
     """
     if system:
         return SystemApi(connections.own).discover().servers
