@@ -168,9 +168,12 @@ class _Connection(NatsPyClient):
 
     wants_tls = False
     server_id = ""
+    addresses = 0
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         self.server_id = info.get("server_id", self.server_id)
+        if initial_connection:
+            self.addresses = len(info.get("connect_urls") or ())
         if self.wants_tls and initial_connection and not self.options["tls_handshake_first"]:
             if not info.get("tls_required") and not info.get("tls_available"):
                 raise NatsFailure("tls", "TLS was asked for, but this server does not offer it")
@@ -221,9 +224,7 @@ class Client:
     def addresses(self) -> int:
         """Return how many client addresses of its cluster the server told at the login: its own, and those of the servers
         that have a route to it (INFO connect_urls; none with no_advertise)."""
-        if self._connection is None:
-            return 0
-        return len(self._connection._server_info.get("connect_urls") or ())
+        return 0 if self._connection is None else self._connection.addresses
 
     def close(self) -> None:
         """Close the connection; the client cannot be used afterwards."""

@@ -22,14 +22,14 @@ Answer = Union[dict[str, Any], NatsFailure]
 #: Requests under way at once: the meta leader drops what exceeds its queue (jetstream_api.go, JSDefaultRequestQueueLimit).
 CONCURRENT_CALLS = 64
 
-#: The JetStream API level of each minor version (ADR-44); levels are not told before 2.11.
-LEVEL_2_11, LEVEL_2_12, LEVEL_2_14, LEVEL_2_15 = 1, 2, 4, 5
-_VERSIONS = {LEVEL_2_11: "2.11", LEVEL_2_12: "2.12", LEVEL_2_14: "2.14", LEVEL_2_15: "2.15"}
+#: The first release of each JetStream API level (ADR-44); levels are not told before 2.11.
+LEVEL_2_15 = 5
+_RELEASES = {0: (2, 10), 1: (2, 11), 2: (2, 12), 4: (2, 14), LEVEL_2_15: (2, 15)}
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
 #: JetStream is off for the user's account, or on the servers.
 NOT_ENABLED = (10039, 10076)
-PEER_REMAP_FAILED, MEMBER_CHANGE_IN_FLIGHT = 10075, 10202
+MEMBER_CHANGE_IN_FLIGHT = 10202
 
 _FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
 
@@ -43,13 +43,6 @@ def require_name(option: str, value: str) -> str:
             f"{option}: {value!r} is not the name of one asset: it must not be empty nor hold spaces, '.', '*', '>', '/' or '\\'",
         )
     return value
-
-
-def placement(cluster: str | None = None, tags: Sequence[str] = (), preferred: str | None = None) -> dict[str, Any]:
-    """Return a step-down request's body (jetstream_api.go JSApiLeaderStepdownRequest), {} for no wish at all."""
-    wish = {"cluster": cluster, "tags": list(tags), "preferred": preferred}
-    wish = {key: value for key, value in wish.items() if value}
-    return {"placement": wish} if wish else {}
 
 
 @dataclass(frozen=True)
@@ -125,26 +118,10 @@ class JetStreamApi(_Api):
         """Return the account's limits and usage (`$JS.API.INFO`), with `api.level` from 2.11."""
         return self.call("INFO")
 
-    def level(self) -> int:
-        """Return the API level of the server that answers, 0 before 2.11."""
-        return (self.info().get("api") or {}).get("level") or 0
-
     def release(self) -> tuple[int, int]:
         """Return the first release of the servers' API level: (2, 10) before levels were told, up to (2, 15)."""
-        level = self.level()
-        known = [version for needed, version in _VERSIONS.items() if needed <= level]
-        major, minor = (known[-1] if known else "2.10").split(".")
-        return int(major), int(minor)
-
-    def require_level(self, level: int, what: str) -> None:
-        """Raise NatsFailure unsupported when the servers are too old for `what`."""
-        found = self.level()
-        if found < level:
-            raise NatsFailure(
-                "unsupported",
-                f"{what} needs nats-server {_VERSIONS[level]} or later (API level {level}); the servers have level {found}",
-                account=self.account,
-            )
+        level = (self.info().get("api") or {}).get("level") or 0
+        return max(release for needed, release in _RELEASES.items() if needed <= level)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -205,10 +182,6 @@ class JetStreamApi(_Api):
             if not found or len(counts) >= page.get("total", 0):
                 return counts
 
-    def step_down_stream(self, name: str, body: Mapping[str, Any] | None = None) -> None:
-        """Ask the leader to step down. The reply comes before an election happened; `body` is from `placement`."""
-        self.call(f"STREAM.LEADER.STEPDOWN.{name}", body)
-
     def remove_stream_peer(self, name: str, server_name: str) -> None:
         """Take a server out of the stream's group. Up to 2.14 error 10075 may have shrunk the group all the same."""
         self.call(f"STREAM.PEER.REMOVE.{name}", {"peer": server_name})
@@ -253,10 +226,6 @@ class JetStreamApi(_Api):
         """Let a consumer deliver nothing until a moment (RFC 3339), or for None let it go on (2.11)."""
         self.call(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": until} if until else None)
 
-    def step_down_consumer(self, stream: str, name: str, body: Mapping[str, Any] | None = None) -> None:
-        """Ask the consumer's leader to step down; see `step_down_stream`."""
-        self.call(f"CONSUMER.LEADER.STEPDOWN.{stream}.{name}", body)
-
     def _names(self, subject: str, key: str, body: Mapping[str, Any]) -> list[str]:
         return [str(name) for name in self._list(subject, key, body).rows]
 
@@ -298,16 +267,13 @@ class MetaApi(_Api):
     silence = "no meta leader, or the wrong account (this needs a user of the system account)"
 
     def step_down(self, body: Mapping[str, Any] | None = None) -> None:
-        """Ask the meta leader to step down; `body` is from `placement` and is honoured from 2.11."""
+        """Ask the meta leader to step down. The reply comes before an election happened; `body` is a
+        JSApiLeaderStepdownRequest and is honoured from 2.11."""
         self.call("META.LEADER.STEPDOWN", body)
 
     def remove_server(self, name: str, peer_id: str = "") -> None:
         """Take a server out of the meta group. `peer_id` wins over the name."""
         self.call("SERVER.REMOVE", {"peer": name, **({"peer_id": peer_id} if peer_id else {})})
-
-    def evacuate_server(self, name: str) -> None:
-        """Move everything off a server (2.15). It says success also where groups then stay short of a member."""
-        self.call("SERVER.EVACUATE", {"peer": name})
 
     def move_stream(
         self, account: str, stream: str, server: str | None = None, cluster: str | None = None, tags: Sequence[str] = ()

@@ -17,7 +17,6 @@ from typing import Any, Generic, Protocol, TypeVar, Union
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import placement
 from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
     FITS,
     REFUSED,
@@ -140,7 +139,7 @@ class Job(Generic[K]):
             return {}
         target = min(now.candidates, key=lambda name: (self._tried[name], name != self.plan.target, name))
         self._tried[target] += 1
-        return placement(preferred=target)
+        return {"placement": {"preferred": target}}
 
     def answered(self, failure: NatsFailure | None) -> None:
         """Take in the answer to a request. One that stays out may have been heeded, and counts as an attempt."""
