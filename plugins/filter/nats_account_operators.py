@@ -51,17 +51,9 @@ _value:
           permissions: {"publish": {"allow": ["$JS.API.>"]}, "subscribe": {"allow": ["_INBOX.>"]}}
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._account_operators import with_operators
-
-
-def nats_account_operators(
-    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = "operator-", without: str = ""
-) -> dict[str, dict[str, Any]]:
-    """Return the accounts with an operator in each that has JetStream."""
-    return with_operators(accounts, password, prefix, without)
 
 
 class FilterModule:
@@ -69,4 +61,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
-        return {"nats_account_operators": nats_account_operators}
+        return {"nats_account_operators": with_operators}

@@ -46,17 +46,9 @@ _value:
   sample: [{"account": "APP", "user": "operator-APP", "password": "s3cret"}]
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._account_operators import operators
-
-
-def nats_account_users(
-    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = "operator-", without: str = ""
-) -> list[dict[str, str]]:
-    """Return the operators of the JetStream accounts."""
-    return operators(accounts, password, prefix, without)
 
 
 class FilterModule:
@@ -64,4 +56,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
-        return {"nats_account_users": nats_account_users}
+        return {"nats_account_users": operators}

@@ -14,6 +14,9 @@ from typing import Any
 #: Manage streams and consumers, and nothing else: no publishing to the account's own subjects.
 PERMISSIONS = {"publish": {"allow": ["$JS.API.>"]}, "subscribe": {"allow": ["_INBOX.>"]}}
 
+#: What a user's name has before the name of its account, unless another prefix is asked for.
+PREFIX = "operator-"
+
 
 def operator_name(account: str, prefix: str) -> str:
     """Return the operator's user name in an account; user names are unique over all accounts of a server."""
@@ -29,7 +32,7 @@ def has_jetstream(account: Mapping[str, Any]) -> bool:
 
 
 def with_operators(
-    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str, without: str = ""
+    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
 ) -> dict[str, dict[str, Any]]:
     """Return the accounts with an operator in each that has JetStream, except `without`; unchanged without a password."""
     result = {name: dict(account) for name, account in accounts.items()}
@@ -40,7 +43,7 @@ def with_operators(
 
 
 def operators(
-    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str, without: str = ""
+    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
 ) -> list[dict[str, str]]:
     """Return the operators as the modules' option `account_users` takes them: account, user, password."""
     return [
