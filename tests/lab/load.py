@@ -14,9 +14,10 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import nats
 import nats.errors
@@ -27,6 +28,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, KeyValueConfig, StreamConfig
 
 BUCKET, COUNTER = "LOAD_KV", "counter"
 ECHO = "load.echo"
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -152,12 +154,11 @@ class Load:
         books are compared with what is stored."""
         problems: list[str] = []
         async with self._client() as client:
-            await self._meta_leader(client)
             for stream, replicas in self.plan.streams.items():
                 leaders: set[str] = set()
                 async for leader in self._each_leader(client, stream, replicas):
                     leaders.add(leader)
-                    stored = await self._stored(client, stream)
+                    stored = await self._patiently(partial(self._stored, client, stream))
                     for ledger in self.ledgers:
                         if ledger.stream == stream:
                             found = compare(ledger, stored.get(ledger.subject, []))
@@ -165,9 +166,9 @@ class Load:
                 if len(leaders) < replicas:
                     problems.append(f"{stream}: only {sorted(leaders)} of {replicas} replicas could be read")
                 problems += await self._unread(client, stream)
-            entry = await (await client.jetstream(timeout=5).key_value(BUCKET)).get(COUNTER)
-            if int(entry.value or b"-1") < self._counted:
-                problems.append(f"{BUCKET}: {COUNTER} is {entry.value!r}, {self._counted} steps were acknowledged")
+            value = await self._patiently(lambda: self._counter(client))
+            if value < self._counted:
+                problems.append(f"{BUCKET}: {COUNTER} is {value}, {self._counted} steps were acknowledged")
         return problems
 
     # --- under way ----------------------------------------------------------------------------------------------------
@@ -257,16 +258,16 @@ class Load:
 
     # --- afterwards ---------------------------------------------------------------------------------------------------
 
-    async def _meta_leader(self, client: Client) -> None:
-        """Wait until the JetStream API has a leader that answers; an election takes up to 9 s."""
+    async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Ask until there is an answer: the leaders that give it may still be elected, which takes up to 9 s."""
         end = time.monotonic() + 30
         while True:
             try:
-                await client.jetstream(timeout=1).find_stream_name_by_subject(f"$KV.{BUCKET}.{COUNTER}")
-                return
+                return await ask()
             except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
                 if time.monotonic() > end:
                     raise
+            await asyncio.sleep(0.1)
 
     async def _each_leader(self, client: Client, stream: str, replicas: int) -> AsyncIterator[str]:
         """Yield each replica's server once, while it leads the stream."""
@@ -317,15 +318,21 @@ class Load:
             await reader.unsubscribe()
         return found
 
+    async def _counter(self, client: Client) -> int:
+        bucket = await client.jetstream(timeout=5).key_value(BUCKET)
+        return int((await bucket.get(COUNTER)).value or b"-1")
+
     async def _unread(self, client: Client, stream: str) -> list[str]:
         """Return the acknowledged messages that the durable consumer neither had nor still gets."""
-        reader = await client.jetstream(timeout=5).pull_subscribe_bind("reader", stream)
         wanted = {name for ledger in self.ledgers if ledger.stream == stream for name in ledger.acknowledged}
+        reader = await self._patiently(lambda: client.jetstream(timeout=5).pull_subscribe_bind("reader", stream))
         end = time.monotonic() + 30
         while wanted - self._consumed[stream] and time.monotonic() < end:
-            with contextlib.suppress(nats.errors.TimeoutError, asyncio.TimeoutError):
+            try:
                 for message in await reader.fetch(256, timeout=1):
                     await message.ack()
                     self._consumed[stream].add(message.data.decode())
+            except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
+                await asyncio.sleep(0.1)  # its leader may still be elected
         missed = sorted(wanted - self._consumed[stream])
         return [f"{stream}: the consumer never got {len(missed)} messages, such as {missed[0]}"] if missed else []
