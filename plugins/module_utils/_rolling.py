@@ -43,11 +43,21 @@ class RollRules:
 @dataclass(frozen=True)
 class RollPlan:
     """The batches in their order. `lower_bound`: no plan under these rules has fewer. `problems`: reasons against the roll
-    (errors), and what it costs (warnings)."""
+    (errors), and what it costs (warnings). `reasons`: why each batch is where it is."""
 
     batches: tuple[tuple[str, ...], ...]
     lower_bound: int
     problems: tuple[Problem, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BatchEffect:
+    """What a batch does to the streams and consumers: `leaders` of them are led from its servers, and need another leader;
+    `groups` of them miss a member meanwhile."""
+
+    leaders: int
+    groups: int
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,24 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
     classes.sort(key=lambda batch: (leader in batch, [(zones.get(name, ""), name) for name in batch]))
     first = [tuple(down)] if down else []
     batches = [*first, *((name,) for name in canaries), *(tuple(batch) for batch in classes)]
-    return RollPlan(tuple(batches), len(first) + len(canaries) + colouring.lower_bound, tuple(problems))
+    reasons = [
+        *("did not answer: starting them takes nothing away" for _batch in first),
+        *("canary: leads the fewest streams and consumers" for _name in canaries),
+        *("has the meta leader, so it comes last" if leader in batch else "" for batch in classes),
+    ]
+    return RollPlan(tuple(batches), len(first) + len(canaries) + colouring.lower_bound, tuple(problems), tuple(reasons))
+
+
+def batch_effects(cluster: Cluster, batches: Sequence[Sequence[str]]) -> list[BatchEffect]:
+    """Return what each batch does to the streams and consumers as they are led now."""
+    number_of = {name: number for number, batch in enumerate(batches) for name in batch}
+    leaders, groups = [0] * len(batches), [0] * len(batches)
+    for group in cluster.groups():
+        if group.leader in number_of:
+            leaders[number_of[group.leader]] += 1
+        for number in {number_of[name] for name in group.members if name in number_of}:
+            groups[number] += 1
+    return [BatchEffect(*counts) for counts in zip(leaders, groups)]
 
 
 def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:

@@ -17,6 +17,8 @@ description:
   - It only plans. Ask M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each batch, because the state
     may have changed since.
   - Servers that are down come first and together, then the canaries, and the meta leader is in the last batch.
+  - With O(target_version) it also judges the way from the versions that run to the one that is wanted, and names the streams and
+    consumers that stand in the way of a downgrade.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -67,6 +69,22 @@ options:
         cluster stand in one zone.
     type: str
     default: 'az:'
+  target_version:
+    description:
+      - The version of nats-server that the servers are to run afterwards, such as V(2.10.27). Without it, or when they all run
+        it, versions are not judged.
+    type: str
+  allow_skipped_minors:
+    description:
+      - Whether O(target_version) may skip minor releases, which are meant to be taken one by one. A skip is then a warning.
+    type: bool
+    default: false
+  allow_downgrade:
+    description:
+      - Whether O(target_version) may be older than what runs. A downgrade is then a warning. One to a version that cannot read
+        the files, or that does not know what a stream or consumer uses, stays an error.
+    type: bool
+    default: false
 seealso:
   - module: natsops.jetstream.nats_cluster_health
 """
@@ -83,6 +101,16 @@ EXAMPLES = r"""
 - name: Show it
   ansible.builtin.debug:
     msg: "{{ plan.batches | length }} batches (at least {{ plan.lower_bound }}): {{ plan.batches }}"
+
+- name: Ask whether the cluster can go back to 2.11.17, and which streams and consumers stand in the way
+  natsops.jetstream.nats_roll_plan:
+    server_names: [n1-c1, n2-c1, n3-c1]
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+    target_version: 2.11.17
+    allow_downgrade: true
+    context: c1-sys
+  register: plan
+  failed_when: not plan.ok
 """
 
 RETURN = r"""
@@ -92,6 +120,17 @@ batches:
   type: list
   elements: list
   sample: [[n2-c1], [n3-c1], [n4-c1], [n5-c1], [n1-c1]]
+effects:
+  description:
+    - For each of RV(batches), why it is where it is (RV(effects[].reason), empty where only names decide), how many streams and
+      consumers are led from its servers and need another leader (RV(effects[].leaders)), and how many miss a member meanwhile
+      (RV(effects[].groups)).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {reason: "", leaders: 12, groups: 31}
+    - {reason: "has the meta leader, so it comes last", leaders: 9, groups: 28}
 lower_bound:
   description: No plan under these rules has fewer batches.
   returned: success
@@ -102,8 +141,31 @@ meta_leader:
   returned: success
   type: str
   sample: n1-c1
+ok:
+  description: Whether nothing speaks against the plan, that is, none of RV(problems) has the severity V(error).
+  returned: success
+  type: bool
+  sample: true
+errors:
+  description: The messages of the RV(problems) with the severity V(error).
+  returned: success
+  type: list
+  elements: str
+  sample: []
+versions:
+  description: The versions that run, each with the names of its servers.
+  returned: success
+  type: dict
+  sample: {2.10.27: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1]}
 problems:
-  description: What speaks against the plan, or what it costs, as in M(natsops.jetstream.nats_cluster_health).
+  description:
+    - What speaks against the plan (severity V(error)), or what it costs (V(warning)), as in
+      M(natsops.jetstream.nats_cluster_health).
+    - Codes of the batches are V(roll_few_replicas) and V(roll_meta_quorum).
+    - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version cannot read
+      the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses what the
+      version does not know), V(roll_state_rebuild) (the first start is slow), V(roll_best_start), V(roll_mixed_versions) and
+      V(roll_version_unknown).
   returned: success
   type: list
   elements: dict
@@ -122,7 +184,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._api import Syst
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils._rolling import RollRules, plan_roll
+from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import ERROR
+from ansible_collections.natsops.jetstream.plugins.module_utils._rolling import RollRules, batch_effects, plan_roll
+from ansible_collections.natsops.jetstream.plugins.module_utils._versions import VersionRules, parse, version_problems
 
 _RULES = ("max_parallel", "members_down", "meta_spare", "canary", "few_replicas")
 
@@ -137,12 +201,24 @@ def zones_of(servers: Iterable[Server], prefix: str) -> dict[str, str]:
     return found
 
 
+def target_of(params: Mapping[str, Any]) -> VersionRules | None:
+    """Return the wanted version and what is accepted, None when versions are not judged. Raises NatsFailure invalid_option."""
+    if not params["target_version"]:
+        return None
+    try:
+        parse(params["target_version"])
+    except ValueError as error:
+        raise NatsFailure("invalid_option", f"target_version: {error}") from error
+    return VersionRules(params["target_version"], params["allow_skipped_minors"], params["allow_downgrade"])
+
+
 def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure server_missing for a server that nobody has heard of."""
     for option in ("max_parallel", "members_down", "meta_spare", "canary"):
         least = 1 if option == "members_down" else 0
         if params[option] < least:
             raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]}")
+    target = target_of(params)
     wanted, expected = params["server_names"], params["expected_servers"] or ()
     cluster = SystemApi(client).read_cluster(awaited=expected, known_names={*wanted, *expected})
     heard_of = {*cluster.names, *expected, *(cluster.meta.group.members if cluster.meta else ())}
@@ -155,12 +231,24 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
         )
     rules = RollRules(**{name: params[name] for name in _RULES})
     made = plan_roll(cluster, wanted, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
+    problems = list(made.problems)
+    if target is not None:
+        problems += version_problems(cluster, wanted, target)
+    versions: dict[str, list[str]] = {}
+    for server in cluster.servers:
+        versions.setdefault(server.version, []).append(server.name)
+    errors = [problem.message for problem in problems if problem.severity == ERROR]
+    effects = zip(made.reasons, batch_effects(cluster, made.batches))
     return {
         "changed": False,
         "batches": [list(batch) for batch in made.batches],
+        "effects": [{"reason": reason, **effect.__dict__} for reason, effect in effects],
+        "ok": not errors,
+        "errors": errors,
+        "versions": versions,
         "lower_bound": made.lower_bound,
         "meta_leader": cluster.meta.group.leader if cluster.meta else None,
-        "problems": [problem.as_dict() for problem in made.problems],
+        "problems": [problem.as_dict() for problem in problems],
     }
 
 
@@ -175,6 +263,9 @@ def main() -> None:
             "canary": {"type": "int", "default": 0},
             "few_replicas": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
+            "target_version": {"type": "str"},
+            "allow_skipped_minors": {"type": "bool", "default": False},
+            "allow_downgrade": {"type": "bool", "default": False},
         }
     )
     run(module, lambda client: plan(client, module.params))

@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
-from conftest import Runner
-from nats_processes import NatsProcesses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Runner, form
+from nats_processes import NatsProcesses, binary
 
 
 def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> None:
@@ -37,3 +42,95 @@ def test_what_cannot_be_planned_is_refused(healthy: NatsProcesses, run_module: R
     assert "nobody has heard of n3; there are: n1, n10, n2" in unknown["msg"]
     wrong = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1"], members_down=0)
     assert wrong["failure"]["code"] == "invalid_option"
+    version = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1"], target_version="newest")
+    assert version["msg"] == "target_version: 'newest' is not a nats-server version such as 2.10.27"
+
+
+def severities(result: dict[str, Any]) -> dict[str, str]:
+    return {problem["code"]: problem["severity"] for problem in result["problems"] if problem["code"] != "roll_few_replicas"}
+
+
+@pytest.fixture
+def features(healthy: NatsProcesses, version: str) -> Iterator[NatsProcesses]:
+    """Add to the healthy cluster what its version has and older ones have not."""
+    newer: dict[str, dict[str, Any]] = {
+        "2.10.27": {"PACKED": {"compression": "s2"}},
+        "2.15.1": {"EXPIRING": {"allow_msg_ttl": True}, "COUNTER": {"allow_msg_counter": True, "allow_direct": True}},
+    }
+    for name, config in newer[version].items():
+        healthy.add_stream(name, 3, **config)
+    picky: dict[str, Any] = {"filter_subjects": ["ORDERS.a", "ORDERS.b"]}
+    if version == "2.15.1":
+        picky.update({"priority_groups": ["one"], "priority_policy": "overflow"})
+    healthy.add_consumer("ORDERS", "picky", **picky)
+    yield healthy
+    healthy.app_request("$JS.API.CONSUMER.DELETE.ORDERS.picky")
+    for name in newer[version]:
+        healthy.app_request(f"$JS.API.STREAM.DELETE.{name}")
+
+
+def test_what_stands_in_the_way_of_another_version(features: NatsProcesses, run_module: Runner, version: str) -> None:
+    def plan(**options: Any) -> dict[str, Any]:
+        names = {"server_names": features.names, "expected_servers": features.names}
+        result = run_module("nats_roll_plan", features.sys_connection(), **names, **options)
+        assert result["ok"] == (not result["errors"])
+        return result
+
+    same = plan(target_version=version)
+    assert same["ok"] and severities(same) == {}
+    assert same["versions"] == {version: ["n1", "n10", "n2"]}
+    assert same["effects"][-1]["reason"] == "has the meta leader, so it comes last"
+    assert sum(effect["leaders"] for effect in same["effects"]) > 5
+    if version == "2.10.27":
+        jump = plan(target_version="2.15.1")
+        assert not jump["ok"]
+        assert severities(jump) == {"roll_skipped_minor": "error", "roll_best_start": "warning"}
+        assert "minor releases are meant to be taken one by one: 2.11, 2.12, 2.14 first" in jump["errors"][0]
+        accepted = plan(target_version="2.15.1", allow_skipped_minors=True)
+        assert accepted["ok"] and severities(accepted)["roll_skipped_minor"] == "warning"
+        old = plan(target_version="2.9.10", allow_downgrade=True)
+        assert severities(old) == {
+            "roll_downgrade": "warning", "roll_downgrade_floor": "error", "roll_unknown_option": "error"
+        }
+        lost = {problem["subject"] for problem in old["problems"] if problem["code"] == "roll_unknown_option"}
+        assert lost == {"stream APP/PACKED", "consumer APP/ORDERS/picky"}
+    else:
+        back = plan(target_version="2.10.27", allow_downgrade=True, allow_skipped_minors=True)
+        assert not back["ok"]
+        stand = {problem["subject"]: problem["message"] for problem in back["problems"] if problem["code"] == "roll_api_level"}
+        assert set(stand) == {"stream APP/EXPIRING", "stream APP/COUNTER", "consumer APP/ORDERS/picky"}
+        assert "API level 2 (allow_msg_counter), which is nats-server 2.12.0 or later" in stand["stream APP/COUNTER"]
+        assert "API level 1 (priority_policy, priority_groups)" in stand["consumer APP/ORDERS/picky"]
+        assert severities(back)["roll_downgrade_floor"] == "error"
+        near = plan(target_version="2.12.15", allow_downgrade=True, allow_skipped_minors=True)
+        assert near["ok"], near["errors"]
+        assert set(severities(near)) == {"roll_skipped_minor", "roll_downgrade", "roll_state_rebuild"}
+
+
+def test_an_upgrade_goes_on_from_a_mixed_cluster(tmp_path: Path, run_module: Runner) -> None:
+    names = ["n1", "n2", "n3"]
+    cluster = NatsProcesses("2.9.10", tmp_path, names)
+    cluster.start()
+    try:
+        form(cluster, run_module)
+        options = {"server_names": names, "expected_servers": names, "target_version": "2.10.27"}
+        before = run_module("nats_roll_plan", cluster.sys_connection(), **options)
+        assert before["ok"] and before["problems"] == []
+        cluster.stop("n2")
+        down = run_module("nats_roll_plan", cluster.sys_connection(), **options, timeout=1)
+        assert down["ok"] and severities(down) == {"roll_version_unknown": "warning"}
+        assert down["batches"][0] == ["n2"] and "did not answer" in down["effects"][0]["reason"]
+
+        cluster._binary = binary("2.10.27")
+        cluster.start("n2")
+        form(cluster, run_module)
+        mixed = run_module("nats_roll_plan", cluster.sys_connection(), **options)
+        assert mixed["ok"] and severities(mixed) == {}
+        assert mixed["versions"] == {"2.9.10": ["n1", "n3"], "2.10.27": ["n2"]}
+        part = run_module("nats_roll_plan", cluster.sys_connection(), **{**options, "server_names": ["n1"]})
+        assert part["problems"][0]["code"] == "roll_mixed_versions" and part["problems"][0]["servers"] == ["n3"]
+        back = run_module("nats_roll_plan", cluster.sys_connection(), **{**options, "target_version": "2.9.10"})
+        assert severities(back) == {"roll_downgrade": "error", "roll_downgrade_floor": "error"}
+        assert all(problem["servers"] == ["n2"] for problem in back["problems"])
+    finally:
+        cluster.kill()

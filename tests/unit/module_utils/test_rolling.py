@@ -9,7 +9,12 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils._rolling import RollPlan, RollRules, plan_roll
+from ansible_collections.natsops.jetstream.plugins.module_utils._rolling import (
+    RollPlan,
+    RollRules,
+    batch_effects,
+    plan_roll,
+)
 from clusters import (  # type: ignore[import-not-found, unused-ignore]
     cluster,
     consumer,
@@ -159,3 +164,25 @@ def test_groups_without_a_spare_replica_are_named(policy: str, severity: str) ->
 def test_a_meta_group_of_two_is_named() -> None:
     plan = plan_roll(cluster(["n1", "n2"]), ["n1"], {}, RollRules())
     assert [problem.code for problem in plan.problems] == ["roll_meta_quorum"]
+
+
+def test_reasons_and_effects_go_with_the_batches() -> None:
+    state = cluster(["n1", "n2", "n3", "n4"], stream("A", ["n2", "n3", "n1"]), stream("B", ["n2", "n3", "n4"]))
+    state = replace(state, servers=tuple(item for item in state.servers if item.name != "n4"))
+    plan = plan_roll(state, ["n1", "n2", "n3", "n4"], {}, RollRules(canary=1))
+    assert plan.batches == (("n4",), ("n3",), ("n2",), ("n1",))
+    assert [reason.partition(":")[0] for reason in plan.reasons] == [
+        "did not answer", "canary", "", "has the meta leader, so it comes last"
+    ]
+    found = [(effect.leaders, effect.groups) for effect in batch_effects(state, plan.batches)]
+    assert found == [(0, 1), (0, 2), (2, 2), (0, 1)]
+
+
+@given(st.integers(1, 3), st.integers(1, 6), st.integers(0, 12), st.booleans())
+def test_every_leader_is_counted_once(clusters: int, servers: int, streams: int, parallel: bool) -> None:
+    state, zones = supercluster(clusters, max(3, servers), streams)
+    plan = plan_roll(state, sorted(state.names), zones, PARALLEL if parallel else RollRules())
+    effects = batch_effects(state, plan.batches)
+    assert len(plan.reasons) == len(plan.batches) == len(effects)
+    assert sum(effect.leaders for effect in effects) == len(list(state.groups()))
+    assert sum(effect.groups for effect in effects) == sum(len(group.members) for group in state.groups())
