@@ -201,11 +201,15 @@ class Outcome:
 
 
 class Mover:
-    """Moves replicas by one wish. Uses the system account's connection, and a user of each account that owns a stream."""
+    """Moves replicas by one wish. Uses the system account's connection, and a user of each account that owns a stream.
 
-    def __init__(self, connections: Connections, wish: Wish) -> None:
+    `known`: names of further servers that may be down; a leader that never met them since its start only knows their ids.
+    """
+
+    def __init__(self, connections: Connections, wish: Wish, known: Iterable[str] = ()) -> None:
         self._connections = connections
         self._wish = wish
+        self._known = {wish.source, *known}
         self._system = SystemApi(connections.own)
         self._meta = MetaApi(connections.own)
         self._names: dict[str, str] = {}
@@ -216,7 +220,7 @@ class Mover:
         An election of the meta leader is waited for, since nobody else can choose servers.
         """
         cluster = wait_until(
-            lambda: self._system.read_cluster(assets=assets, account=account, health=False),
+            lambda: self._system.read_cluster(known_names=self._known, assets=assets, account=account, health=False),
             lambda read: read.meta is None or read.meta.group.leader is not None,
             ELECTION_SECONDS,
             POLL_SECONDS,
