@@ -257,6 +257,13 @@ class Client:
         """
         self._run(self._gather(call, on_reply, timeout or self.options.timeout, quiet))
 
+    def publish(self, calls: Sequence[Call]) -> list[NatsFailure | None]:
+        """Send messages that nobody answers and return, in the same order, None for each that the server took, or its failure.
+
+        Raises NatsFailure only when there is no connection to send them over.
+        """
+        return self._run(self._publish(calls))
+
     def observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
         """Hand every message on these subjects to `on_message` for `seconds`, or until it returns True; none is kept.
 
@@ -474,6 +481,27 @@ class Client:
                 await subscription.unsubscribe()
         if not answered:
             raise self._silence(call, timeout)
+
+    async def _publish(self, calls: Sequence[Call]) -> list[NatsFailure | None]:
+        connection = await self._connected()
+        return [await self._publish_one(connection, call) for call in calls]
+
+    async def _publish_one(self, connection: _Connection, call: Call) -> NatsFailure | None:
+        timeout = self.options.timeout
+        self._refusal = None
+        try:
+            await connection.publish(call.subject, call.payload, headers=_headers(call))
+            await self._unless_closed(connection.flush(math.ceil(timeout)), timeout)
+        except NatsFailure as failure:
+            failure.subject = call.subject
+            return failure
+        except asyncio.TimeoutError:
+            return NatsFailure("timeout", f"the server did not take it within {timeout:g} s", subject=call.subject)
+        except nats.errors.Error as error:
+            return NatsFailure("connection_lost", str(error), subject=call.subject)
+        if self._refusal:
+            return NatsFailure("permission", f"the server refused the message: {self._refusal}", subject=call.subject)
+        return None
 
     async def _observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
         connection = await self._connected()
