@@ -16,7 +16,7 @@ STAMP := $(VENV)/.made
 DEV_BIN := $(CACHE)/venv/bin
 DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
-PYTEST = python -m pytest $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
+PYTEST = python -m pytest $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
 # Folders are listed too: their time changes when a file is added or deleted.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
 	changelogs tests/config.yml tests/sanity) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
@@ -61,7 +61,7 @@ demo-stop: $(CACHE)/venv/.made $(INSTALLED)
 
 test: ## everything, the quick parts first; ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare --together $(LINT_PARTS) test-unit test-unit-2.16 $(SANITY_PARTS) \
-		--alone test-integration --lab $(SCENARIO_PARTS) test-lab
+		--lab test-lab --together test-integration --lab $(SCENARIO_PARTS)
 
 # What the parts share is made before two of them run at once.
 prepare: dev $(INSTALLED)
@@ -72,6 +72,8 @@ test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 fo
 test-unit-2.16:
 	@$(MAKE) --no-print-directory test-unit CORE=2.16
 
+# Most of its time it waits for elections, so that two processes take little more than half of it.
+test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
 	@$(PYTEST) tests/integration
 

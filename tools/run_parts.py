@@ -3,22 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run make targets and close with one line of totals.
 
-    python3 tools/run_parts.py [PART…] [--together PART…] [--alone PART…] [--lab PART…]
+    python3 tools/run_parts.py [PART…] [--together PART…] [--lab PART…]
 
 Each PART is a make target. A target that runs pytest leaves its counts in $JUNIT; any other target counts as one check.
-Every part runs, whatever the earlier ones did, one after the other; those after --together run two at a time, and what one
-of them prints is shown when it has ended. The parts after --lab need the lab of systemd hosts: where `tests/lab/lab.py check`
-says that there can be none, they are announced loudly and count as skipped. With CI=true a part of which nothing ran is a
-failure: a machine that is meant to run everything must not pass by skipping.
+Every part runs, whatever the earlier ones did: first those before a flag, one after the other, then the others, two at a
+time in the order given; what one of them prints is shown when it has ended. Both flags may come again. The parts after
+--lab need the lab of systemd hosts: where `tests/lab/lab.py check` says that there can be none, they are announced loudly
+and count as skipped. With CI=true a part of which nothing ran is a failure: a machine that is meant to run everything must
+not pass by skipping.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -109,8 +110,11 @@ def run_alone(parts: Sequence[str]) -> Iterator[Outcome]:
 
 def run_together(parts: Sequence[str]) -> Iterator[Outcome]:
     """Make the parts two at a time, for two cores; yield and show each when it has ended."""
+    printing = threading.Lock()
 
     def captured(part: str) -> tuple[Outcome, str]:
+        with printing:
+            print(f"--- {part} begins", flush=True)
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             outcome = timed(part, output)
             output.seek(0)
@@ -119,34 +123,34 @@ def run_together(parts: Sequence[str]) -> Iterator[Outcome]:
     with ThreadPoolExecutor(2) as pool:
         for done in as_completed([pool.submit(captured, part) for part in parts]):
             outcome, text = done.result()
-            announce(outcome.part)
-            print(text, end="", flush=True)
+            with printing:
+                announce(outcome.part)
+                print(text, end="", flush=True)
             yield outcome
 
 
-def run_in_lab(parts: Sequence[str]) -> Iterator[Outcome]:
-    obstacle = lab_obstacle() if parts else ""
-    if not obstacle:
-        yield from run_alone(parts)
-        return
+def without_a_lab(parts: Sequence[str], obstacle: str) -> Iterator[Outcome]:
     for part in parts:
         announce(part)
         yield Outcome(part, skipped=1, reason=obstacle)
 
 
-GROUPS = {"--alone": run_alone, "--together": run_together, "--lab": run_in_lab}
-
-
 def main(arguments: list[str]) -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
-    outcomes = []
-    group = "--alone"
-    for is_flag, items in itertools.groupby(arguments, GROUPS.__contains__):
-        words = list(items)
-        if is_flag:
-            group = words[-1]
+    chosen: dict[str, list[str]] = {"alone": [], "--together": [], "--lab": []}
+    together: list[str] = []
+    group = "alone"
+    for word in arguments:
+        if word in chosen:
+            group = word
         else:
-            outcomes += [judged(outcome) for outcome in GROUPS[group](words)]
+            chosen[group].append(word)
+            together += [word] if group != "alone" else []
+    outcomes = [judged(outcome) for outcome in run_alone(chosen["alone"])]
+    if chosen["--lab"] and (obstacle := lab_obstacle()):
+        outcomes += [judged(outcome) for outcome in without_a_lab(chosen["--lab"], obstacle)]
+        together = chosen["--together"]
+    outcomes += [judged(outcome) for outcome in run_together(together)]
     print(f"\n{BOLD}{'part':<24} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}{PLAIN}")
     for one in outcomes:
         mark = "   FAILED" if one.failed else ""

@@ -24,9 +24,25 @@ sys.path.insert(0, str(Path(__file__).parent))
 from nats_processes import NatsProcesses
 
 VERSIONS = ["2.10.27", "2.15.1"]
+# Files whose tests share nothing that is costly, and take long.
+ALONE = ["tests/integration/test_host_role.py", "tests/integration/test_config_real.py"]
 MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
 
 Runner = Callable[..., dict[str, Any]]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand a worker of pytest-xdist what shares a cluster at once: the tests of a file with one version, or without any."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path, _colons, test = nodeid.partition("::")
+            found = [version for version in VERSIONS if version in test.partition("[")[2]]
+            return "@".join([path, *found]) if path not in ALONE else nodeid
+
+    return Scheduler(config, log)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

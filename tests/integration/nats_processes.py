@@ -30,12 +30,17 @@ def binary(version: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that were free on loopback a moment ago, below those that outgoing connections take."""
+    """Return ports that were free on loopback a moment ago, below those that outgoing connections take.
+
+    The processes of a test run choose from different ports.
+    """
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    mine = range(10_000 + int(worker[2:]), 32_000, int(workers))
     with contextlib.ExitStack() as stack:
         ports: list[int] = []
         while len(ports) < count:
             item = stack.enter_context(socket.socket())
-            port = random.randrange(10_000, 32_000)
+            port = random.choice(mine)
             with contextlib.suppress(OSError):
                 item.bind(("127.0.0.1", port))
                 ports.append(port)

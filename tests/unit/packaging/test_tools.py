@@ -78,7 +78,8 @@ def parts(tmp_path: Path) -> Parts:
         (["only-skipped", "good"], True, 1, "1 passed, 1 failed, 0 skipped"),
         (["good", "--lab", "counted"], False, 0, "1 passed, 0 failed, 1 skipped"),
         (["good", "--lab", "counted"], True, 1, "1 passed, 1 failed, 0 skipped"),
-        (["good", "--together", "counted", "bad", "broken", "--alone", "good"], True, 1, "5 passed, 2 failed, 1 skipped"),
+        (["good", "--together", "counted", "bad", "broken"], True, 1, "4 passed, 2 failed, 1 skipped"),
+        (["--lab", "bad", "--together", "counted", "--lab", "good"], False, 0, "2 passed, 0 failed, 3 skipped"),
     ],
 )
 def test_totals(parts: Parts, names: list[str], ci: bool, status: int, last: str) -> None:
