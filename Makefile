@@ -72,6 +72,9 @@ test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 fo
 test-unit-2.16:
 	@$(MAKE) --no-print-directory test-unit CORE=2.16
 
+# See tests/lab/python/sitecustomize.py.
+test-integration test-lab $(SCENARIO_PARTS): export PYTHONPATH := $(CURDIR)/tests/lab/python
+
 # Most of its time it waits for elections, so that two processes take little more than half of it.
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback

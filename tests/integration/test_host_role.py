@@ -46,8 +46,9 @@ PLAY = """
 class Host:
     """This machine as a managed host whose files all lie in one directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, facts: Path) -> None:
         self.root = root
+        self.facts = facts
         self.port, monitoring = free_ports(2)
         self.config = root / "etc" / "nats-server.conf"
         self.variables: dict[str, Any] = {
@@ -101,6 +102,10 @@ class Host:
             env={
                 **os.environ,
                 "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+                # They are gathered once for all tests: it takes longer than most of these plays.
+                "ANSIBLE_GATHERING": "smart",
+                "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",
+                "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.facts),
                 "ANSIBLE_DISPLAY_OK_HOSTS": "false",
                 "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false",
                 "ANSIBLE_NOCOLOR": "true",
@@ -139,8 +144,8 @@ def changes(output: str) -> list[str]:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
-    found = Host(tmp_path / "host")
+def host(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    found = Host(tmp_path / "host", tmp_path_factory.getbasetemp() / "facts")
     yield found
     found.kill()
 

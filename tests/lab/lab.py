@@ -441,6 +441,9 @@ def _prepare_root(paths: _Paths, host: Host, hosts: Sequence[Host]) -> None:
     (root / "etc/systemd/network/10-host0.network").write_text(
         f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/16\nLinkLocalAddressing=no\n"
     )
+    packages = root / "usr/lib/python3/dist-packages"
+    shutil.copy(Path(__file__).parent / "python/sitecustomize.py", packages / "lab_compiled.py")
+    (packages / "lab_compiled.pth").write_text("import lab_compiled\n")
     (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
     shutil.copyfile(paths.run / "id_ed25519.pub", root / "root/.ssh/authorized_keys")
     for end in ("", ".pub"):

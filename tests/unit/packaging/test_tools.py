@@ -9,6 +9,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +100,20 @@ def test_parts_that_run_together_print_one_after_the_other(parts: Parts) -> None
 def test_a_lab_that_cannot_be_built_says_why(parts: Parts) -> None:
     _status, output = parts("--lab", "counted")
     assert any("NOTHING WAS RUN" in line and "needs root" in line for line in output)
+
+
+def test_what_is_compiled_out_of_archives_is_what_they_hold(tmp_path: Path) -> None:
+    """An archive that changed is seen, and code that was kept tells where it stands now."""
+    keeper = CHECKOUT / "tests/lab/python"
+    text = f"import sys\nprint(sys._getframe().f_code.co_filename, {tmp_path.name!r}, "
+    for name, value in (("one", 1), ("two", 1), ("two", 2)):
+        archive = tmp_path / f"{name}.zip"
+        with zipfile.ZipFile(archive, "w") as zipped:
+            zipped.writestr("told.py", f"{text}{value})")
+        command = [sys.executable, "-c", "import zipimport, told; print(zipimport._compile_source.__module__)"]
+        environment = {**os.environ, "PYTHONPATH": f"{keeper}:{archive}"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{archive}/told.py {tmp_path.name} {value}\nsitecustomize\n"
 
 
 def test_documentation_markup_becomes_markdown() -> None:
