@@ -19,6 +19,7 @@ from ansible.module_utils import basic
 from ansible.module_utils.common import warnings
 from ansible.module_utils.common.text.converters import to_bytes
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from nats_processes import NatsProcesses

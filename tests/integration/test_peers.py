@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,11 +17,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils import _replicas
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils._placement import Judgement
 from conftest import Runner, form
+from load import Load, LoadPlan, patiently
 from nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-
-from load import Load, LoadPlan
 
 NAMES = [f"n{number}" for number in range(1, 6)]
 MESSAGES = 500
@@ -44,20 +40,15 @@ def stored(cluster: NatsProcesses, stream: str) -> int:
 
 async def _fill(cluster: NatsProcesses, stream: str) -> None:
     import nats
-    from nats.js.errors import NoStreamResponseError
 
     connection = await nats.connect([cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD)
     publish = connection.jetstream().publish
 
-    async def put() -> None:
-        for _attempt in range(40):  # not every server knows at once that a new stream listens to the subject
-            with contextlib.suppress(NoStreamResponseError):
-                await publish(f"{stream}.x", b"x" * 200)
-                return
-            await asyncio.sleep(0.25)
-        raise AssertionError(f"nobody stores {stream}.x")
+    async def put(number: int) -> None:
+        # Not every server knows at once that a new stream listens to the subject.
+        await patiently(partial(publish, f"{stream}.x", b"x" * 200, headers={"Nats-Msg-Id": str(number)}))
 
-    await asyncio.gather(*(put() for _number in range(MESSAGES)))
+    await asyncio.gather(*map(put, range(MESSAGES)))
     await connection.close()
 
 
@@ -67,13 +58,12 @@ async def _delete(cluster: NatsProcesses, stream: str) -> None:
     from nats.js.errors import NotFoundError
 
     connection = await nats.connect([cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD)
-    with contextlib.suppress(NotFoundError):
-        for attempt in range(5):
-            try:
-                await connection.jetstream(timeout=2).delete_stream(stream)
-                break
-            except nats.errors.TimeoutError:
-                assert attempt < 4, f"{stream} could not be deleted"
+
+    async def delete() -> None:
+        with contextlib.suppress(NotFoundError):
+            await connection.jetstream(timeout=2).delete_stream(stream)
+
+    await patiently(delete)
     await connection.close()
 
 
@@ -299,14 +289,16 @@ def test_a_server_is_emptied_under_load(tagged: Peers) -> None:
 
         predicted = await asyncio.to_thread(evacuate, True)
         result = await asyncio.to_thread(evacuate)
-        await asyncio.sleep(0.5)
+        end = time.monotonic() + 30
+        while load.report().acknowledged <= 50:
+            assert time.monotonic() < end, load.report()
+            await asyncio.sleep(0.05)
         load.stop()
         await running
         assert result["after"] == predicted["after"] == {"meta_leader": False, "leaders": [], "replicas": []}
         assert {f"APP/{name}" for name in single} < set(result["methods"])
         assert set(result["methods"].values()) == {"evacuate"}
         assert 'server_tags: ["!jetstream"]' in str(result["warnings"])
-        assert load.report().acknowledged > 50
         assert await load.verify() == []
         again = await asyncio.to_thread(evacuate)
         assert (again["changed"], again["before"]) == (False, result["after"])

@@ -18,6 +18,7 @@ import nats
 import nats.errors
 import pytest
 from conftest import VERSIONS, Runner, form
+from load import patiently
 from nats_processes import APP_PASSWORD, NatsProcesses, binary
 
 Step = Callable[..., dict[str, Any]]
@@ -418,8 +419,9 @@ def stored(cluster: NatsProcesses, stream: str) -> list[int]:
     async def read() -> list[int]:
         connection = await nats.connect(cluster.urls, user="app", password=APP_PASSWORD)
         try:
-            consumer = await connection.jetstream().subscribe(f"{stream}.>", ordered_consumer=True)
-            total = (await connection.jetstream().stream_info(stream)).state.messages
+            jetstream = connection.jetstream()
+            consumer = await patiently(partial(jetstream.subscribe, f"{stream}.>", ordered_consumer=True))
+            total = (await patiently(partial(jetstream.stream_info, stream))).state.messages
             return [int((await consumer.next_msg(timeout=5)).data) for _number in range(total)]
         finally:
             await connection.close()

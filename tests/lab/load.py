@@ -70,6 +70,18 @@ class LoadReport:
     unanswered: int
 
 
+async def patiently(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask until there is an answer: the leaders that give it may still be elected, which takes up to 9 s."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            return await ask()
+        except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
+            if time.monotonic() > end:
+                raise
+        await asyncio.sleep(0.1)
+
+
 def compare(ledger: Ledger, stored: Sequence[str]) -> list[str]:
     """Return what is wrong with the stored ids of a producer: lost, there twice, or out of order.
 
@@ -114,14 +126,13 @@ class Load:
         async with self._client() as client:
             jetstream = client.jetstream(timeout=5)
             for stream, replicas in self.plan.streams.items():
-                await jetstream.add_stream(
-                    StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=replicas)
-                )
-                await jetstream.add_consumer(
-                    stream, ConsumerConfig(durable_name="reader", ack_policy=AckPolicy.EXPLICIT, ack_wait=5)
-                )
-            bucket = await jetstream.create_key_value(KeyValueConfig(bucket=BUCKET, replicas=self.plan.replicas))
-            await bucket.put(COUNTER, b"0")
+                config = StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=replicas)
+                await patiently(partial(jetstream.add_stream, config))
+                reader = ConsumerConfig(durable_name="reader", ack_policy=AckPolicy.EXPLICIT, ack_wait=5)
+                await patiently(partial(jetstream.add_consumer, stream, reader))
+            counters = KeyValueConfig(bucket=BUCKET, replicas=self.plan.replicas)
+            bucket = await patiently(partial(jetstream.create_key_value, counters))
+            await patiently(partial(bucket.put, COUNTER, b"0"))
 
     async def run(self) -> None:
         """Produce, consume, count and ask until `stop`."""
@@ -158,7 +169,7 @@ class Load:
                 leaders: set[str] = set()
                 async for leader in self._each_leader(client, stream, replicas):
                     leaders.add(leader)
-                    stored = await self._patiently(partial(self._stored, client, stream))
+                    stored = await patiently(partial(self._stored, client, stream))
                     for ledger in self.ledgers:
                         if ledger.stream == stream:
                             found = compare(ledger, stored.get(ledger.subject, []))
@@ -166,7 +177,7 @@ class Load:
                 if len(leaders) < replicas:
                     problems.append(f"{stream}: only {sorted(leaders)} of {replicas} replicas could be read")
                 problems += await self._unread(client, stream)
-            value = await self._patiently(lambda: self._counter(client))
+            value = await patiently(lambda: self._counter(client))
             if value < self._counted:
                 problems.append(f"{BUCKET}: {COUNTER} is {value}, {self._counted} steps were acknowledged")
         return problems
@@ -258,17 +269,6 @@ class Load:
 
     # --- afterwards ---------------------------------------------------------------------------------------------------
 
-    async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Ask until there is an answer: the leaders that give it may still be elected, which takes up to 9 s."""
-        end = time.monotonic() + 30
-        while True:
-            try:
-                return await ask()
-            except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
-                if time.monotonic() > end:
-                    raise
-            await asyncio.sleep(0.1)
-
     async def _each_leader(self, client: Client, stream: str, replicas: int) -> AsyncIterator[str]:
         """Yield each replica's server once, while it leads the stream."""
         seen: set[str] = set()
@@ -325,7 +325,7 @@ class Load:
     async def _unread(self, client: Client, stream: str) -> list[str]:
         """Return the acknowledged messages that the durable consumer neither had nor still gets."""
         wanted = {name for ledger in self.ledgers if ledger.stream == stream for name in ledger.acknowledged}
-        reader = await self._patiently(lambda: client.jetstream(timeout=5).pull_subscribe_bind("reader", stream))
+        reader = await patiently(lambda: client.jetstream(timeout=5).pull_subscribe_bind("reader", stream))
         end = time.monotonic() + 30
         while wanted - self._consumed[stream] and time.monotonic() < end:
             try:
