@@ -68,6 +68,8 @@ options:
       - Whether to move streams with a single replica also before nats-server 2.15, where messages that are published meanwhile
         may be lost, and to take replicas off a server that is down or behind although it has the only one of something. See
         M(natsops.jetstream.nats_stream_peer).
+      - Without it, a stream that nobody leads is a failure, since a server that is down may have its only replica.
+        M(natsops.jetstream.nats_leave_plan) names such streams.
     type: bool
     default: false
   allow_partial:
@@ -315,7 +317,7 @@ def evacuate(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     cluster = mover.read_cluster()
     require_server(cluster, server)
     require_users(connections, cluster, scope)
-    if params["replicas"]:
+    if params["replicas"] and not params["accept_loss"]:
         require_led(connections, connections.accounts, server)
     seen = wait_until(lambda: leaders_stuck(mover.read_cluster(), scope), lambda found: not found[1], ELECTION_SECONDS)
     jobs = mover.prepare(cluster, [(stream.account, stream.name) for stream in scope.streams(cluster)])
