@@ -118,9 +118,7 @@ EXAMPLES = r"""
 RETURN = r"""
 event:
   description:
-    - The line as a document. RV(event.version) is 1; it changes when the meaning of a key does, not when keys are added.
-    - RV(event.time) is in RFC 3339, UTC, with milliseconds. RV(event.run), RV(event.cluster) and RV(event.event) are always
-      there, the other keys where they were given. RV(event.steps) are seconds.
+    - The line as a document. Keys without a value are left out.
   returned: success
   type: dict
   sample:
@@ -133,6 +131,54 @@ event:
     of: 5
     hosts: [n2-c1]
     steps: {drain: 3.1, stop: 1.3, start: 0.9}
+  contains:
+    version:
+      description: Version of the schema. It changes when the meaning of a key does, not when keys are added.
+      returned: always
+      type: int
+      sample: 1
+    time:
+      description: When, in RFC 3339, UTC, with milliseconds.
+      returned: always
+      type: str
+      sample: "2026-11-21T15:04:05.123Z"
+    run:
+      description: As O(run).
+      returned: always
+      type: str
+    cluster:
+      description: As O(cluster).
+      returned: always
+      type: str
+    event:
+      description: As O(event).
+      returned: always
+      type: str
+    batch:
+      description: As O(batch).
+      returned: when given
+      type: int
+    of:
+      description: As O(of).
+      returned: when given
+      type: int
+    hosts:
+      description: As O(hosts).
+      returned: when given
+      type: list
+      elements: str
+    steps:
+      description: As O(steps), in seconds with three digits.
+      returned: when given
+      type: dict
+    reason:
+      description: As O(reason).
+      returned: when given
+      type: str
+    data:
+      description: As O(data).
+      returned: when given
+      type: dict
 published:
   description: The subjects whose message a server took.
   returned: success

@@ -121,16 +121,26 @@ batches:
   elements: list
   sample: [[n2-c1], [n3-c1], [n4-c1], [n5-c1], [n1-c1]]
 effects:
-  description:
-    - For each of RV(batches), why it is where it is (RV(effects[].reason), empty where only names decide), how many streams and
-      consumers are led from its servers and need another leader (RV(effects[].leaders)), and how many miss a member meanwhile
-      (RV(effects[].groups)).
+  description: What is known of each of RV(batches), in their order.
   returned: success
   type: list
   elements: dict
   sample:
     - {reason: "", leaders: 12, groups: 31}
     - {reason: "has the meta leader, so it comes last", leaders: 9, groups: 28}
+  contains:
+    reason:
+      description: Why the batch is where it is, empty where only names decide.
+      returned: always
+      type: str
+    leaders:
+      description: How many streams and consumers are led from its servers and need another leader.
+      returned: always
+      type: int
+    groups:
+      description: How many streams and consumers miss a member meanwhile.
+      returned: always
+      type: int
 lower_bound:
   description: No plan under these rules has fewer batches.
   returned: success
