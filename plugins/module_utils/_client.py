@@ -233,6 +233,10 @@ class Client:
         self._loop.run_until_complete(self._disconnect())
         self._loop.close()
 
+    def connect(self) -> None:
+        """Connect and log in, unless that has been done. Raises NatsFailure (authorization, tls, unreachable, ...)."""
+        self._run(self._connected())
+
     def request_many(self, calls: Sequence[Call], timeout: float | None = None) -> list[Outcome]:
         """Send all requests at once and return, in the same order, each one's reply or the failure it met.
 

@@ -32,29 +32,30 @@ T = TypeVar("T")
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 
-_CREDENTIAL_SPEC: dict[str, dict[str, Any]] = {
+CREDENTIAL_SPEC: dict[str, dict[str, Any]] = {
     "user": {"type": "str"},
     "password": {"type": "str", "no_log": True},
     "token": {"type": "str", "no_log": True},
     "nkey_seed": {"type": "str", "no_log": True},
     "credentials": {"type": "path"},
 }
+ONE_KIND_OF_CREDENTIALS = ("credentials", "nkey_seed", "user", "token")
 
 #: For modules that work on the assets of accounts; see doc_fragments/accounts.py.
 ACCOUNT_USERS_SPEC: dict[str, dict[str, Any]] = {
     "account_users": {
         "type": "list",
         "elements": "dict",
-        "options": {"account": {"type": "str", "required": True}, **_CREDENTIAL_SPEC},
-        "mutually_exclusive": [("credentials", "nkey_seed", "user", "token")],
-        "required_one_of": [("credentials", "nkey_seed", "user", "token")],
+        "options": {"account": {"type": "str", "required": True}, **CREDENTIAL_SPEC},
+        "mutually_exclusive": [ONE_KIND_OF_CREDENTIALS],
+        "required_one_of": [ONE_KIND_OF_CREDENTIALS],
     },
 }
 ACCOUNT_SPEC: dict[str, dict[str, Any]] = {"account": {"type": "str"}, **ACCOUNT_USERS_SPEC}
 
 CONNECTION_SPEC: dict[str, dict[str, Any]] = {
     "servers": {"type": "list", "elements": "str"},
-    **_CREDENTIAL_SPEC,
+    **CREDENTIAL_SPEC,
     "tls_ca_file": {"type": "path"},
     "tls_cert_file": {"type": "path"},
     "tls_key_file": {"type": "path"},
@@ -99,7 +100,7 @@ def make_module(own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> Ansib
         argument_spec={**CONNECTION_SPEC, **own},
         supports_check_mode=True,
         mutually_exclusive=[
-            ("credentials", "nkey_seed", "user", "token"),
+            ONE_KIND_OF_CREDENTIALS,
             ("credentials", "nkey_seed", "password", "token"),
             *arguments.pop("mutually_exclusive", ()),
         ],
@@ -199,6 +200,11 @@ class Connections:
         return self._clients[key]
 
 
+def run_unconnected(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
+    """As `run`, for modules whose very subject is whether one can connect: `work` gets the options."""
+    _run(module, work)
+
+
 def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str, Any]]) -> None:
     """As `run`, for modules with `account_users`."""
 
@@ -218,9 +224,14 @@ def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) 
     for entry in entries:
         if entry["account"] in users:
             raise NatsFailure("invalid_option", f"account_users: two users for account {entry['account']}")
-        given: dict[str, Any] = {option: entry.get(option) for kind in _CREDENTIAL_KINDS for option in kind}
-        users[entry["account"]] = replace(own, **{**given, "nkey_seed": _read_nkey(given["nkey_seed"])})
+        users[entry["account"]] = as_user(own, entry)
     return users
+
+
+def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> ConnectionOptions:
+    """Return the connection with these credentials in place of its own."""
+    given: dict[str, Any] = {option: credentials.get(option) for kind in _CREDENTIAL_KINDS for option in kind}
+    return replace(own, **{**given, "nkey_seed": _read_nkey(given["nkey_seed"])})
 
 
 @dataclass(frozen=True)

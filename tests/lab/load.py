@@ -105,11 +105,13 @@ def compare(ledger: Ledger, stored: Sequence[str]) -> list[str]:
 
 
 class Load:
-    """The load on one account of a cluster; `urls` are the client addresses of its servers."""
+    """The load on one account of a cluster; `urls` are the client addresses of its servers, `login` more for nats.connect."""
 
-    def __init__(self, urls: Sequence[str], user: str, password: str, plan: LoadPlan | None = None) -> None:
+    def __init__(
+        self, urls: Sequence[str], user: str, password: str, plan: LoadPlan | None = None, **login: Any
+    ) -> None:
         self.plan = plan or LoadPlan()
-        self._login: dict[str, Any] = {"servers": list(urls), "user": user, "password": password}
+        self._login: dict[str, Any] = {"servers": list(urls), "user": user, "password": password, **login}
         self.ledgers = [
             Ledger(stream, f"{stream.lower()}.p{number}")
             for stream in self.plan.streams

@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_login_info
+short_description: Try which users which NATS servers let in
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Logs in to each of O(servers) as each of O(logins), one after another, and tells what each server said.
+  - A refused login is a result and no failure. So is a server that cannot be reached.
+  - The task's own user is not needed. The options of TLS hold for all logins.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+options:
+  logins:
+    description:
+      - The users to log in as.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      user:
+        description: Name of the user.
+        type: str
+      password:
+        description: Its password.
+        type: str
+      token:
+        description: A token, in place of user and password.
+        type: str
+      nkey_seed:
+        description: The seed of a user's nkey, or the path of the file that holds it.
+        type: str
+      credentials:
+        description: The path of a credentials file.
+        type: path
+seealso:
+  - module: natsops.jetstream.nats_connection_info
+"""
+
+EXAMPLES = r"""
+- name: See whether every server knows the new password, and still the old one
+  natsops.jetstream.nats_login_info:
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    logins:
+      - {user: app, password: "{{ app_password }}"}
+      - {user: app-2, password: "{{ app_2_password }}"}
+  register: logins
+
+- name: Insist on it
+  ansible.builtin.assert:
+    that: logins.logins | rejectattr('accepted') | list | length == 0
+"""
+
+RETURN = r"""
+logins:
+  description:
+    - One entry for each server and user. C(code) is null for an accepted login, V(authorization) for a refused one, and anything
+      else, such as V(unreachable) or V(tls), where the server was not asked at all.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {server: "nats://n1.example.com:4222", user: app, accepted: true, code: null, reason: null}
+    - server: nats://n2.example.com:4222
+      user: app
+      accepted: false
+      code: authorization
+      reason: the server does not accept user 'app' (Authorization Violation)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    CREDENTIAL_SPEC,
+    ONE_KIND_OF_CREDENTIALS,
+    as_user,
+    make_module,
+    run_unconnected,
+    secrets_of,
+)
+
+
+def try_login(options: ConnectionOptions) -> NatsFailure | None:
+    """Return why the server did not let the user in, or None."""
+    with Client(options) as client:
+        try:
+            client.connect()
+        except NatsFailure as failure:
+            if failure.code == "invalid_option":
+                raise
+            return failure
+    return None
+
+
+def attempts(own: ConnectionOptions, logins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the outcome of each login at each server."""
+    found = []
+    for server in own.servers:
+        for login in logins:
+            failure = try_login(replace(as_user(own, login), servers=(server,)))
+            found.append(
+                {
+                    "server": server,
+                    "user": login["user"],
+                    "accepted": failure is None,
+                    "code": failure and failure.code,
+                    "reason": failure and failure.description,
+                }
+            )
+    return found
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "logins": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": CREDENTIAL_SPEC,
+                "mutually_exclusive": [ONE_KIND_OF_CREDENTIALS],
+                "required_one_of": [ONE_KIND_OF_CREDENTIALS],
+            }
+        }
+    )
+
+    def work(own: ConnectionOptions) -> dict[str, Any]:
+        for login in module.params["logins"]:
+            module.no_log_values.update(secrets_of(as_user(own, login)))
+        return {"changed": False, "logins": attempts(own, module.params["logins"])}
+
+    run_unconnected(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Certificates in PEM form, for the filters. Only on the controller: it needs cryptography."""
+
+from __future__ import annotations
+
+import re
+from datetime import timezone
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def parse(pem: str) -> list[x509.Certificate]:
+    """The certificates of a text. Raises ValueError for a key among them, and for what cannot be read."""
+    if "PRIVATE KEY-----" in pem:
+        raise ValueError("there is a private key among the certificates")
+    return [x509.load_pem_x509_certificate(text.encode()) for text in _PEM.findall(pem)]
+
+
+def certificates(pem: str) -> list[dict[str, Any]]:
+    """Subject, end in UTC and fingerprint of each certificate of a text."""
+    return [
+        {
+            "subject": certificate.subject.rfc4514_string(),
+            "not_after": _end(certificate),
+            "sha256": certificate.fingerprint(hashes.SHA256()).hex(),
+        }
+        for certificate in parse(pem)
+    ]
+
+
+def trusted(pem: str, authorities: str) -> bool:
+    """Whether signatures lead from the first certificate, over the others of its text, to one of the authorities."""
+    chain, roots = parse(pem), parse(authorities)
+    if not chain:
+        raise ValueError("there is no certificate in the text")
+    current, rest = chain[0], chain[1:]
+    while not any(current == root or _signed(current, root) for root in roots):
+        issuer = next((other for other in rest if _signed(current, other)), None)
+        if issuer is None:
+            return False
+        rest = [other for other in rest if other != issuer]
+        current = issuer
+    return True
+
+
+def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _end(certificate: x509.Certificate) -> str:
+    """cryptography before 42 only knows a time without zone."""
+    aware = getattr(certificate, "not_valid_after_utc", None)
+    return str((aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)).isoformat())
