@@ -314,6 +314,7 @@ def test_a_cluster_that_loses_its_servers(make_cluster: Callable[..., NatsProces
     assert figures(results[2])["peer_offline"] == 1
 
     cluster.start(lost)
+    form(cluster, run_module)
     seen = wait_until(look, lambda result: statuses(result) == ["OK"] * 5 + ["UNKNOWN"], 30)
     assert seen.done, seen.value["results"]
     assert "its leader does not know when" in seen.value["results"][5]["reasons"]["unknown"][0]

@@ -57,6 +57,7 @@ def test_the_books_balance_when_a_server_dies(
         cluster.kill("n2")
         await goes_on(load)
         cluster.start("n2")
+        await asyncio.to_thread(form, cluster, run_module)
         await goes_on(load)
         load.stop()
         await running

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, Client, ConnectionOptions
-from conftest import Runner
+from conftest import Runner, form
 from nats_processes import SYS_PASSWORD, NatsProcesses, binary, free_ports
 
 
@@ -23,9 +23,7 @@ def pair(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Run
     cluster = NatsProcesses(version, tmp_path_factory.mktemp("pair"), ["n1", "n10"])
     cluster.start()
     try:
-        options = {"expected_servers": cluster.names, "samples": 1, "span": 0, "interval": 0.3}
-        assert run_module("nats_cluster_health", cluster.sys_connection(), **options)["healthy"]
-        yield cluster
+        yield form(cluster, run_module)
     finally:
         cluster.kill()
 

@@ -30,8 +30,6 @@ def test_2_9_is_deployed_and_changed(controller: Controller) -> None:
     run = controller.playbook("deploy", hosts=HOSTS, group_vars=variables)
     assert run.status == 0, run.output
     before = pids()
-    assert controller.playbook("deploy", hosts=HOSTS, group_vars=variables).changed == []
-
     variables["nats_server_max_connections"] = 100
     run = controller.playbook("deploy", hosts=HOSTS, group_vars=variables)
     assert run.status == 0, run.output
