@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,10 +237,8 @@ def test_a_server_that_hangs_in_lame_duck_mode_is_killed_in_time(host: Host) -> 
     host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"))
     pid = host.pid()
     os.kill(pid, signal.SIGSTOP)
-    begin = time.monotonic()
     output = host.play("stop", nats_server_lame_duck_duration="1ms", nats_server_start_timeout=5)
     assert "was killed 31 s after lame duck mode was asked for" in " ".join(output.split())
-    assert time.monotonic() - begin < 60
     assert not host.pid()
 
 
