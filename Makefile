@@ -4,6 +4,8 @@
 PYTHON ?= python3
 # The ansible-core to test with: 2.19 or 2.16.
 CORE ?= 2.19
+# What to measure: a file of tests/bench.
+BENCH ?= assets
 # What to hand to pytest, such as ARGS='-k quorum -x', or to `molecule test`.
 ARGS ?=
 DEMO_VERSION ?= 2.10.27
@@ -83,8 +85,8 @@ test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on 
 test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
 	@$(PYTEST) tests/lab
 
-bench: $(STAMP) $(INSTALLED) ## how long reading many streams takes (ARGS='--sizes 1000,10000'; not part of test)
-	@python tests/bench/assets.py $(ARGS)
+bench: $(STAMP) $(INSTALLED) ## figures for docs/benchmarks.md: BENCH=assets or BENCH=roll (ARGS='--help'; not part of test)
+	@python tests/bench/$(BENCH).py $(ARGS)
 
 test-molecule: ## the molecule scenarios on the same hosts (root)
 	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS)
@@ -101,7 +103,7 @@ lint-ruff: $(CACHE)/venv/.made
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
 	mypy tools tests/conftest.py tests/unit || failed=1; \
-	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder mypy tests/$$folder || failed=1; done; \
+	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
 	MYPYPATH=tests/lab:tests/integration mypy tests/bench || failed=1; test -z "$$failed"
 
 lint-yaml: $(CACHE)/venv/.made
