@@ -178,6 +178,7 @@ def test_reasons_and_effects_go_with_the_batches() -> None:
     assert found == [(0, 1), (0, 2), (2, 2), (0, 1)]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3), st.integers(1, 6), st.integers(0, 12), st.booleans())
 def test_every_leader_is_counted_once(clusters: int, servers: int, streams: int, parallel: bool) -> None:
     state, zones = supercluster(clusters, max(3, servers), streams)

@@ -24,7 +24,7 @@ from clusters import (  # type: ignore[import-not-found, unused-ignore]
     server,
     stream,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 NAMES = ["n1", "n2", "n3"]
@@ -198,6 +198,7 @@ def test_an_unknown_level_is_no_reason() -> None:
     assert codes(version_problems(state, NAMES, rules)) == {("roll_downgrade", "warning")}
 
 
+@settings(deadline=None)
 @given(st.lists(releases, min_size=3, max_size=3), releases, st.integers(0, 6))
 def test_permission_only_takes_errors_away(versions: list[str], target: str, level: int) -> None:
     state = running(*versions, level=level)
@@ -208,6 +209,7 @@ def test_permission_only_takes_errors_away(versions: list[str], target: str, lev
     assert all(item.code not in ("roll_downgrade", "roll_skipped_minor") for item in lenient if item.severity == ERROR)
 
 
+@settings(deadline=None)
 @given(st.lists(releases, min_size=3, max_size=3), releases, st.integers(0, 6))
 def test_who_runs_the_target_already_is_no_reason(versions: list[str], target: str, level: int) -> None:
     there = {name for name, version in zip(NAMES, versions) if version == target}
@@ -215,6 +217,7 @@ def test_who_runs_the_target_already_is_no_reason(versions: list[str], target: s
         assert there.isdisjoint(problem.servers)
 
 
+@settings(deadline=None)
 @given(releases, releases, st.integers(0, 6))
 def test_an_upgrade_is_only_ever_refused_for_what_it_skips(version: str, target: str, level: int) -> None:
     problems = version_problems(running(version, level=level), NAMES, VersionRules(target))
@@ -227,6 +230,7 @@ def test_an_upgrade_is_only_ever_refused_for_what_it_skips(version: str, target:
         assert "roll_downgrade" in errors
 
 
+@settings(deadline=None)
 @given(releases, releases)
 def test_a_skip_becomes_legal_steps(version: str, target: str) -> None:
     steps = [version, *(f"{series}.99" for series in skipped_minors(version, target)), target]
