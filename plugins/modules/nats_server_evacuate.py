@@ -21,7 +21,7 @@ description:
     nats-server 2.15 is not used, since it leaves groups short where there is no spare server.
   - A run that was interrupted is continued by the next one.
   - The connection must be that of a user of the system account. O(account_users) must have a user of every account that has
-    something to move, otherwise it is an error that names the account.
+    something to move, otherwise it is an error that names the account, unless O(allow_partial) is on.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -74,7 +74,8 @@ options:
     default: false
   allow_partial:
     description:
-      - Whether to move what can move, although something cannot. What is left is in RV(stuck).
+      - Whether to move what can move, although something cannot, such as what belongs to an account without a user in
+        O(account_users). What is left is in RV(stuck).
     type: bool
     default: false
   concurrency:
@@ -155,8 +156,8 @@ waited:
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
@@ -232,10 +233,15 @@ class Scope:
     server: str
     replicas: bool
     r1_policy: str
+    #: Only what these accounts own; None for all.
+    accounts: Optional[frozenset[str]] = None
+
+    def _owned(self, account: Optional[str]) -> bool:
+        return self.accounts is None or account in self.accounts
 
     def streams(self, cluster: Cluster) -> list[Stream]:
         """Return the streams whose replica is to leave."""
-        hosted = hosted_streams(cluster, self.server)
+        hosted = [stream for stream in hosted_streams(cluster, self.server) if self._owned(stream.account)]
         if self.replicas:
             return hosted
         alone = [item for item in hosted if item.group.size == 1 and self.server in item.group.members]
@@ -243,7 +249,11 @@ class Scope:
 
     def led(self, cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
         """Return the groups that another member can and is to lead."""
-        return [(asset, group) for asset, group in groups_of(cluster) if group.leader == self.server and group.size > 1]
+        return [
+            (asset, group)
+            for asset, group in groups_of(cluster)
+            if group.leader == self.server and group.size > 1 and self._owned(asset.account)
+        ]
 
     def alone(self, cluster: Cluster) -> list[RaftGroup]:
         """Return the groups with a single replica that stay although they count."""
@@ -263,6 +273,13 @@ class Scope:
             groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
             found += [hosting(group.subject) for group in groups if self.server in group.members]
         return [item for item in found if item not in apart]
+
+
+def within_reach(connections: Connections, cluster: Cluster, scope: Scope) -> tuple[Scope, dict[str, str]]:
+    """Return the scope without the accounts that have no user, and what stays because of them, each with the reason."""
+    near = replace(scope, accounts=frozenset(connections.accounts))
+    items = set(scope.left(cluster, ())) - set(near.left(cluster, ()))
+    return near, dict.fromkeys(items, "its account has no user in account_users")
 
 
 def require_users(connections: Connections, cluster: Cluster, scope: Scope) -> None:
@@ -316,12 +333,15 @@ def evacuate(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     mover = Mover(connections, Wish(server, accept_loss=params["accept_loss"]))
     cluster = mover.read_cluster()
     require_server(cluster, server)
+    far: dict[str, str] = {}
+    if params["allow_partial"]:
+        scope, far = within_reach(connections, cluster, scope)
     require_users(connections, cluster, scope)
     if params["replicas"] and not params["accept_loss"]:
         require_led(connections, connections.accounts, server)
     seen = wait_until(lambda: leaders_stuck(mover.read_cluster(), scope), lambda found: not found[1], ELECTION_SECONDS)
     jobs = mover.prepare(cluster, [(stream.account, stream.name) for stream in scope.streams(cluster)])
-    stuck = dict(seen.value[0])
+    stuck = {**far, **seen.value[0]}
     for job in jobs:
         if job.failure:
             stuck[hosting(job.state.group.subject)] = job.failure.description
@@ -438,6 +458,8 @@ def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     require_server(cluster, server)
     advise(module, cluster, server)
     chosen = to_take_over(cluster, server)
+    if params["allow_partial"]:
+        chosen = [(asset, group) for asset, group in chosen if asset.account in connections.accounts]
     absent = sorted({str(asset.account) for asset, _group in chosen} - set(connections.accounts))
     if absent:
         what = f"account_users: no user for {', '.join(absent)}. Nothing was changed."

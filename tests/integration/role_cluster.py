@@ -1,0 +1,147 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster that the role deploys by the collection's own playbooks: each host a folder, its server a process on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import grp
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nats_processes import binary, collections_path, free_ports
+
+SYSTEM_PASSWORD = "sys-pass#$1"
+OPERATOR_PASSWORD = "operator pass"
+APP_USER, APP_PASSWORD = "app", "app-pass"
+TUNINGS = ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a playbook did: its exit status and everything it printed."""
+
+    status: int
+    output: str
+
+
+class RoleCluster:
+    """The hosts of an inventory group `nats`. `variables` are the group's; tests change them as an operator would."""
+
+    def __init__(self, root: Path, names: Sequence[str], version: str = "2.10.27") -> None:
+        self.root = root
+        self.hosts: dict[str, dict[str, Any]] = {}
+        self.variables: dict[str, Any] = {
+            "ansible_connection": "local",
+            "ansible_host": "127.0.0.1",
+            "ansible_python_interpreter": sys.executable,
+            "nats_server_become": False,
+            "nats_server_user": getpass.getuser(),
+            "nats_server_group": grp.getgrgid(os.getgid()).gr_name,
+            "nats_server_manage_user": False,
+            "nats_server_service_backend": "process",
+            "nats_server_install_method": "file",
+            "nats_server_cluster_name": "C1",
+            "nats_server_host": "127.0.0.1",
+            "nats_server_cluster_host": "127.0.0.1",
+            "nats_server_jetstream_max_file_store": "256MB",
+            "nats_server_jetstream_max_memory_store": "64MB",
+            "nats_server_lame_duck_duration": "30s",
+            "nats_server_lame_duck_grace_period": "1s",
+            "nats_server_bcrypt_cost": 4,
+            "nats_server_system_password": SYSTEM_PASSWORD,
+            "nats_server_account_operator_password": OPERATOR_PASSWORD,
+            "nats_server_accounts": {"APP": {"jetstream": True, "users": [{"user": APP_USER, "password": APP_PASSWORD}]}},
+            "nats_server_gate_span": 2,
+            **{f"nats_server_tuning_{part}": "off" for part in TUNINGS},
+            **self.running(version),
+        }
+        for name in names:
+            self.add(name)
+
+    @staticmethod
+    def running(version: str) -> dict[str, str]:
+        """Return the variables that select a version of nats-server."""
+        return {"nats_server_version": version, "nats_server_file_src": binary(version)}
+
+    def add(self, name: str, folder: str = "") -> None:
+        """Add a host to the inventory; `folder` instead of its name: another disk."""
+        client, route, monitor = free_ports(3)
+        root = self.root / (folder or name)
+        self.hosts[name] = {
+            "nats_server_port": client,
+            "nats_server_cluster_port": route,
+            "nats_server_http": f"127.0.0.1:{monitor}",
+            "nats_server_install_dir": str(root / "opt"),
+            "nats_server_binary_link": str(root / "nats-server"),
+            "nats_server_config_dir": str(root / "etc"),
+            "nats_server_run_dir": str(root / "run"),
+            "nats_server_jetstream_store_dir": str(root / "store"),
+        }
+
+    @property
+    def urls(self) -> list[str]:
+        """Return the client addresses of the hosts in the inventory."""
+        return [self.url(name) for name in self.hosts]
+
+    def url(self, name: str) -> str:
+        return f"nats://127.0.0.1:{self.hosts[name]['nats_server_port']}"
+
+    def system(self) -> dict[str, Any]:
+        """Return the modules' connection as the system user."""
+        return {"servers": self.urls, "user": "sys", "password": SYSTEM_PASSWORD}
+
+    def start_playbook(self, name: str, *arguments: str, **extra: Any) -> subprocess.Popen[str]:
+        """Start a playbook of the collection; `extra` are extra variables."""
+        inventory = self.root / "inventory.json"
+        group = {"hosts": self.hosts, "vars": self.variables}
+        inventory.write_text(json.dumps({"all": {"children": {"nats": group}}}))
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), f"natsops.jetstream.{name}", "-i", str(inventory)]
+        environment = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+            "ANSIBLE_NOCOLOR": "true",
+            "ANSIBLE_FORKS": "10",
+            "XDG_CACHE_HOME": str(self.root / "cache"),
+        }
+        return subprocess.Popen(
+            [*command, *arguments, "-e", json.dumps(extra)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
+
+    def playbook(self, name: str, *arguments: str, fails: bool = False, **extra: Any) -> Run:
+        """Run a playbook to its end; `fails`: it must."""
+        process = self.start_playbook(name, *arguments, **extra)
+        output, _nothing = process.communicate(timeout=600)
+        assert (process.returncode != 0) == fails, output
+        return Run(process.returncode, output)
+
+    def pid(self, name: str) -> int:
+        """Return the process of a host's server; 0 when it does not run."""
+        try:
+            pid = int((Path(self.hosts[name]["nats_server_run_dir"]) / "nats-server.pid").read_text())
+            return pid if b"nats-server" in Path(f"/proc/{pid}/cmdline").read_bytes() else 0
+        except (OSError, ValueError):
+            return 0
+
+    def pids(self) -> dict[str, int]:
+        return {name: self.pid(name) for name in self.hosts}
+
+    def kill(self, *names: str) -> None:
+        """Kill these servers as a crash would; all by default."""
+        for name in names or tuple(self.hosts):
+            if pid := self.pid(name):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
