@@ -1,30 +1,206 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rolling restarts by the playbooks, on five servers under load."""
+"""Rolling restarts by the playbooks, on three servers that the role deployed, under load; every guard is seen to fire."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
+import nats
 import pytest
-from role_cluster import RoleCluster
+from conftest import Runner
+from role_cluster import APP_PASSWORD, APP_USER, SYSTEM_PASSWORD, RoleCluster
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
+
+from load import Load, LoadPlan, LoadReport
+
+NAMES = ["n1", "n2", "n3"]
+SUBJECT = "ops.rolls.C1"
+#: A nats-server that passes every check before its start, and ends right after it.
+BROKEN = """#!/bin/sh
+for word in "$@"; do
+  case "$word" in -t|--version|-v|--signal*|-sl*) exec {binary} "$@";; esac
+done
+echo "broken on purpose" >&2
+exit 1
+"""
 
 
 @pytest.fixture(scope="module")
-def five_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
-    cluster = RoleCluster(tmp_path_factory.mktemp("roll"), [f"n{number}" for number in range(1, 6)])
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
+    """Three deployed servers; each test leaves them healthy."""
+    made = RoleCluster(tmp_path_factory.mktemp("roll"), NAMES)
     try:
-        cluster.playbook("deploy")
-        yield cluster
+        made.playbook("deploy")
+        yield made
     finally:
-        cluster.kill()
+        made.kill()
 
 
-def test_restart(five_hosts: RoleCluster) -> None:
-    before = five_hosts.pids()
-    run = five_hosts.playbook("restart")
-    print(run.output)
-    assert all(five_hosts.pids()[name] not in (0, before[name]) for name in before)
-    run = five_hosts.playbook("restart", "--check", nats_cluster_batch="quorum")
-    print(run.output)
+def under_load(cluster: RoleCluster, work: Callable[[], Any]) -> LoadReport:
+    """Do the work while producers, consumers and requests go on; afterwards every acknowledged message must be there."""
+
+    async def main() -> LoadReport:
+        load = Load(cluster.urls, APP_USER, APP_PASSWORD, LoadPlan(rate=20))
+        await load.prepare()
+        running = asyncio.create_task(load.run())
+        await asyncio.get_running_loop().run_in_executor(None, work)
+        load.stop()
+        await running
+        assert await load.verify() == []
+        return load.report()
+
+    report = asyncio.run(main())
+    assert report.acknowledged > 50
+    print(report)
+    return report
+
+
+async def heard_events(cluster: RoleCluster, into: list[dict[str, Any]], over: asyncio.Event) -> None:
+    client = await nats.connect(cluster.urls, user="sys", password=SYSTEM_PASSWORD, max_reconnect_attempts=-1)
+
+    async def hear(message: Any) -> None:
+        into.append(json.loads(message.data))
+
+    await client.subscribe(SUBJECT, cb=hear)
+    await over.wait()
+    await client.close()
+
+
+def plan_of(output: str) -> list[str]:
+    """The hosts of the shown plan, in their order."""
+    lines = [line.split("batch ", 1)[1] for line in output.splitlines() if '"batch ' in line]
+    return [line.split(": ", 1)[1].split(" ", 1)[0] for line in lines]
+
+
+def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) -> None:
+    before = cluster.pids()
+    run = cluster.playbook("restart", "--check", nats_cluster_not_after="2099-01-01T00:00:00Z")
+    assert sorted(plan_of(run.output)) == NAMES
+    assert "no batch starts after 2099-01-01T00:00:00Z" in run.output
+    assert cluster.pids() == before
+
+
+def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: Path) -> None:
+    journal = tmp_path / "journal" / "C1.jsonl"
+    called = tmp_path / "called"
+    tasks = tmp_path / "tasks.yml"
+    tasks.write_text(
+        "- name: Mark\n  ansible.builtin.lineinfile:\n    path: " + f"{tmp_path}/" + "{{ inventory_hostname }}\n"
+        "    line: \"{{ nats_cluster_batch_hosts | join(',') }}\"\n    create: true\n    mode: '0600'\n"
+    )
+    before = cluster.pids()
+    leader = run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"]["leader"]
+    outputs: list[str] = []
+
+    def restart() -> None:
+        run = cluster.playbook(
+            "restart",
+            nats_cluster_journal=str(journal),
+            nats_cluster_event_subjects=[SUBJECT],
+            nats_cluster_before_batch=str(tasks),
+            nats_cluster_after_batch_command=["sh", "-c", f'echo "$NATS_BATCH_NUMBER $NATS_BATCH_HOSTS" >> {called}'],
+            nats_cluster_give_back=True,
+        )
+        outputs.append(run.output)
+
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    report = under_load(cluster, restart)
+    assert report.longest_gap < 5
+    assert all(cluster.pid(name) not in (0, before[name]) for name in NAMES)
+    order = plan_of(outputs[0])
+    assert order[-1] == leader
+    assert called.read_text().splitlines() == [f"{number} {name}" for number, name in enumerate(order, 1)]
+    assert [(tmp_path / name).read_text() for name in NAMES] == [f"{name}\n" for name in NAMES]
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [event["event"] for event in events] == ["run_started", *["batch_started", "batch_done"] * 3, "run_done"]
+    assert [event["hosts"] for event in events if event["event"] == "batch_done"] == [[name] for name in order]
+    steps = [event["steps"] for event in events if "steps" in event]
+    assert all(set(step) == {"gate", "drain", "stop", "start", "catch_up"} and min(step.values()) > 0 for step in steps)
+
+    after = cluster.pids()
+    run = cluster.playbook("restart", nats_server_restart_before=started)
+    assert cluster.pids() == after, run.output
+    assert "changed=0" in run.output
+
+
+def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleCluster) -> None:
+    before = cluster.pids()
+    locks = [Path(cluster.hosts[name]["nats_server_config_dir"]) / "operation.lock" for name in NAMES]
+    held = {"owner": "somebody@elsewhere process 1", "purpose": "upgrade", "since": 1, "expires": int(time.time()) + 600}
+    for lock in locks[:2]:
+        lock.write_text(json.dumps(held))
+    run = cluster.playbook("restart", fails=True)
+    assert "held by somebody@elsewhere process 1 for upgrade until" in run.output
+    assert locks[2].read_text() == ""
+    run = cluster.playbook(
+        "restart", fails=True, nats_cluster_lock_break=True, nats_cluster_not_after="2020-01-01T00:00:00Z"
+    )
+    assert "the maintenance window ended at 2020-01-01T00:00:00Z" in run.output
+    assert [lock.read_text() for lock in locks] == [""] * 3
+    assert cluster.pids() == before
+
+
+def test_a_server_that_dies_elsewhere_stops_the_roll(cluster: RoleCluster) -> None:
+    before = cluster.pids()
+    order = plan_of(cluster.playbook("restart", "--check").output)
+    victim = order[-1]
+    kill = ["sh", "-c", f'if [ "$NATS_BATCH_NUMBER" = 2 ]; then kill -9 {before[victim]}; fi']
+    run = cluster.playbook("restart", fails=True, nats_cluster_before_batch_command=kill, nats_server_gate_timeout=12)
+    after = cluster.pids()
+    assert after[order[1]] == before[order[1]]
+    assert after[order[0]] not in (0, before[order[0]])
+    assert f"{victim}" in run.output
+    cluster.playbook("deploy")
+    assert min(cluster.pids().values()) > 0
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "rollback"])
+def test_a_server_that_does_not_come_back(cluster: RoleCluster, tmp_path: Path, on_failure: str) -> None:
+    before = cluster.pids()
+    binary = cluster.variables["nats_server_file_src"]
+    broken = tmp_path / "nats-server"
+    broken.write_text(BROKEN.format(binary=binary))
+    broken.chmod(0o755)
+    run = cluster.playbook(
+        "deploy", fails=True, nats_server_file_src=str(broken), nats_server_max_payload=900_000,
+        nats_cluster_on_failure=on_failure, nats_server_start_timeout=10,
+    )
+    after = cluster.pids()
+    assert "broken on purpose" in run.output
+    assert "run the same command again" in run.output
+    touched = [name for name in NAMES if after[name] != before[name]]
+    assert len(touched) == 1
+    assert (after[touched[0]] == 0) == (on_failure == "stop")
+    if on_failure == "rollback":
+        assert "was put back" in run.output
+    cluster.playbook("deploy")
+    assert min(cluster.pids().values()) > 0
+
+
+def test_a_run_that_was_killed_is_finished_by_the_next(cluster: RoleCluster) -> None:
+    before = cluster.pids()
+    chance = random.Random(4)
+
+    def work() -> None:
+        for _time in range(2):
+            process = cluster.start_playbook("deploy", nats_server_max_payload=800_000)
+            time.sleep(chance.uniform(15, 40))
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+        cluster.playbook("deploy", nats_server_max_payload=800_000)
+
+    under_load(cluster, work)
+    assert all(cluster.pid(name) not in (0, before[name]) for name in NAMES)
+    assert "changed=0" in cluster.playbook("deploy", nats_server_max_payload=800_000).output
