@@ -504,8 +504,8 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
     if params["state"] == "absent":
         return evacuate(module, connections)
-    if params["replicas"] or params["accept_loss"] or params["allow_partial"] or params["r1_policy"] != "accept":
-        raise NatsFailure("invalid_option", "replicas, r1_policy, accept_loss and allow_partial are for state=absent")
+    if params["replicas"] or params["accept_loss"] or params["r1_policy"] != "accept":
+        raise NatsFailure("invalid_option", "replicas, r1_policy and accept_loss are for state=absent")
     return present(module, connections)
 
 
