@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import getpass
 import grp
@@ -13,12 +14,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nats_processes import binary, collections_path, free_ports
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
+
+from load import Load, LoadPlan, LoadReport
 
 SYSTEM_PASSWORD = "sys-pass#$1"
 OPERATOR_PASSWORD = "operator pass"
@@ -69,7 +74,7 @@ class RoleCluster:
             self.add(name)
 
     @staticmethod
-    def running(version: str) -> dict[str, str]:
+    def running(version: str) -> dict[str, Any]:
         """Return the variables that select a version of nats-server."""
         return {"nats_server_version": version, "nats_server_file_src": binary(version)}
 
@@ -145,3 +150,22 @@ class RoleCluster:
             if pid := self.pid(name):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+
+def under_load(cluster: RoleCluster, work: Callable[[], Any]) -> LoadReport:
+    """Do the work while producers, consumers and requests go on; afterwards every acknowledged message must be there."""
+
+    async def main() -> LoadReport:
+        load = Load(cluster.urls, APP_USER, APP_PASSWORD, LoadPlan(rate=20))
+        await load.prepare()
+        running = asyncio.create_task(load.run())
+        await asyncio.get_running_loop().run_in_executor(None, work)
+        load.stop()
+        await running
+        assert await load.verify() == []
+        return load.report()
+
+    report = asyncio.run(main())
+    assert report.acknowledged > 50
+    print(report)
+    return report

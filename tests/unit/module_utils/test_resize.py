@@ -8,8 +8,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, Consumer, JetStreamSummary, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils._resize import FOLLOW, Resize, Wanted, plan_resize, unmatched
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
+    Cluster,
+    Consumer,
+    JetStreamSummary,
+    Stream,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._resize import (
+    FOLLOW,
+    Resize,
+    Wanted,
+    plan_resize,
+    unmatched,
+)
 from clusters import cluster, consumer, server, stream  # type: ignore[import-not-found, unused-ignore]
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Upgrades by the playbook under load: what is supported, what is refused, and what really happens on a jump."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import Runner
+from role_cluster import RoleCluster, under_load
+
+NAMES = ["n1", "n2", "n3"]
+
+
+def running(cluster: RoleCluster, run_module: Runner) -> set[str]:
+    """The versions that run."""
+    facts = run_module("nats_cluster_info", cluster.system(), detail="servers")
+    return {server["version"] for server in facts["servers"]}
+
+
+def test_from_2_9_to_2_15(tmp_path: Path, run_module: Runner) -> None:
+    cluster = RoleCluster(tmp_path, NAMES, "2.9.10")
+    try:
+        cluster.playbook("deploy")
+
+        def upgrades() -> None:
+            run = cluster.playbook("upgrade", **cluster.running("2.10.27"))
+            assert "changed=0" not in run.output.split("PLAY RECAP")[1].split("n1 ", 1)[1].splitlines()[0]
+            before = cluster.pids()
+            run = cluster.playbook("upgrade", fails=True, **cluster.running("2.15.1"))
+            assert "nothing was changed" in run.output
+            assert "nats_server_version: " in run.output
+            assert "2.11" in run.output
+            assert cluster.pids() == before
+            cluster.playbook("upgrade", nats_server_allow_skipped_minors=True, **cluster.running("2.15.1"))
+
+        report = under_load(cluster, upgrades)
+        assert report.longest_gap < 10
+        assert running(cluster, run_module) == {"2.15.1"}
+        before = cluster.pids()
+        run = cluster.playbook("upgrade", fails=True, **cluster.running("2.10.27"))
+        assert "nothing was changed" in run.output
+        assert cluster.pids() == before
+    finally:
+        cluster.kill()
+
+
+def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
+    cluster = RoleCluster(tmp_path, NAMES)
+    del cluster.variables["nats_server_version"]
+    assert "Which version?" in cluster.playbook("upgrade", fails=True).output
