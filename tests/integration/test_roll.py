@@ -145,12 +145,12 @@ def test_a_run_that_was_killed_is_finished_by_the_next(cluster: RoleCluster) -> 
 
     def work() -> None:
         for _time in range(2):
-            process = cluster.start_playbook("deploy", nats_server_max_payload=800_000)
+            process = cluster.start_playbook("deploy", nats_server_jetstream_sync_interval="1m")
             time.sleep(chance.uniform(15, 40))
             os.kill(process.pid, signal.SIGKILL)
             process.communicate()
-        cluster.playbook("deploy", nats_server_max_payload=800_000)
+        cluster.playbook("deploy", nats_server_jetstream_sync_interval="1m")
 
     under_load(cluster, work)
     assert all(cluster.pid(name) not in (0, before[name]) for name in NAMES)
-    assert "changed=0" in cluster.playbook("deploy", nats_server_max_payload=800_000).output
+    assert "changed=0" in cluster.playbook("deploy", nats_server_jetstream_sync_interval="1m").output
