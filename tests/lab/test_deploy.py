@@ -299,7 +299,7 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
     new = cluster.pids()
     assert all(new[host] != pids[host] for host in HOSTS)
     gates = [result for result in run.results if result.task.endswith(": Health gate")]
-    assert len(gates) == 2 * len(HOSTS) + 1
+    assert len(gates) == 3 * len(HOSTS) + 1
 
     async def stored() -> list[str]:
         async with cluster.client() as client:
