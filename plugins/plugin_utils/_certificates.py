@@ -9,15 +9,22 @@ import re
 from datetime import timezone
 from typing import Any
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+
+    HAS_CRYPTOGRAPHY = True
+except ImportError:
+    HAS_CRYPTOGRAPHY = False
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def parse(pem: str) -> list[x509.Certificate]:
     """The certificates of a text. Raises ValueError for a key among them, and for what cannot be read."""
+    if not HAS_CRYPTOGRAPHY:
+        raise ValueError("the Python package cryptography, which ansible-core itself needs, is missing on the controller")
     if "PRIVATE KEY-----" in pem:
         raise ValueError("there is a private key among the certificates")
     return [x509.load_pem_x509_certificate(text.encode()) for text in _PEM.findall(pem)]

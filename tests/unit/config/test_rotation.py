@@ -184,7 +184,7 @@ def test_no_host_ever_presents_what_another_does_not_trust() -> None:
     issuer = {"old": "o", "new": "n"}
     for seed in range(200):
         dice = random.Random(seed)
-        hosts = [["o", "old"] for _ in range(dice.randint(1, 5))]
+        hosts = [["o", "old"] for _host in range(dice.randint(1, 5))]
         for _run in range(50):
             states = [host(*state) for state in hosts]
             steps = certificate_steps(states)
