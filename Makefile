@@ -36,7 +36,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-lab test-molecule bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build dev lock clean
 
 help: ## this list
@@ -75,12 +75,15 @@ test-unit-2.16:
 	@$(MAKE) --no-print-directory test-unit CORE=2.16
 
 # See tests/lab/python/sitecustomize.py.
-test-integration test-lab $(SCENARIO_PARTS): export PYTHONPATH := $(CURDIR)/tests/lab/python
+test-integration test-chaos test-lab $(SCENARIO_PARTS): export PYTHONPATH := $(CURDIR)/tests/lab/python
 
 # Most of its time it waits for elections, so that two processes take little more than half of it.
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
-	@$(PYTEST) tests/integration
+	@$(PYTEST) -m 'not chaos' tests/integration
+
+test-chaos: $(STAMP) $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
+	@$(PYTEST) -m chaos tests/integration
 
 test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
 	@$(PYTEST) tests/lab

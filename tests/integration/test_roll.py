@@ -107,6 +107,7 @@ def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleC
     assert cluster.pids() == before
 
 
+@pytest.mark.chaos
 def test_a_server_that_dies_elsewhere_stops_the_roll(cluster: RoleCluster) -> None:
     before = cluster.pids()
     order = plan_of(cluster.playbook("restart", "--check").output)
@@ -133,6 +134,7 @@ def test_a_server_that_does_not_come_back_is_put_back_and_the_roll_stops(cluster
     assert min(after.values()) > 0
 
 
+@pytest.mark.chaos
 def test_a_run_that_was_killed_is_finished_by_the_next(cluster: RoleCluster) -> None:
     before = cluster.pids()
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import ssl
 from collections.abc import Iterator
@@ -16,9 +15,7 @@ from rotation_site import NAMES, Site, Watch, changed, load, login
 
 ROTATE = "rotate_certificates"
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("NATSOPS_LONG"), reason="NATSOPS_LONG is not set: deploys a cluster and runs a dozen playbooks on it"
-)
+pytestmark = pytest.mark.chaos
 
 
 @pytest.fixture(scope="module")

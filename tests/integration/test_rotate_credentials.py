@@ -16,9 +16,7 @@ from rotation_site import NAMES, Site, Watch, changed, load, login
 ROTATE = "rotate_credentials"
 SECRETS = ("sys-old", "sys-new", "app-old", "app-new", "app-third", "route-old", "route-new")
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("NATSOPS_LONG"), reason="NATSOPS_LONG is not set: deploys a cluster and runs a dozen playbooks on it"
-)
+pytestmark = pytest.mark.chaos
 
 
 @pytest.fixture(scope="module")

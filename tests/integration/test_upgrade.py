@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from conftest import Runner
 from role_cluster import RoleCluster, under_load
 
@@ -19,6 +20,7 @@ def running(cluster: RoleCluster, run_module: Runner) -> set[str]:
     return {server["version"] for server in facts["servers"]}
 
 
+@pytest.mark.chaos
 def test_from_2_9_to_2_15(tmp_path: Path, run_module: Runner) -> None:
     cluster = RoleCluster(tmp_path, NAMES, "2.9.10")
     try:
