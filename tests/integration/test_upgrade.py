@@ -51,4 +51,7 @@ def test_from_2_9_to_2_15(tmp_path: Path, run_module: Runner) -> None:
 def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
     cluster = RoleCluster(tmp_path, NAMES)
     del cluster.variables["nats_server_version"]
-    assert "Which version?" in cluster.playbook("upgrade", fails=True).output
+    try:
+        assert "Which version?" in cluster.playbook("upgrade", fails=True).output
+    finally:
+        cluster.kill()
