@@ -508,7 +508,9 @@ def _boot(paths: _Paths, host: Host) -> None:
         "--boot",
     ]
     # Not `ip netns exec`: it mounts /sys anew, and nspawn then does not find the control groups.
-    once = f"{_enter_group(paths, host, 'run')}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
+    # The kernel takes the cable of a machine without power away in its own time, and nspawn wants the name.
+    unplug = f"nsenter --net={paths.netns} ip link del {host.interface} 2>/dev/null || :"
+    once = f"{_enter_group(paths, host, 'run')}; {unplug}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
     # With --keep-unit, nspawn leaves a reboot to who started it, and says so by exit code 133.
     command = f"{_enter_group(paths, host, 'power')}; while sh -ec {shlex.quote(once)}; [ $? = 133 ]; do :; done"
     with paths.log(host).open("ab") as log:
