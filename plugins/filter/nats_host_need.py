@@ -15,7 +15,7 @@ description:
 positional: _input
 options:
   _input:
-    description: Facts of the process, with C(running), C(pid), C(started), C(binary) and C(unit_changed_after_start).
+    description: Facts of the process, with C(running), C(instance), C(started), C(binary) and C(unit_changed_after_start).
     type: dict
     required: true
   varz:
@@ -23,7 +23,7 @@ options:
     type: dict
     default: {}
   recorded:
-    description: The record of what the process loaded, with C(pid), C(started) and C(config).
+    description: The record of what the process loaded, with the C(instance) of that process and C(config).
     type: dict
     default: {}
   wanted:

@@ -37,10 +37,10 @@ def host_need(
 ) -> dict[str, Any]:
     """Return ``{action, reasons, keys}``; action is one of none, start, reload, restart.
 
-    :param running: facts of the process: running, pid, started (epoch seconds), binary, unit_changed_after_start, mute
+    :param running: facts of the process: running, instance, started (epoch seconds), binary, unit_changed_after_start, mute
         (the meta leader does not hear it, although it answers)
     :param varz: the server's own VARZ data, empty when it could not be read
-    :param recorded: running.json: pid, started and the structured config that this process loaded; may be empty
+    :param recorded: running.json: instance of a process and the structured config that it loaded; may be empty
     :param wanted: version, binary, config (structured), digest (of ``nats-server -t``, empty before 2.11),
         config_changed_at and tls_changed_at (epoch seconds of the newest file, 0 when unknown),
         config_differs (a rendered file differs from the one on the host)
@@ -97,5 +97,5 @@ def _loaded(
         return False
     if varz.get("config_load_time"):
         return _loaded_at(running, varz) >= float(wanted.get("config_changed_at") or 0)
-    same_process = recorded.get("pid") == running.get("pid")
+    same_process = recorded.get("instance") == running.get("instance")
     return bool(same_process and recorded.get("config") == wanted.get("config"))

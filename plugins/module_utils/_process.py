@@ -32,8 +32,10 @@ class ProcessError(Exception):
 
 @dataclass(frozen=True)
 class ServerProcess:
-    """One running nats-server: ``started`` is in epoch seconds by the host's clock, exact to 10 ms.
+    """One running nats-server.
 
+    ``started`` is in epoch seconds by the host's clock as it is now, so it moves when that clock is set. ``instance`` stays the
+    same as long as the process lives, and no other process of this host ever has it, also after a reboot.
     ``binary`` is the kernel's word for the executable: the resolved path, followed by `` (deleted)`` when the file was
     replaced or removed since; empty when it may not be read.
     """
@@ -41,6 +43,7 @@ class ServerProcess:
     pid: int
     binary: str
     started: float
+    instance: str
 
 
 def config_of(argv: list[str]) -> str | None:
@@ -76,16 +79,10 @@ def running_binaries(proc: Path = _PROC) -> set[str]:
     return {binary for pid in _pids(proc) if (binary := _link(proc / str(pid) / "exe").removesuffix(" (deleted)"))}
 
 
-def is_alive(pid: int, started: float, proc: Path = _PROC) -> bool:
-    """Whether this very process still runs; a zombie or another process under the same number does not count."""
-    seen = _started(proc / str(pid))
-    return seen is not None and abs(seen - started) < 1
-
-
 def wait_exit(server: ServerProcess, timeout: float, proc: Path = _PROC) -> bool:
-    """Wait up to ``timeout`` seconds until the process is gone; False when it still lives then."""
+    """Wait up to ``timeout`` seconds until this very process is gone or a zombie; False when it still lives then."""
     deadline = time.monotonic() + timeout
-    while is_alive(server.pid, server.started, proc):
+    while (ticks := _start_ticks(proc / str(server.pid))) is not None and _instance(server.pid, ticks, proc) == server.instance:
         if time.monotonic() >= deadline:
             return False
         time.sleep(0.1)
@@ -156,10 +153,11 @@ def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
         if name != "nats-server" or not config:
             continue
         namespace = _link(base / "ns" / "pid")
-        started = _started(base)
-        if started is None or (namespace and namespace != own_namespace):
+        ticks = _start_ticks(base)
+        if ticks is None or (namespace and namespace != own_namespace):
             continue
-        yield ServerProcess(pid, binary, started), os.path.join(_link(base / "cwd") or "/", config)
+        server = ServerProcess(pid, binary, _epoch(ticks), _instance(pid, ticks, proc))
+        yield server, os.path.join(_link(base / "cwd") or "/", config)
 
 
 def _argv(base: Path) -> list[str]:
@@ -184,16 +182,24 @@ def _rows(path: Path) -> Iterator[list[str]]:
         return
 
 
-def _started(base: Path) -> float | None:
-    """Start of a process in epoch seconds; None when it is gone or only a zombie (proc(5): stat, fields 3 and 22)."""
+def _start_ticks(base: Path) -> int | None:
+    """Clock ticks from boot to the start of a process; None when it is gone or only a zombie (proc(5): stat, fields 3 and 22)."""
     try:
         fields = (base / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
     if fields[0] in "ZX":
         return None
-    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return round(time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot), 2)
+    return int(fields[19])
+
+
+def _epoch(ticks: int) -> float:
+    return round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK"), 2)
+
+
+def _instance(pid: int, ticks: int, proc: Path) -> str:
+    """What tells a process from every other one of this host: the boot, its number, and when in that boot it began."""
+    return f"{(proc / 'sys/kernel/random/boot_id').read_text().strip()}/{pid}/{ticks}"
 
 
 def launch(command: list[str], output: IO[bytes], environment: dict[str, str], **identity: Any) -> int:

@@ -78,6 +78,11 @@ started:
   description: When it was started, in epoch seconds by the host's clock.
   type: float
   returned: always
+instance:
+  description: Tells this process from every other one of this host, also after a reboot. Empty when none runs.
+  type: str
+  returned: always
+  sample: 2f0c9f3e-6a0f-4f0e-9a34-5a2b8c5c7d11/4711/90210
 ports:
   description: TCP ports on which it listens.
   type: list
@@ -155,6 +160,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "binary": server.binary if server else "",
         "version": running_version(server) if server else "",
         "started": server.started if server else 0.0,
+        "instance": server.instance if server else "",
         "ports": ports,
         "missing_ports": sorted(set(module.params["ports"]) - set(ports)),
         "active_state": properties.get("ActiveState", ""),

@@ -18,12 +18,12 @@ CONFIG = {"server_name": "n1", "port": 4222, "max_connections": 100}
 def need(running: dict[str, Any] | None = None, varz: dict[str, Any] | None = None,
          recorded: dict[str, Any] | None = None, **wanted: Any) -> dict[str, Any]:
     """host_need for a healthy process on which each test changes one thing."""
-    process = {"running": True, "pid": 7, "started": LOADED_AT, "binary": "/opt/2.10.27/nats-server",
+    process = {"running": True, "instance": "boot/7/100", "started": LOADED_AT, "binary": "/opt/2.10.27/nats-server",
                "unit_changed_after_start": False}
     return host_need(
         {**process, **(running or {})},
         {"version": "2.10.27", "config_load_time": LOADED} if varz is None else varz,
-        {"pid": 7, "config": CONFIG} if recorded is None else recorded,
+        {"instance": "boot/7/100", "config": CONFIG} if recorded is None else recorded,
         {"version": "2.10.27", "binary": "/opt/2.10.27/nats-server", "config": CONFIG, "digest": "",
          "config_changed_at": LOADED_AT - 5, "tls_changed_at": 0, **wanted},
     )
@@ -94,7 +94,7 @@ def test_a_renewed_certificate_is_reloaded() -> None:
 def test_without_varz_the_record_of_the_same_process_decides() -> None:
     assert need(varz={})["action"] == "none"
     assert need(varz={}, config={**CONFIG, "max_connections": 1})["action"] == "reload"
-    assert need(varz={}, recorded={"pid": 6, "config": CONFIG})["action"] == "reload"
+    assert need(varz={}, recorded={"instance": "boot/6/100", "config": CONFIG})["action"] == "reload"
 
 
 def test_check_mode_counts_a_file_that_would_be_written() -> None:

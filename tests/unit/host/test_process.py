@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._process import 
     ServerProcess,
     config_of,
     find_server,
-    is_alive,
     version_of,
     wait_exit,
 )
@@ -54,7 +53,9 @@ def fake_proc(root: Path, pid: int, argv: list[str], *, binary: str = "/opt/x/na
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
     root = tmp_path / "proc"
-    root.mkdir()
+    boot_id = root / "sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text("one-boot\n")
     return root
 
 
@@ -65,6 +66,16 @@ def test_finds_the_server_of_a_configuration_only(proc: Path) -> None:
     assert getattr(find_server("/etc/n1.conf", proc), "pid", None) == 7
     assert getattr(find_server("/srv/n2.conf", proc), "pid", None) == 8
     assert find_server("/etc/n3.conf", proc) is None
+
+
+def test_a_clock_that_is_set_makes_no_other_instance(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_proc(proc, 7, ["nats-server", "-c", "/etc/n1.conf"])
+    before = find_server("/etc/n1.conf", proc)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    after = find_server("/etc/n1.conf", proc)
+    assert before and after
+    assert before.started != after.started
+    assert before.instance == after.instance == f"one-boot/7/{os.sysconf('SC_CLK_TCK')}"
 
 
 def test_a_zombie_does_not_run(proc: Path) -> None:
@@ -88,14 +99,16 @@ def test_two_servers_of_one_configuration_are_an_error(proc: Path) -> None:
 def test_another_process_under_the_same_number_is_not_alive() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
-        now = time.time()
-        assert is_alive(child.pid, now)
-        assert not is_alive(child.pid, now - 100)
-        assert not wait_exit(ServerProcess(child.pid, "", now), 0.2)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        ticks = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        itself = ServerProcess(child.pid, "", 0, f"{boot}/{child.pid}/{ticks}")
+        assert not wait_exit(itself, 0.2)
+        assert wait_exit(replace(itself, instance=f"{boot}/{child.pid}/{int(ticks) - 1}"), 0)
+        assert wait_exit(replace(itself, instance=f"another-boot/{child.pid}/{ticks}"), 0)
     finally:
         child.kill()
     # Not reaped yet: a zombie has ended.
-    assert wait_exit(ServerProcess(child.pid, "", now), 5)
+    assert wait_exit(itself, 5)
     child.wait()
 
 
