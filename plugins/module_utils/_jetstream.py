@@ -16,15 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Callable, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, Client, NatsFailure, Reply
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import API_LEVELS
 
 Answer = Union[dict[str, Any], NatsFailure]
 
 #: Requests under way at once: the meta leader drops what exceeds its queue (jetstream_api.go, JSDefaultRequestQueueLimit).
 CONCURRENT_CALLS = 64
-
-#: The first release of each JetStream API level (ADR-44); levels are not told before 2.11.
-LEVEL_2_15 = 5
-_RELEASES = {0: (2, 10), 1: (2, 11), 2: (2, 12), 4: (2, 14), LEVEL_2_15: (2, 15)}
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
 #: JetStream is off for the user's account, or on the servers.
@@ -121,7 +118,7 @@ class JetStreamApi(_Api):
     def release(self) -> tuple[int, int]:
         """Return the first release of the servers' API level: (2, 10) before levels were told, up to (2, 15)."""
         level = (self.info().get("api") or {}).get("level") or 0
-        return max(release for needed, release in _RELEASES.items() if needed <= level)
+        return max((since[:2] for since, needed in API_LEVELS if needed <= level), default=(2, 10))
 
     # --- streams ------------------------------------------------------------------------------------------------------
 

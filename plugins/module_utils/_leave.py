@@ -12,12 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import LEVEL_2_15, Cluster, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils._placement import judge, moved, need_of
 from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import ERROR, WARNING, Limits, Problem
-
-#: From this API level (2.15) a stream with a single replica moves without the loss of a message that is published meanwhile.
-_LEVEL_OF_SAFE_SINGLE_MOVES = 5
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,8 @@ def _hosted(cluster: Cluster, source: str) -> list[Stream]:
 
 
 def _single_may_move(cluster: Cluster, rules: LeaveRules) -> bool:
-    leader = cluster.meta.group.leader if cluster.meta else None
-    level = next((item.summary.api_level for item in cluster.servers if item.name == leader and item.summary), 0)
-    return rules.single_replicas == "move" or level >= _LEVEL_OF_SAFE_SINGLE_MOVES
+    """Return whether single replicas may move: before 2.15 a message that is published meanwhile may be lost."""
+    return rules.single_replicas == "move" or cluster.api_level >= LEVEL_2_15
 
 
 def _single(stream: Stream, source: str) -> Problem:

@@ -19,6 +19,11 @@ from typing import Any
 #: The kinds of Raft groups, as they occur in problem codes.
 META, STREAM, CONSUMER = "meta", "stream", "consumer"
 
+#: The JetStream API level of the releases from each of these on (JSApiLevel in jetstream_versioning.go of their tags; ADR-44).
+#: Servers before 2.11 tell none, which counts as 0.
+LEVEL_2_15 = 5
+API_LEVELS = (((2, 11, 0), 1), ((2, 12, 0), 2), ((2, 12, 5), 3), ((2, 14, 0), 4), ((2, 15, 0), LEVEL_2_15))
+
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -288,6 +293,12 @@ class Cluster:
     def names(self) -> frozenset[str]:
         """Return the names of the servers that answered."""
         return frozenset(server.name for server in self.servers)
+
+    @property
+    def api_level(self) -> int:
+        """Return the JetStream API level of the meta leader, which answers the API; 0 when that is unknown or before 2.11."""
+        leader = self.meta.group.leader if self.meta else None
+        return next((server.summary.api_level for server in self.servers if server.name == leader and server.summary), 0)
 
     def groups(self) -> Iterable[RaftGroup]:
         """Yield the groups of all streams and consumers."""

@@ -17,12 +17,9 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils import _leaders as leaders
 from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import (
-    LEVEL_2_15,
-    JetStreamApi,
-    MetaApi,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi, MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
+    LEVEL_2_15,
     Cluster,
     Consumer,
     RaftGroup,
@@ -318,7 +315,7 @@ class Mover:
         """
         source = self._wish.source
         if method == EVACUATE:
-            if source in state.group.members and state.group.size == 1 and _api_level(cluster) < LEVEL_2_15:
+            if source in state.group.members and state.group.size == 1 and cluster.api_level < LEVEL_2_15:
                 raise self._refused(
                     "data_would_be_lost",
                     state,
@@ -449,7 +446,7 @@ class Mover:
         source, api = self._wish.source, self._connections.account(account)
         if job.method == REMOVE:
             api.remove_stream_peer(stream, source)
-        elif self._wish.target is None and _api_level(cluster) >= LEVEL_2_15:
+        elif self._wish.target is None and cluster.api_level >= LEVEL_2_15:
             api.evacuate_stream_peer(stream, source)
         else:
             judgement = judge(cluster, need_of(job.state.stream), job.state.group.members, [source])
@@ -624,12 +621,6 @@ def predicted(job: Job, source: str) -> dict[str, Any]:
     if after["leader"] == source:
         after["leader"] = job.target if job.state.group.size == 1 else None
     return after
-
-
-def _api_level(cluster: Cluster) -> int:
-    """Return the API level of the meta leader, 0 when that is unknown or before 2.11."""
-    leader = cluster.meta.group.leader if cluster.meta else None
-    return next((item.summary.api_level for item in cluster.servers if item.name == leader and item.summary), 0)
 
 
 def _key(state: State) -> tuple[str, str]:

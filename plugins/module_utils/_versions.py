@@ -14,14 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._config_schema import parse_version
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, Consumer, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import API_LEVELS, Cluster, Consumer, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import ERROR, WARNING, Problem
 
 #: A version with its three numbers, and whether it is a release: 2.15.0-RC.1 comes before 2.15.0.
 Version = tuple[int, int, int, bool]
-
-#: The JetStream API level of the releases from each of these on (JSApiLevel in jetstream_versioning.go of their tags).
-API_LEVELS = (((2, 11, 0), 1), ((2, 12, 0), 2), ((2, 12, 5), 3), ((2, 14, 0), 4), ((2, 15, 0), 5))
 
 #: The last series whose API level is known, and one that was never released.
 _NEWEST_SERIES = (2, 15)
