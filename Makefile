@@ -84,9 +84,10 @@ test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on 
 
 test-chaos: $(STAMP) $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
 	@$(PYTEST) -m chaos tests/integration
+	@$(PYTEST) -m chaos tests/lab
 
 test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
-	@$(PYTEST) tests/lab
+	@$(PYTEST) -m 'not chaos' tests/lab
 
 bench: $(STAMP) $(INSTALLED) ## figures for docs/benchmarks.md: BENCH=assets or BENCH=roll (ARGS='--help'; not part of test)
 	@python tests/bench/$(BENCH).py $(ARGS)

@@ -141,6 +141,11 @@ methods:
   returned: when the cluster was read
   type: dict
   sample: {APP/ORDERS: evacuate}
+members:
+  description: The servers of each stream whose replica was taken away, by C(ACCOUNT/STREAM), afterwards.
+  returned: when the cluster was read
+  type: dict
+  sample: {APP/EVENTS: [n5-c1]}
 progress:
   description: What changed while replicas moved; see M(natsops.jetstream.nats_stream_peer).
   returned: when the cluster was read
@@ -155,7 +160,7 @@ waited:
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
@@ -481,7 +486,7 @@ def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 
 def result(
-    before: Mapping[str, Any], after: Mapping[str, Any], stuck: Mapping[str, str], jobs: Iterable[Job]
+    before: Mapping[str, Any], after: Mapping[str, Any], stuck: Mapping[str, str], jobs: Collection[Job]
 ) -> dict[str, Any]:
     """Return what every run returns."""
     return {
@@ -491,6 +496,7 @@ def result(
         "diff": {"before": dict(before), "after": dict(after)},
         "stuck": [{"asset": item, "reason": reason} for item, reason in sorted(stuck.items())],
         "methods": {job.state.label: job.method for job in jobs if job.method},
+        "members": {job.state.label: list(job.state.group.members) for job in jobs if job.method},
         "progress": [],
         "waited": 0.0,
     }

@@ -18,6 +18,11 @@ options:
     description: Path of the configuration file on the server's command line. It identifies the server.
     type: path
     required: true
+  includes:
+    description: The other configuration files, which O(config) includes.
+    type: list
+    elements: path
+    default: []
   unit:
     description: Name of the systemd unit that should run it. Leave out where systemd is not used.
     type: str
@@ -83,6 +88,10 @@ instance:
   type: str
   returned: always
   sample: 2f0c9f3e-6a0f-4f0e-9a34-5a2b8c5c7d11/4711/90210
+config_changed:
+  description: When O(config) or one of O(includes) was written last, in epoch seconds by the host's clock. 0 when there is none.
+  type: float
+  returned: always
 ports:
   description: TCP ports on which it listens.
   type: list
@@ -161,6 +170,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "version": running_version(server) if server else "",
         "started": server.started if server else 0.0,
         "instance": server.instance if server else "",
+        "config_changed": newest([module.params["config"], *module.params["includes"]]),
         "ports": ports,
         "missing_ports": sorted(set(module.params["ports"]) - set(ports)),
         "active_state": properties.get("ActiveState", ""),
@@ -176,6 +186,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "config": {"type": "path", "required": True},
+            "includes": {"type": "list", "elements": "path", "default": []},
             "unit": {"type": "str"},
             "files": {"type": "list", "elements": "path", "default": []},
             "ports": {"type": "list", "elements": "int", "default": []},

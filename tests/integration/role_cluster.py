@@ -152,11 +152,14 @@ class RoleCluster:
                     os.kill(pid, signal.SIGKILL)
 
 
-def under_load(cluster: RoleCluster, work: Callable[[], Any]) -> LoadReport:
-    """Do the work while producers, consumers and requests go on; afterwards every acknowledged message must be there."""
+def under_load(cluster: RoleCluster, work: Callable[[], Any], **streams: int) -> LoadReport:
+    """Do the work while producers, consumers and requests go on; afterwards every acknowledged message must be there.
+
+    `streams`: name → replicas, by default one with three.
+    """
 
     async def main() -> LoadReport:
-        load = Load(cluster.urls, APP_USER, APP_PASSWORD, LoadPlan(rate=20))
+        load = Load(cluster.urls, APP_USER, APP_PASSWORD, LoadPlan(streams=streams or {"LOAD3": 3}, rate=20))
         await load.prepare()
         running = asyncio.create_task(load.run())
         await asyncio.get_running_loop().run_in_executor(None, work)

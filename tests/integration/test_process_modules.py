@@ -57,6 +57,10 @@ def test_start_reload_and_stop(tmp_path: Path) -> None:
         info = host.info(ports=[host.port], timeout=10)
         assert (info["running"], info["pid"], info["missing_ports"]) == (True, started["pid"], [])
         assert info["version"] == "2.10.27"
+        assert info["config_changed"] == host.config.stat().st_mtime
+        secrets = tmp_path / "secrets.conf"
+        secrets.touch()
+        assert host.info(includes=[str(secrets)])["config_changed"] == secrets.stat().st_mtime
         again = host.process("started")
         assert (again["changed"], again["pid"]) == (False, started["pid"])
 

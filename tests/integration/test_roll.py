@@ -10,9 +10,11 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Runner
@@ -44,6 +46,8 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
     run = cluster.playbook("restart", "--check", nats_cluster_not_after="2099-01-01T00:00:00Z")
     assert sorted(plan_of(run.output)) == NAMES
     assert "no batch starts after 2099-01-01T00:00:00Z" in run.output
+    assert "while batch 1 is away: streams and consumers that miss a member: " in run.output
+    assert "; it has the meta leader, so it comes last" in run.output
     assert cluster.pids() == before
 
 
@@ -129,28 +133,45 @@ def test_a_server_that_does_not_come_back_is_put_back_and_the_roll_stops(cluster
         run = cluster.playbook("deploy", fails=True, nats_cluster_on_failure="rollback", **change)
     after = cluster.pids()
     for words in ("address already in use", "was put back", "Not touched: ", "run the same command again"):
-        assert words in run.output
+        assert words in run.output, run.output
     assert len([name for name in NAMES if after[name] != before[name]]) == 1
     assert min(after.values()) > 0
 
 
 @pytest.mark.chaos
-def test_a_run_that_was_killed_is_finished_by_the_next(cluster: RoleCluster) -> None:
-    before = cluster.pids()
+def test_runs_that_are_killed_are_finished_by_the_next(cluster: RoleCluster) -> None:
+    """Twenty kills at random moments; each rolling restart goes on in the runs that follow until one comes to its end."""
+    seeds = random.Random(4)
 
     def work() -> None:
-        process = cluster.start_playbook("deploy", nats_server_jetstream_sync_interval="1m")
-        # Somewhere in the roll: its lock is held from the first batch to the last.
-        lock = Path(cluster.hosts["n1"]["nats_server_config_dir"]) / "operation.lock"
-        end = time.monotonic() + 300
-        while not lock.read_text():
-            assert process.poll() is None and time.monotonic() < end, "the run never held the lock"
-            time.sleep(0.2)
-        time.sleep(random.Random(4).uniform(5, 25))
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        cluster.playbook("deploy", nats_server_jetstream_sync_interval="1m")
+        kills = 0
+        while kills < 20:
+            before, began = cluster.pids(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            while True:
+                process = cluster.start_playbook("restart", nats_server_restart_before=began)
+                try:
+                    output, _nothing = process.communicate(timeout=seeds.uniform(5, 60) if kills < 20 else 600)
+                    break
+                except subprocess.TimeoutExpired:
+                    os.kill(process.pid, signal.SIGKILL)
+                    process.communicate()
+                    kills += 1
+            assert process.returncode == 0, output
+            assert all(cluster.pid(name) not in (0, before[name]) for name in NAMES)
 
     under_load(cluster, work)
-    assert all(cluster.pid(name) not in (0, before[name]) for name in NAMES)
-    assert "changed=0" in cluster.playbook("deploy", nats_server_jetstream_sync_interval="1m").output
+    assert "changed=0" in cluster.playbook("deploy").output
+
+
+def test_routes_take_another_pool_and_pinned_accounts_by_reload_under_load(cluster: RoleCluster, run_module: Runner) -> None:
+    before = cluster.pids()
+    change: dict[str, Any] = {"nats_server_cluster_pool_size": 5, "nats_server_cluster_accounts": ["APP"]}
+    under_load(cluster, lambda: cluster.playbook("deploy", **change))
+    assert cluster.pids() == before
+    told = run_module("nats_server_info", cluster.system(), endpoints=["routez"])["servers"]
+    for server in told:
+        routes = server["routez"]["routes"]
+        # The pool, one route of its own for APP, and one for the system account, to each of the other two.
+        assert len(routes) == 2 * (5 + 2), server
+        assert sorted(route["account"] for route in routes if route.get("account")) == ["$SYS", "$SYS", "APP", "APP"]
+    assert "changed=0" in cluster.playbook("deploy", **change).output

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rolling restarts of five systemd hosts under load, each with another fault in its middle. Nothing acknowledged is ever lost."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import binaries
+import pytest
+from controller import Controller, Run
+from lab import LabUnavailableError
+from lab_cluster import HOSTS, Cluster
+from nats.js.api import StreamConfig
+
+pytestmark = pytest.mark.chaos
+
+STORE = "/nats/storage"
+#: The host with a disk of its own, which can be filled.
+SMALL = "n3-c1"
+
+
+@pytest.fixture(scope="module")
+def cluster(shared_controller: Controller) -> Iterator[Cluster]:
+    """The deployed cluster."""
+    lab = shared_controller.lab
+    lab.renew()
+    try:
+        lab.disk(SMALL, STORE, "400M")
+    except LabUnavailableError as error:
+        pytest.skip(str(error))
+    made = Cluster(shared_controller)
+    made.variables.update(nats_server_account_operator_password="operator pass", nats_server_gate_timeout=60)
+    run = made.deploy()
+    assert run.status == 0, run.output
+    yield made
+
+
+@pytest.fixture(autouse=True)
+def whole(cluster: Cluster) -> Iterator[None]:
+    """Hold every test to its promise."""
+    yield
+    cluster.restore()
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def lab_command(cluster: Cluster, verb: str, host: str, *arguments: str) -> str:
+    """Return the shell command that does something to a host of the lab."""
+    lab = str(Path(__file__).with_name("lab.py"))
+    return shlex.join([sys.executable, lab, verb, "--name", cluster.controller.lab.name, host, *arguments])
+
+
+def before_batch(condition: str, command: str) -> dict[str, Any]:
+    """Return the variable that runs a command before each batch for which the shell says that the condition holds."""
+    return {"nats_cluster_before_batch_command": ["sh", "-c", f"if {condition}; then {command}; fi"]}
+
+
+def restarted(cluster: Cluster, before: dict[str, str]) -> set[str]:
+    after = cluster.pids()
+    return {host for host in HOSTS if after[host] != before[host]}
+
+
+def said(run: Run) -> str:
+    return "\n".join(run.errors)
+
+
+def test_five_servers_restart(cluster: Cluster) -> None:
+    before = cluster.pids()
+    with cluster.load() as load:
+        run = cluster.play("restart")
+    assert run.status == 0, run.output
+    assert restarted(cluster, before) == set(HOSTS)
+    assert load.report().longest_gap < 5
+
+
+def test_a_host_that_is_cut_off_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -> None:
+    before, began = cluster.pids(), now()
+    cut = " || ".join(
+        f'(case " $NATS_BATCH_HOSTS " in *" {host} "*) false;; *) {lab_command(cluster, "partition", host)};; esac)'
+        for host in HOSTS[:2]
+    )
+    fault = before_batch('[ "$NATS_BATCH_NUMBER" = 2 ]', cut)
+    with cluster.load():
+        run = cluster.play("restart", extra_vars={**fault, "nats_server_gate_timeout": 15})
+        cluster.controller.lab.heal(*HOSTS)
+        cluster.wait_until_healthy()
+        first = restarted(cluster, before)
+        halfway = cluster.pids()
+        rest = cluster.play("restart", extra_vars={"nats_server_restart_before": began})
+    assert run.status != 0
+    assert "the same command again" in run.output
+    assert len(first) == 1
+    assert rest.status == 0, rest.output
+    assert restarted(cluster, halfway) == set(HOSTS) - first
+
+
+def test_a_full_disk_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -> None:
+    before, began = cluster.pids(), now()
+    fill = lab_command(cluster, "exec", SMALL, "sh", "-c", f"head -c 1G /dev/zero > {STORE}/fill || true")
+    fault = before_batch(f'[ "$NATS_BATCH_HOSTS" = {SMALL} ]', fill)
+    with cluster.load():
+        run = cluster.play("restart", extra_vars={**fault, "nats_server_gate_timeout": 15, "nats_server_start_timeout": 20})
+        first = restarted(cluster, before)
+        cluster.controller.ssh(SMALL, f"rm -f {STORE}/fill")
+        # A server whose disk was full goes without JetStream until it is started again.
+        cluster.controller.ssh(SMALL, "systemctl restart nats-server")
+        cluster.wait_until_healthy()
+        rest = cluster.play("restart", extra_vars={"nats_server_restart_before": began})
+    assert run.status != 0
+    assert SMALL in said(run)
+    assert len(first) < len(HOSTS)
+    assert rest.status == 0, rest.output
+    assert restarted(cluster, before) == set(HOSTS)
+
+
+def test_a_binary_that_does_not_run_is_put_back(cluster: Cluster, tmp_path: Path) -> None:
+    before = cluster.pids()
+    binary = tmp_path / "nats-server"
+    good = f"/opt/nats-server/2.10.27/{Path(binaries.nats_server('2.10.27')).name}"
+    binary.write_text(
+        "#!/bin/sh\n"
+        f'case " $* " in *" --version "*) echo "nats-server: v2.10.28";; *" -t "*) exec {good} "$@";;\n'
+        '*) echo "no luck today" >&2; exit 1;; esac\n'
+    )
+    binary.chmod(0o755)
+    with cluster.load():
+        run = cluster.deploy(
+            nats_server_version="2.10.28", nats_server_file_src=str(binary), nats_cluster_on_failure="rollback"
+        )
+    assert run.status != 0
+    for words in ("no luck today", "was put back", "the same command again"):
+        assert words in said(run), run.output
+    assert len(restarted(cluster, before)) == 1
+    assert {cluster.varz(host)["version"] for host in HOSTS} == {"2.10.27"}
+
+
+def test_a_meta_leader_that_dies_is_waited_for(cluster: Cluster) -> None:
+    before = cluster.pids()
+    leader = next(host for host in HOSTS if cluster.varz(host)["jetstream"]["meta"]["leader"] == host)
+    kill = lab_command(cluster, "exec", leader, "pkill", "-KILL", "-x", "nats-server")
+    with cluster.load():
+        run = cluster.play("restart", extra_vars=before_batch('[ "$NATS_BATCH_NUMBER" = 2 ]', kill))
+    assert run.status == 0, run.output
+    assert restarted(cluster, before) == set(HOSTS)
+
+
+def test_a_slow_replica_holds_the_roll_or_stops_it(cluster: Cluster) -> None:
+    """It stands still four fifths of the time."""
+    slow = HOSTS[-1]
+    halt = "while :; do pkill -STOP -x nats-server; sleep 0.4; pkill -CONT -x nats-server; sleep 0.1; done"
+    cluster.controller.ssh(slow, f"systemd-run --unit=slow sh -c {shlex.quote(halt)}")
+    try:
+        with cluster.load():
+            run = cluster.play("restart")
+            cluster.controller.ssh(slow, "systemctl stop slow; pkill -CONT -x nats-server")
+    finally:
+        cluster.controller.ssh(slow, "systemctl stop slow; pkill -CONT -x nats-server", check=False)
+    assert run.status == 0 or slow in said(run), run.output
+
+
+def test_a_stream_without_quorum_is_named_before_the_start(cluster: Cluster) -> None:
+    async def members() -> list[str]:
+        async with cluster.client() as client:
+            made = await client.jetstream(timeout=5).add_stream(StreamConfig(name="LONELY", num_replicas=3))
+            assert made.cluster and made.cluster.leader
+            return [made.cluster.leader, *(str(peer.name) for peer in made.cluster.replicas or ())]
+
+    hosts = cluster.controller.run(members())
+    before = cluster.pids()
+    for host in hosts[1:]:
+        cluster.controller.ssh(host, "systemctl stop nats-server")
+    run = cluster.play("restart", limit=hosts[0], nats_server_gate_timeout=15)
+    assert run.status != 0
+    assert "LONELY" in said(run), run.output
+    assert cluster.pids()[hosts[0]] == before[hosts[0]]
+    back = cluster.deploy()
+    assert back.status == 0, back.output
