@@ -24,6 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from nats_processes import NatsProcesses
 
+# Its assertions are told in full, too.
+pytest.register_assert_rewrite("role_cluster")
+
 VERSIONS = ["2.10.27", "2.15.1"]
 # Files whose tests share nothing that is costly, and take long.
 ALONE = ["tests/integration/test_host_role.py", "tests/integration/test_config_real.py"]

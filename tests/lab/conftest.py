@@ -14,6 +14,9 @@ import lab as labs
 import pytest
 from controller import Controller
 
+# Its assertions are told in full, too.
+pytest.register_assert_rewrite("lab_cluster")
+
 HOSTS = ("n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1")
 
 
