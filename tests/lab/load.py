@@ -121,10 +121,12 @@ class Load:
         self._counted = 0
         self._answered = 0
         self._unanswered = 0
+        # In each message's id: an earlier load may have used the same streams.
+        self._began = time.monotonic_ns()
         self._stop = asyncio.Event()
 
     async def prepare(self) -> None:
-        """Make the streams, their durable consumers and the bucket; assets that are there already stay as they are."""
+        """Make the streams, their durable consumers and the bucket; those of an earlier load are used again."""
         async with self._client() as client:
             jetstream = client.jetstream(timeout=5)
             for stream, replicas in self.plan.streams.items():
@@ -211,7 +213,7 @@ class Load:
         async with self._client() as client:
             jetstream = client.jetstream(timeout=self.plan.timeout)
             while not self._stop.is_set():
-                name = f"{ledger.subject}-{number}"
+                name = f"{ledger.subject}-{self._began}-{number}"
                 try:
                     await jetstream.publish(ledger.subject, name.encode(), headers={"Nats-Msg-Id": name})
                 except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError, OSError):
@@ -307,7 +309,7 @@ class Load:
         return {cluster.get("leader", ""), *(peer["name"] for peer in cluster.get("replicas") or ())} - {""}
 
     async def _stored(self, client: Client, stream: str) -> dict[str, list[str]]:
-        """Return the stored ids of each subject, read from the leader."""
+        """Return the stored ids of this load of each subject, read from the leader."""
         jetstream = client.jetstream(timeout=5)
         expected = (await jetstream.stream_info(stream)).state.messages
         reader = await jetstream.subscribe(f"{stream.lower()}.>", ordered_consumer=True)
@@ -315,7 +317,9 @@ class Load:
         try:
             for _number in range(expected):
                 message = await reader.next_msg(timeout=5)
-                found.setdefault(message.subject, []).append(message.data.decode())
+                name = message.data.decode()
+                if f"-{self._began}-" in name:
+                    found.setdefault(message.subject, []).append(name)
         finally:
             await reader.unsubscribe()
         return found
