@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from datetime import timezone
+from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 try:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import hashes, serialization
 
     HAS_CRYPTOGRAPHY = True
 except ImportError:
@@ -35,7 +37,7 @@ def certificates(pem: str) -> list[dict[str, Any]]:
     return [
         {
             "subject": certificate.subject.rfc4514_string(),
-            "not_after": _end(certificate),
+            "not_after": _end(certificate).isoformat(),
             "sha256": certificate.fingerprint(hashes.SHA256()).hex(),
         }
         for certificate in parse(pem)
@@ -57,6 +59,42 @@ def trusted(pem: str, authorities: str) -> bool:
     return True
 
 
+def problems(pem: str, key: str, names: Sequence[str], now: datetime) -> list[str]:
+    """Why a server cannot present the first certificate of a text to those who connect to one of the names; empty when it can.
+
+    Without any name in the certificate Go, and so nats-server, does not fall back on its subject (crypto/x509, VerifyHostname).
+    """
+    chain = parse(pem)
+    if not chain:
+        raise ValueError("there is no certificate in the text")
+    leaf, found = chain[0], []
+    try:
+        if serialization.load_pem_private_key(key.encode(), password=None).public_key() != leaf.public_key():
+            found.append("the key is not that of the certificate")
+    except (ValueError, TypeError) as error:
+        found.append(f"the key cannot be read: {error}")
+    if _end(leaf) <= now:
+        found.append(f"it ended {_end(leaf).isoformat()}")
+    if _begin(leaf) > now:
+        found.append(f"it begins {_begin(leaf).isoformat()}")
+    missing = [name for name in names if not _covers(leaf, name)]
+    if missing:
+        found.append(f"it does not name {', '.join(missing)}")
+    return found
+
+
+def _covers(certificate: x509.Certificate, name: str) -> bool:
+    try:
+        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return False
+    try:
+        return ipaddress.ip_address(name) in held.get_values_for_type(x509.IPAddress)
+    except ValueError:
+        wildcard = "*." + name.partition(".")[2]
+        return bool({name.lower(), wildcard.lower()} & {dns.lower() for dns in held.get_values_for_type(x509.DNSName)})
+
+
 def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(issuer)
@@ -65,7 +103,12 @@ def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     return True
 
 
-def _end(certificate: x509.Certificate) -> str:
-    """cryptography before 42 only knows a time without zone."""
+def _end(certificate: x509.Certificate) -> datetime:
+    """cryptography before 42 only knows times without zone."""
     aware = getattr(certificate, "not_valid_after_utc", None)
-    return str((aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)).isoformat())
+    return aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)
+
+
+def _begin(certificate: x509.Certificate) -> datetime:
+    aware = getattr(certificate, "not_valid_before_utc", None)
+    return aware or certificate.not_valid_before.replace(tzinfo=timezone.utc)

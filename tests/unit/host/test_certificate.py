@@ -10,11 +10,13 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.modules import nats_certificate
+from ansible_collections.natsops.jetstream.plugins.plugin_utils import _certificates
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -174,3 +176,23 @@ def test_the_difference_shows_names_but_no_key(ready: Controller) -> None:
     shown = ready.server("n1", "n9")["diff"]
     assert "n9" in shown["after"]["subject_alt_names"] and "n9" not in shown["before"]["subject_alt_names"]
     assert "PRIVATE" not in json.dumps(shown)
+
+
+def test_what_a_server_cannot_present_has_its_reasons(ready: Controller) -> None:
+    ready.run("client", "client")
+    texts = {name: (ready.directory / name).read_text() for name in ("n1.crt", "n1.key", "client.crt", "client.key")}
+
+    def problems(certificate: str = "n1.crt", key: str = "n1.key", *names: str, days: int = 0) -> list[str]:
+        now = datetime.now(timezone.utc) + timedelta(days=days)
+        return _certificates.problems(texts[certificate], texts[key], names, now)
+
+    assert problems("n1.crt", "n1.key", "N1", "127.0.0.1") == []
+    assert problems(key="client.key") == ["the key is not that of the certificate"]
+    assert problems(key="n1.crt")[0].startswith("the key cannot be read")
+    assert problems(days=500)[0].startswith("it ended 2")
+    assert problems(days=-500)[0].startswith("it begins 2")
+    assert problems("n1.crt", "n1.key", "n1.example.com", "::1", "n1") == ["it does not name n1.example.com, ::1"]
+    assert problems("client.crt", "client.key", "n1") == ["it does not name n1"]
+    ready.server("*.example.com")
+    texts |= {name: (ready.directory / name).read_text() for name in ("n1.crt", "n1.key")}
+    assert problems("n1.crt", "n1.key", "n1.example.com", "a.n1.example.com") == ["it does not name a.n1.example.com"]
