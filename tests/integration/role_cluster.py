@@ -14,7 +14,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,8 @@ class RoleCluster:
         return [self.url(name) for name in self.hosts]
 
     def url(self, name: str) -> str:
-        return f"nats://127.0.0.1:{self.hosts[name]['nats_server_port']}"
+        scheme = "tls" if self.variables.get("nats_server_tls_source") else "nats"
+        return f"{scheme}://127.0.0.1:{self.hosts[name]['nats_server_port']}"
 
     def system(self) -> dict[str, Any]:
         """Return the modules' connection as the system user."""
@@ -116,6 +118,7 @@ class RoleCluster:
             "ANSIBLE_COLLECTIONS_PATH": collections_path(),
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_FORKS": "10",
+            "ANSIBLE_PIPELINING": "true",
             "XDG_CACHE_HOME": str(self.root / "cache"),
         }
         return subprocess.Popen(
@@ -152,23 +155,37 @@ class RoleCluster:
                     os.kill(pid, signal.SIGKILL)
 
 
-def under_load(cluster: RoleCluster, work: Callable[[], Any], **streams: int) -> LoadReport:
-    """Do the work while producers, consumers and requests go on; afterwards every acknowledged message must be there.
+@contextlib.contextmanager
+def load(
+    cluster: RoleCluster,
+    user: str = APP_USER,
+    password: str = APP_PASSWORD,
+    streams: Mapping[str, int] | None = None,
+    **login: Any,
+) -> Iterator[list[LoadReport]]:
+    """Produce, consume and request meanwhile; afterwards every acknowledged message must be there.
 
-    `streams`: name → replicas, by default one with three.
+    The report is in the yielded list then. `streams`: name → replicas, by default one with three.
     """
+    plan = LoadPlan(streams=dict(streams or {"LOAD3": 3}), rate=20)
+    work = Load(cluster.urls, user, password, plan, **login)
+    reports: list[LoadReport] = []
+    with contextlib.closing(asyncio.new_event_loop()) as loop, ThreadPoolExecutor(1) as thread:
+        loop.run_until_complete(work.prepare())
+        running = thread.submit(loop.run_until_complete, work.run())
+        try:
+            yield reports
+        finally:
+            loop.call_soon_threadsafe(work.stop)
+            running.result()
+        assert loop.run_until_complete(work.verify()) == []
+    reports.append(work.report())
+    assert reports[0].acknowledged > 50
+    print(reports[0])
 
-    async def main() -> LoadReport:
-        load = Load(cluster.urls, APP_USER, APP_PASSWORD, LoadPlan(streams=streams or {"LOAD3": 3}, rate=20))
-        await load.prepare()
-        running = asyncio.create_task(load.run())
-        await asyncio.get_running_loop().run_in_executor(None, work)
-        load.stop()
-        await running
-        assert await load.verify() == []
-        return load.report()
 
-    report = asyncio.run(main())
-    assert report.acknowledged > 50
-    print(report)
-    return report
+def under_load(cluster: RoleCluster, work: Callable[[], Any], **streams: int) -> LoadReport:
+    """Do the work under that load."""
+    with load(cluster, streams=streams) as reports:
+        work()
+    return reports[0]

@@ -1,118 +1,66 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Three servers on loopback that the role deployed, an inventory to change, and clients that log in all the time."""
+"""Three servers whose credentials and certificates change, clients that log in all the time, and runs that are cut short."""
 
 from __future__ import annotations
 
-import asyncio
-import getpass
-import grp
 import json
-import os
 import re
-import signal
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nats_processes import binary, free_ports, run_playbook
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-from load import Load, LoadPlan, LoadReport
+from role_cluster import RoleCluster
 
 NAMES = ("n1", "n2", "n3")
 
 
-class Site:
-    """The servers n1, n2 and n3 as the inventory group nats; `variables` are the group's and may be changed between runs."""
+class Site(RoleCluster):
+    """The servers n1, n2 and n3 with the users sys and app, whose passwords are sys-old and app-old."""
 
     def __init__(self, root: Path, version: str, **variables: Any) -> None:
-        self.root = root
-        self.ports = dict(zip(NAMES, free_ports(3), strict=True))
-        self.route_ports = dict(zip(NAMES, free_ports(3), strict=True))
-        self.http_ports = dict(zip(NAMES, free_ports(3), strict=True))
-        self.variables: dict[str, Any] = {
-            "ansible_connection": "local",
-            "ansible_host": "127.0.0.1",
-            "ansible_python_interpreter": sys.executable,
-            "nats_server_become": False,
-            "nats_server_user": getpass.getuser(),
-            "nats_server_group": grp.getgrgid(os.getgid()).gr_name,
-            "nats_server_manage_user": False,
-            "nats_server_service_backend": "process",
-            "nats_server_version": version,
-            "nats_server_install_method": "file",
-            "nats_server_file_src": binary(version),
-            "nats_server_cluster_name": "C1",
-            "nats_server_host": "127.0.0.1",
-            "nats_server_cluster_host": "127.0.0.1",
-            "nats_server_jetstream_max_memory_store": "64MB",
-            "nats_server_jetstream_max_file_store": "256MB",
-            "nats_server_lame_duck_duration": "30s",
-            "nats_server_lame_duck_grace_period": "1s",
-            "nats_server_bcrypt_cost": 4,
-            "nats_server_system_password": "sys-old",
-            "nats_server_accounts": {"APP": {"jetstream": True, "users": [{"user": "app", "password": "app-old"}]}},
-            **{f"nats_server_tuning_{part}": "off" for part in TUNINGS},
+        super().__init__(root, NAMES, version)
+        self.variables.update(
+            nats_server_system_password="sys-old",
+            nats_server_accounts={"APP": {"jetstream": True, "users": [{"user": "app", "password": "app-old"}]}},
             **variables,
-        }
-
-    def play(self, name: str, *arguments: str, fails: bool = False) -> str:
-        """Run a playbook on the inventory as it is now; return what it printed."""
-        inventory = self.root / "inventory.json"
-        hosts = {
-            name: {
-                "nats_server_port": self.ports[name],
-                "nats_server_cluster_port": self.route_ports[name],
-                "nats_server_http": f"127.0.0.1:{self.http_ports[name]}",
-                "nats_server_install_dir": str(self.root / name / "opt"),
-                "nats_server_binary_link": str(self.root / name / "nats-server"),
-                "nats_server_config_dir": str(self.root / name / "etc"),
-                "nats_server_run_dir": str(self.root / name / "run"),
-                "nats_server_jetstream_store_dir": str(self.root / name / "store"),
-            }
-            for name in NAMES
-        }
-        inventory.write_text(json.dumps({"nats": {"hosts": hosts, "vars": self.variables}}))
-        settings = {"ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false", "ANSIBLE_PIPELINING": "true"}
-        done = run_playbook(name, "-i", str(inventory), *arguments, **settings)
-        output = done.stdout + done.stderr
-        assert (done.returncode != 0) == fails, output[-6000:]
-        return output
+        )
 
     @property
-    def urls(self) -> list[str]:
-        scheme = "tls" if self.variables.get("nats_server_tls_source") else "nats"
-        return [f"{scheme}://127.0.0.1:{port}" for port in self.ports.values()]
+    def users(self) -> list[dict[str, Any]]:
+        """The users of the account APP in the inventory."""
+        found: list[dict[str, Any]] = self.variables["nats_server_accounts"]["APP"]["users"]
+        return found
 
-    def pids(self) -> dict[str, int]:
-        """The servers' processes."""
-        return {name: int((self.root / name / "run/nats-server.pid").read_text()) for name in NAMES}
+    def port(self, name: str) -> int:
+        return int(self.hosts[name]["nats_server_port"])
+
+    def file(self, name: str, path: str) -> bytes:
+        """Read a file of a host's configuration."""
+        return (Path(self.hosts[name]["nats_server_config_dir"]) / path).read_bytes()
 
     def contents(self) -> dict[str, bytes]:
         """Every file of the servers' configuration."""
         paths = [path for name in NAMES for path in (self.root / name / "etc").rglob("*") if path.is_file()]
         return {str(path): path.read_bytes() for path in paths}
 
-    def stop(self) -> None:
-        for name in NAMES:
-            found = subprocess.run(
-                ["pgrep", "-f", "--", f"-c {self.root}/{name}/etc/nats-server.conf"], capture_output=True, text=True, check=False
-            ).stdout
-            for pid in found.split():
-                os.kill(int(pid), signal.SIGKILL)
-
-
-TUNINGS = ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
+    def cut_short(self, name: str, task: str, times: int = 1, **extra: Any) -> None:
+        """Run a playbook and kill it when it has begun a task of the role so many times; modules under way come to their end."""
+        process = self.start_playbook(name, **extra)
+        printed = []
+        for line in process.stdout or ():
+            printed.append(line)
+            times -= line.startswith(f"TASK [natsops.jetstream.nats_server : {task}]")
+            if times == 0:
+                process.kill()
+                break
+        process.communicate()
+        assert times == 0, "".join(printed)
 
 
 def changed(output: str) -> int:
@@ -163,9 +111,9 @@ class Watch:
     def _run(self, name: str) -> None:
         while not self._stop.wait(0.05):
             for user, password in list(self.logins.items()):
-                reply = login(self._site.ports[name], user, password, self._tls)
+                reply = login(self._site.port(name), user, password, self._tls)
                 if reply != "PONG":
-                    reply = login(self._site.ports[name], user, password, self._tls)
+                    reply = login(self._site.port(name), user, password, self._tls)
                 with self._lock:
                     seen = self.seen.setdefault(user, Seen())
                     seen.tries += 1
@@ -200,20 +148,3 @@ def _line(connection: socket.socket) -> str:
             return found.decode() or "closed"
         found += part
     return found.decode().strip()
-
-
-@contextmanager
-def load(site: Site, user: str, password: str, **login: Any) -> Iterator[list[LoadReport]]:
-    """Produce and consume meanwhile; afterwards nothing acknowledged is missing. The report is in the list then."""
-    work = Load(site.urls, user, password, LoadPlan(rate=20), **login)
-    asyncio.run(work.prepare())
-    thread = threading.Thread(target=lambda: asyncio.run(work.run()))
-    thread.start()
-    reports: list[LoadReport] = []
-    try:
-        yield reports
-    finally:
-        work.stop()
-        thread.join(30)
-    reports.append(work.report())
-    assert asyncio.run(work.verify()) == []

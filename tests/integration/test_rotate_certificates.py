@@ -1,7 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""New certificates and a new authority on three servers with clients all the time. The tests build on one another."""
+"""New certificates and a new authority on three servers with clients all the time.
+
+Each test leaves servers and inventory in agreement; `authority` finds out whose turn it is.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +12,32 @@ import shutil
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rotation_site import NAMES, Site, Watch, changed, load, login
+from conftest import Runner
+from role_cluster import load
+from rotation_site import NAMES, Site, Watch, changed, login
 
 ROTATE = "rotate_certificates"
-
-pytestmark = pytest.mark.chaos
+LOGIN = {"app": "app-old"}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("site")
-    found = Site(
-        root,
-        "2.15.1",
-        nats_server_tls_source="ca",
-        nats_server_tls_ca_dir=str(root / "ca"),
-        nats_server_tls_cert_days=100,
-        nats_server_tls_verify_clients=True,
-    )
+    tls = {"source": "ca", "ca_dir": str(root / "ca"), "verify_clients": True}
+    found = Site(root, "2.15.1", **{f"nats_server_tls_{key}": value for key, value in tls.items()})
     try:
-        found.play("deploy")
+        found.playbook("deploy")
         yield found
     finally:
-        found.stop()
+        found.kill()
+
+
+def authority(site: Site) -> Path:
+    """The folder of the authority that the servers trust."""
+    return Path(site.variables["nats_server_tls_ca_dir"])
 
 
 def client(*authorities: Path) -> ssl.SSLContext:
@@ -44,44 +48,138 @@ def client(*authorities: Path) -> ssl.SSLContext:
 
 
 def presented(site: Site) -> dict[str, bytes]:
-    return {name: (site.root / name / "etc/tls/server.crt").read_bytes() for name in NAMES}
+    return {name: site.file(name, "tls/server.crt") for name in NAMES}
 
 
+def adopt(site: Site, new: Path) -> None:
+    """Make the new authority the one of the inventory, as the playbook says at its end."""
+    del site.variables["nats_server_tls_new_ca_dir"]
+    shutil.rmtree(authority(site))
+    site.variables["nats_server_tls_ca_dir"] = str(new)
+
+
+def test_another_authority_is_trusted_first_and_the_old_one_forgotten_last(site: Site) -> None:
+    pids, old, new = site.pids(), authority(site), site.root / "ca-2"
+    site.variables["nats_server_tls_new_ca_dir"] = str(new)
+    before = site.contents()
+    assert "Clients use TLS: they have to trust" in site.playbook(ROTATE, fails=True).output
+    assert site.contents() == before
+
+    with Watch(site, LOGIN, client(old)) as watch:
+        output = site.playbook(ROTATE, nats_server_rotate_until="trust").output
+    assert "Left: leaves, drop" in output and watch.refusals == []
+    with load(site, *LOGIN.popitem(), tls=client(old, new)) as reports, Watch(site, LOGIN, client(old, new)) as watch:
+        site.playbook(ROTATE, nats_server_rotate_until="leaves")
+    assert watch.refusals == [] and reports[0].longest_gap < 5
+    with Watch(site, LOGIN, client(new)) as watch:
+        output = site.playbook(ROTATE, nats_server_rotate_until="drop").output
+    assert "Make it the one of the inventory: nats_server_tls_ca_dir" in output
+    assert watch.refusals == [] and site.pids() == pids
+    assert all("CERTIFICATE_VERIFY_FAILED" in login(site.port(name), "app", "app-old", client(old)) for name in NAMES)
+    adopt(site, new)
+    output = site.playbook(ROTATE).output
+    assert "There is nothing to do" in output and changed(output) == 0
+
+
+@pytest.mark.chaos
 def test_certificates_are_renewed_by_a_reload(site: Site) -> None:
     before, pids = presented(site), site.pids()
-    site.variables.update(nats_server_tls_cert_days=397)
-    assert "There is nothing to do" in site.play(ROTATE)
-    with Watch(site, {"app": "app-old"}, client(site.root / "ca")) as watch:
-        output = site.play(ROTATE, "-e", "nats_server_tls_renew_before_days=200")
+    with Watch(site, LOGIN, client(authority(site))) as watch:
+        output = site.playbook(ROTATE, nats_server_tls_cert_days=800, nats_server_tls_renew_before_days=500).output
     assert "renew: new certificates of the same authority" in output
     assert watch.refusals == [] and site.pids() == pids
     assert all(old != new for old, new in zip(before.values(), presented(site).values(), strict=True))
 
 
-def test_another_authority_is_trusted_first_and_the_old_one_forgotten_last(site: Site) -> None:
-    pids, old, new = site.pids(), site.root / "ca", site.root / "ca-2"
+@pytest.mark.chaos
+def test_a_run_that_was_cut_short_is_finished_by_the_next(site: Site) -> None:
+    """Cut where files are there and not loaded, after one host of each step, and before the record."""
+    pids, old, new = site.pids(), authority(site), site.root / "ca-cut"
     site.variables["nats_server_tls_new_ca_dir"] = str(new)
-    before = site.contents()
-    assert "Clients use TLS: they have to trust" in site.play(ROTATE, fails=True)
-    assert site.contents() == before
-
-    with load(site, "app", "app-old", tls=client(old, new)) as reports:
-        with Watch(site, {"app": "app-old"}, client(old)) as watch:
-            output = site.play(ROTATE, "-e", "nats_server_rotate_until=trust")
-        assert "Left: leaves, drop" in output and watch.refusals == []
-        with Watch(site, {"app": "app-old"}, client(old, new)) as watch:
-            site.play(ROTATE, "-e", "nats_server_rotate_until=leaves")
-            assert changed(site.play(ROTATE, "-e", "nats_server_rotate_until=leaves")) == 0
-        assert watch.refusals == []
-    with Watch(site, {"app": "app-old"}, client(new)) as watch:
-        site.play(ROTATE, "-e", "nats_server_rotate_until=drop")
+    site.playbook(ROTATE, "--check", nats_server_rotate_until="drop")
+    assert not new.exists()
+    with Watch(site, LOGIN, client(old)) as watch:
+        for task, times in (("Ask the server to read its configuration again", 1), ("Put the TLS files in place", 2)):
+            site.cut_short(ROTATE, task, times, nats_server_rotate_until="trust")
+        site.playbook(ROTATE, nats_server_rotate_until="trust")
     assert watch.refusals == []
-    assert reports[0].longest_gap < 3 and site.pids() == pids
-    assert "CERTIFICATE_VERIFY_FAILED" in login(site.ports["n1"], "app", "app-old", client(old))
+    with Watch(site, LOGIN, client(old, new)) as watch:
+        for task in ("Copy the TLS files", "Ask the server to read its configuration again", "Record the loaded configuration"):
+            site.cut_short(ROTATE, task, nats_server_rotate_until="leaves")
+        site.playbook(ROTATE, nats_server_rotate_until="leaves")
+    assert watch.refusals == []
+    with Watch(site, LOGIN, client(new)) as watch:
+        site.cut_short(ROTATE, "Ask the server to read its configuration again", nats_server_rotate_until="drop")
+        site.playbook(ROTATE, nats_server_rotate_until="drop")
+    assert watch.refusals == [] and site.pids() == pids
+    adopt(site, new)
+    assert "There is nothing to do" in site.playbook(ROTATE).output
 
 
-def test_the_new_authority_becomes_the_one_of_the_inventory(site: Site) -> None:
-    shutil.rmtree(site.root / "ca")
-    del site.variables["nats_server_tls_new_ca_dir"]
-    site.variables["nats_server_tls_ca_dir"] = str(site.root / "ca-2")
-    assert "There is nothing to do" in site.play(ROTATE)
+def issue(run_module: Runner, folder: Path) -> None:
+    """Make an authority with the files that an operator would bring: of each host, and of a client."""
+    own = {"path": f"{folder}/ca.crt", "key_path": f"{folder}/ca.key", "common_name": "other", "valid_days": 400}
+    assert run_module("nats_certificate", {}, purpose="ca", **own)["changed"]
+    signed = {"ca_path": f"{folder}/ca.crt", "ca_key_path": f"{folder}/ca.key", "valid_days": 300}
+    for name in (*NAMES, "client"):
+        files = {"path": f"{folder}/{name}.crt", "key_path": f"{folder}/{name}.key", "common_name": name}
+        kind: dict[str, Any] = {"purpose": "client"} if name == "client" else {
+            "purpose": "server", "subject_alt_names": [name, "127.0.0.1"]
+        }
+        assert run_module("nats_certificate", {}, **files, **signed, **kind)["changed"]
+
+
+def connect_with(site: Site, folder: Path) -> None:
+    """Give the playbooks the client certificate of an authority."""
+    site.variables["nats_server_api_tls_cert_file"] = f"{folder}/client.crt"
+    site.variables["nats_server_api_tls_key_file"] = f"{folder}/client.key"
+
+
+@pytest.mark.chaos
+def test_files_of_the_operator_lead_to_another_authority_and_bad_ones_change_nothing(site: Site, run_module: Runner) -> None:
+    pids, old, new = site.pids(), authority(site), site.root / "given"
+    issue(run_module, new)
+    bundle = site.root / "bundle.crt"
+    bundle.write_text((new / "ca.crt").read_text())
+    host = "{{ inventory_hostname }}"
+    files = {"ca": f"{old}/ca.crt", "cert": f"{old}/{host}.crt", "key": f"{old}/{host}.key"}
+    site.variables["nats_server_tls_source"] = "files"
+    site.variables.update({f"nats_server_tls_{key}_src": path for key, path in files.items()})
+    site.variables.update({f"nats_server_tls_new_{key}_src": path.replace(str(old), str(new)) for key, path in files.items()})
+    connect_with(site, old)
+    before = site.contents()
+    until: dict[str, Any] = {"nats_server_rotate_until": "drop"}
+    good = {name: (new / name).read_bytes() for name in ("n1.key", "n2.crt")}
+    (new / "n1.key").write_bytes((new / "n3.key").read_bytes())
+    shutil.copy(old / "n2.crt", new / "n2.crt")
+    output = site.playbook(ROTATE, fails=True, **until).output
+    for words in (
+        "nats_server_tls_bundle_src (", "the key is not that of the certificate", f"{new}/n2.crt was not issued by",
+        "with which this playbook connects",
+    ):
+        assert words in output
+    assert site.contents() == before
+    for name, content in good.items():
+        (new / name).write_bytes(content)
+    bundle.write_text((old / "ca.crt").read_text() + (new / "ca.crt").read_text())
+    site.variables["nats_server_tls_bundle_src"] = str(bundle)
+
+    with Watch(site, LOGIN, client(old, new)) as watch:
+        site.playbook(ROTATE, nats_server_rotate_until="leaves")
+    connect_with(site, new)
+    with Watch(site, LOGIN, client(new)) as second:
+        site.playbook(ROTATE, **until)
+    assert watch.refusals == second.refusals == [] and site.pids() == pids
+    site.variables.update({f"nats_server_tls_{key}_src": path.replace(str(old), str(new)) for key, path in files.items()})
+    for key in ("new_ca_src", "new_cert_src", "new_key_src", "bundle_src"):
+        del site.variables[f"nats_server_tls_{key}"]
+    assert "There is nothing to do" in site.playbook(ROTATE).output
+
+
+@pytest.mark.chaos
+def test_a_dead_host_stops_it_before_the_first_change(site: Site) -> None:
+    before = site.contents()
+    site.kill("n3")
+    output = site.playbook(ROTATE, fails=True, nats_server_tls_renew_before_days=3000).output
+    assert "nats-server does not run here" in output
+    assert site.contents() == before
