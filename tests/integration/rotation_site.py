@@ -78,7 +78,7 @@ class Seen:
 
 
 class Watch:
-    """Logs in every 50 ms to each server with each of `logins` (user to password), to which more may be added under way.
+    """Logs in every 100 ms to each server with each of `logins` (user to password), to which more may be added under way.
 
     A reload of users refuses whoever is greeted and has not logged in yet (server/reload.go, `reloadAuthorization`), so that a
     refusal counts when an attempt that began after it is refused too.
@@ -109,7 +109,7 @@ class Watch:
         return [refusal for seen in self.seen.values() for refusal in seen.refusals]
 
     def _run(self, name: str) -> None:
-        while not self._stop.wait(0.05):
+        while not self._stop.wait(0.1):
             for user, password in list(self.logins.items()):
                 reply = login(self._site.port(name), user, password, self._tls)
                 if reply != "PONG":
