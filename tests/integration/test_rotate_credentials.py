@@ -141,8 +141,8 @@ def test_routes_change_under_load(site: Site, how: str) -> None:
 
 
 @pytest.mark.chaos
-def test_a_run_that_was_cut_short_is_finished_by_the_next(site: Site) -> None:
-    """Cut where files are not loaded, where the record lags behind the server, in the turns of routes and before `close`."""
+def test_users_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> None:
+    """Cut where files are written and not loaded, and where the record lags behind the server."""
     pids = site.pids()
     [(old, word)] = current(site).items()
     new = {f"{old}-c": "app-cut"}
@@ -158,13 +158,23 @@ def test_a_run_that_was_cut_short_is_finished_by_the_next(site: Site) -> None:
         site.playbook(ROTATE, **drop)
         site.users.pop(0)
         assert refused(site, old, word)
-
-        site.variables["nats_server_cluster_authorization"] = {"user": "route", "password": "route-cut"}
-        for task, times in (("Make the routes of the host anew", 3), ("Change all hosts at once", 2)):
-            site.cut_short(ROTATE, task, times, nats_server_rotate_routes="open")
-        site.playbook(ROTATE, nats_server_rotate_routes="open")
         assert NOTHING in site.playbook(ROTATE).output
     assert watch.refusals == []
+    assert site.pids() == pids
+
+
+@pytest.mark.chaos
+def test_routes_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> None:
+    """Cut in the turns of `urls`, and before `close`."""
+    pids = site.pids()
+    site.variables["nats_server_cluster_authorization"] = {"user": "route", "password": "route-cut"}
+    with Watch(site, current(site)) as watch, load(site, *next(iter(current(site).items()))):
+        for task, times in (("Make the routes of the host anew", 3), ("Change all hosts at once", 2)):
+            site.cut_short(ROTATE, task, times, nats_server_rotate_routes="open")
+        output = site.playbook(ROTATE, nats_server_rotate_routes="open").output
+    assert "close: ask routes" in output and "open: let routes in" not in output
+    assert watch.refusals == []
+    assert NOTHING in site.playbook(ROTATE).output
     assert site.pids() == pids
 
 
