@@ -144,9 +144,12 @@ def healthy(
 def five(
     version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner
 ) -> Iterator[NatsProcesses]:
-    """Five healthy servers for tests that move leaders and replicas; a test removes the assets that it made."""
+    """Five healthy servers, each with a tag of its own, for tests that move leaders and replicas; a test removes the assets that
+    it made."""
     names = [f"n{number}" for number in range(1, 6)]
     cluster = NatsProcesses(version, tmp_path_factory.mktemp("five"), names, accounts={"APP": "app", "OTHER": "other"})
+    for name in names:
+        cluster.write_config(name, f'server_tags: ["node:{name}"]')
     cluster.start()
     try:
         yield form(cluster, run_module)

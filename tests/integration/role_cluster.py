@@ -108,11 +108,12 @@ class RoleCluster:
         return {"servers": self.urls, "user": "sys", "password": SYSTEM_PASSWORD}
 
     def start_playbook(self, name: str, *arguments: str, **extra: Any) -> subprocess.Popen[str]:
-        """Start a playbook of the collection; `extra` are extra variables."""
+        """Start a playbook of the collection, or a file; `extra` are extra variables."""
         inventory = self.root / "inventory.json"
         group = {"hosts": self.hosts, "vars": self.variables}
         inventory.write_text(json.dumps({"all": {"children": {"nats": group}}}))
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), f"natsops.jetstream.{name}", "-i", str(inventory)]
+        playbook = name if "/" in name else f"natsops.jetstream.{name}"
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), playbook, "-i", str(inventory)]
         environment = {
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": collections_path(),

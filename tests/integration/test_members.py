@@ -1,0 +1,366 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Servers join, leave and are replaced, and streams get other numbers of replicas, by the playbooks.
+
+Every refusal is seen, and what is done under load loses nothing that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from conftest import Runner
+from role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, RoleCluster, under_load
+
+NAMES = ["n1", "n2", "n3"]
+OPERATOR = [{"account": "APP", "user": "operator-APP", "password": OPERATOR_PASSWORD}]
+FOREIGN = {"owner": "somebody@elsewhere process 1", "purpose": "upgrade", "since": 1}
+
+# What watch.yml does with a server that does not come: it is no entry point, and no operation that is meant well gets there.
+WATCH = """
+- hosts: nats
+  gather_facts: false
+  tasks:
+    - import_tasks: {role_variables}
+    - set_fact:
+        nats_cluster__staying: "{{{{ nats_server__members }}}}"
+        nats_cluster__tolerated: []
+        nats_cluster__watch_began: "{{{{ now().timestamp() }}}}"
+        nats_cluster__watch_changed: "{{{{ now().timestamp() }}}}"
+        nats_cluster__watch_missing: []
+    - block:
+        - include_role: {{name: natsops.jetstream.nats_cluster, tasks_from: watch}}
+      always:
+        - include_role: {{name: natsops.jetstream.nats_cluster, tasks_from: unlock}}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
+    """Three deployed servers with a stream on all of them and one on each of n2 and n3."""
+    made = RoleCluster(tmp_path_factory.mktemp("members"), NAMES)
+    try:
+        made.playbook("deploy")
+        create(made, "ORDERS", 3)
+        create(made, "ON2", 1, placement={"tags": ["node:n2"]})
+        create(made, "ON3", 1, placement={"tags": ["node:n3"]})
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def make_hosts(tmp_path: Path) -> Iterator[Any]:
+    """Deploy a cluster of a test's own, of n1, n2 and n3."""
+    made: list[RoleCluster] = []
+
+    def make(version: str) -> RoleCluster:
+        made.append(RoleCluster(tmp_path, NAMES, version))
+        made[0].playbook("deploy")
+        return made[0]
+
+    yield make
+    for cluster in made:
+        cluster.kill()
+
+
+def create(cluster: RoleCluster, name: str, replicas: int, **config: Any) -> None:
+    """Create a stream as the application's user."""
+
+    async def ask() -> None:
+        client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
+        body = json.dumps({"name": name, "num_replicas": replicas, "storage": "file", **config}).encode()
+        try:
+            reply = await client.request(f"$JS.API.STREAM.CREATE.{name}", body, timeout=10)
+        finally:
+            await client.close()
+        assert "error" not in json.loads(reply.data), reply.data
+
+    asyncio.run(ask())
+
+
+def hosts_of(run_module: Runner, cluster: RoleCluster, stream: str) -> list[str]:
+    """Return the servers that have a replica of the stream."""
+    found = run_module("nats_stream_info", cluster.system(), account="APP", account_users=OPERATOR, stream=stream)
+    return sorted(found["streams"][0]["members"])
+
+
+def meta_members(run_module: Runner, cluster: RoleCluster) -> list[str]:
+    """Return the members of the meta group as its leader counts them."""
+    return sorted(run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"]["members"])
+
+
+def words(output: str) -> str:
+    """Return what Ansible printed on one line: it breaks long messages, and masks quotes."""
+    return " ".join(output.replace("\\n", " ").replace('\\"', '"').split())
+
+
+def refused(cluster: RoleCluster, playbook: str, *arguments: str, **extra: Any) -> str:
+    """Return what a playbook said that refused, after seeing that it touched no process and gave its lock back."""
+    before = cluster.pids()
+    output = words(cluster.playbook(playbook, *arguments, fails=True, **extra).output)
+    assert cluster.pids() == before
+    for host in cluster.hosts.values():
+        lock = Path(host["nats_server_config_dir"]) / "operation.lock"
+        assert not lock.exists() or lock.read_text() in ("", json.dumps(FOREIGN))
+    return output
+
+
+def changed(output: str) -> int:
+    """Return how many changes the recap counts on all hosts."""
+    recap = output.partition("PLAY RECAP")[2]
+    return sum(int(part.split("=")[1]) for part in recap.split() if part.startswith("changed="))
+
+
+def die(cluster: RoleCluster, name: str) -> None:
+    """Kill the server and take its disk away."""
+    cluster.kill(name)
+    shutil.rmtree(cluster.hosts[name]["nats_server_jetstream_store_dir"])
+
+
+def unreachable(host: dict[str, Any]) -> None:
+    """Let no connection to the host succeed."""
+    host.update(ansible_connection="ssh", ansible_port=1)
+
+
+def streams(stream: str, replicas: int) -> list[dict[str, Any]]:
+    """Return a value of nats_cluster_streams."""
+    return [{"account": "APP", "stream": stream, "num_replicas": replicas}]
+
+
+# --- Refusals, and replacing a server by one of the same name ------------------------------------------------------------
+
+
+def test_the_hosts_must_be_those_of_one_whole_cluster(cluster: RoleCluster) -> None:
+    assert "leaves out n2, n3: run it without --limit" in refused(cluster, "scale_out", "--limit", "n1")
+    some: dict[str, Any] = {"nats_server_cluster_members": ["n1", "n2"]}
+    assert "also has n3, which are not of the cluster C1" in refused(cluster, "change_replicas", **some)
+    both: dict[str, Any] = {"nats_server_cluster_members": NAMES, "nats_server_cluster_leaving": ["n3"]}
+    assert "n3 shall leave (nats_server_cluster_leaving), and is still named" in refused(cluster, "scale_in", **both)
+
+
+def test_what_may_not_join(cluster: RoleCluster, run_module: Runner) -> None:
+    leaving: dict[str, Any] = {"nats_server_cluster_leaving": ["n3"]}
+    assert "n3 shall leave (nats_server_cluster_leaving): let it leave" in refused(cluster, "scale_out", **leaving)
+    new = ["n4", "n5", "n6", "n7"]
+    for name in new:
+        cluster.add(name)
+    route = cluster.hosts["n1"]["nats_server_cluster_port"]
+    try:
+        assert "n4, n5, n6, n7 are more than the 3 servers that there are" in refused(cluster, "scale_out")
+        for name in new[1:]:
+            del cluster.hosts[name]
+        shown = cluster.playbook("scale_out", "--check").output
+        assert "New in C1: n4" in shown
+        assert not (cluster.root / "n4").exists()
+        cluster.hosts["n1"]["nats_server_cluster_port"] = cluster.hosts["n4"]["nats_server_cluster_port"]
+        assert "n4 cannot reach the route of n1 at 127.0.0.1:" in refused(cluster, "scale_out")
+        assert not (cluster.root / "n4").exists()
+    finally:
+        cluster.hosts["n1"]["nats_server_cluster_port"] = route
+        for name in new:
+            cluster.hosts.pop(name, None)
+    assert meta_members(run_module, cluster) == NAMES
+
+
+def test_what_may_not_leave(cluster: RoleCluster) -> None:
+    assert "nats_server_cluster_leaving names no host" in refused(cluster, "scale_in")
+    host = dict(cluster.hosts["n3"])
+    unreachable(cluster.hosts["n3"])
+    try:
+        reasons = refused(cluster, "scale_in", nats_server_cluster_leaving=["n3", "n9"], nats_server_cluster_size=3)
+    finally:
+        cluster.hosts["n3"] = host
+    assert "Nobody has heard of n9" in reasons
+    assert "n3 runs, and its host cannot be reached" in reasons
+    assert "nats_server_cluster_size is 3, and 2 servers stay" in reasons
+    assert "without n3 the meta group has 2 member(s) (n1, n2), and it shall keep at least 3" in reasons
+    assert "no other server may take the replica that n3 has of stream APP/ORDERS (R3 on n1, n2, n3)" in reasons
+    assert "stream APP/ON3 has its only replica on n3, and nats-server before 2.15 may lose messages" in reasons
+
+
+def test_what_may_not_be_replaced(cluster: RoleCluster) -> None:
+    assert "nats_cluster_replace names no machine" in refused(cluster, "replace")
+    assert "n9 is no host of the cluster in the inventory" in refused(cluster, "replace", nats_cluster_replace="n9")
+    unknown = refused(cluster, "replace", nats_cluster_replace="n9", nats_cluster_replacement="n8")
+    assert "n8, which shall take its place, is no host of the cluster" in unknown
+    assert "Nobody has heard of n9" in unknown
+    lives: dict[str, Any] = {"nats_cluster_replace": "n3", "nats_cluster_replacement": "n2"}
+    assert "n3 answers: it is not dead" in refused(cluster, "replace", **lives)
+    more = refused(cluster, "replace", nats_server_cluster_leaving=["n1", "n3"], **lives)
+    assert "nats_server_cluster_leaving names n1, n3: let the others leave with scale_in" in more
+
+
+def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: Runner) -> None:
+    assert "nats_cluster_streams names no stream" in refused(cluster, "change_replicas")
+    wish = [*streams("NONE", 3), *streams("ORDERS", 4), *streams("ON2", 2)]
+    reasons = refused(cluster, "change_replicas", nats_cluster_streams=wish, nats_server_account_operator_password="")
+    assert "No stream matches APP/NONE" in reasons
+    assert "APP/ORDERS cannot have 4 replica(s): 1 more server(s) must take a replica, 0 can (none)" in reasons
+    assert "n1 has not the tag node:n2" in reasons
+    assert "There is no operator in account APP" in reasons
+
+    locks = [Path(cluster.hosts[name]["nats_server_config_dir"]) / "operation.lock" for name in NAMES[:2]]
+    FOREIGN["expires"] = int(time.time()) + 600
+    for lock in locks:
+        lock.write_text(json.dumps(FOREIGN))
+    one: dict[str, Any] = {"nats_cluster_streams": streams("ORDERS", 1)}
+    assert "held by somebody@elsewhere process 1 for upgrade until" in refused(cluster, "change_replicas", **one)
+    for lock in locks:
+        lock.write_text("")
+    assert "APP/ORDERS: R3 to R1" in cluster.playbook("change_replicas", "--check", **one).output
+    assert hosts_of(run_module, cluster, "ORDERS") == NAMES
+
+
+def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_module: Runner, tmp_path: Path) -> None:
+    die(cluster, "n2")
+    stands_in_the_way = "n2 belong(s) to the cluster and do(es) not answer"
+    assert stands_in_the_way in refused(cluster, "scale_out")
+    assert stands_in_the_way in refused(cluster, "scale_in", nats_server_cluster_leaving=["n3"])
+    assert stands_in_the_way in refused(cluster, "change_replicas", nats_cluster_streams=streams("ORDERS", 1))
+    assert stands_in_the_way in refused(cluster, "replace", nats_cluster_replace="n3")
+    watch = tmp_path / "watch.yml"
+    watch.write_text(WATCH.format(role_variables=Path(__file__).parents[2] / "playbooks/tasks/role_variables.yml"))
+    stalled = refused(cluster, str(watch), nats_cluster_watch_stall=1, nats_cluster_watch_interval=1)
+    assert "Nothing has changed for 1 s" in stalled
+    assert "expected server n2 did not answer" in stalled
+
+    replace: dict[str, Any] = {"nats_cluster_replace": "n2"}
+    lost = refused(cluster, "replace", **replace)
+    assert "nobody leads APP/ON2" in lost
+    assert '{"nats_cluster_accept_loss": ["APP/ON2"]}' in lost
+    replace["nats_cluster_accept_loss"] = ["APP/ON2"]
+    assert "n2 comes back with what the others have" in cluster.playbook("replace", "--check", **replace).output
+    assert cluster.pid("n2") == 0
+    cluster.playbook("replace", **replace)
+    assert cluster.pid("n2") != 0
+    assert meta_members(run_module, cluster) == NAMES == hosts_of(run_module, cluster, "ORDERS")
+    again = cluster.playbook("replace", **replace).output
+    assert "n2 runs: it is only brought up to date" in again
+    assert changed(again) == 0
+
+
+def test_a_cluster_that_nobody_leads(cluster: RoleCluster) -> None:
+    """The last one: it leaves the cluster without a quorum."""
+    cluster.kill("n1", "n2")
+    assert "The meta group of C1 has no leader" in refused(cluster, "scale_in", nats_server_cluster_leaving=["n2"])
+
+
+# --- Whole operations under load ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.chaos
+def test_from_three_to_five_and_back(make_hosts: Any, run_module: Runner) -> None:
+    """Servers join, take replicas over, stand in the way of leaving while they are needed, and leave, over an interruption."""
+    cluster: RoleCluster = make_hosts("2.10.27")
+    leave: dict[str, Any] = {"nats_server_cluster_leaving": ["n4", "n5"]}
+    load = streams("LOAD3", 5)
+
+    def join() -> None:
+        cluster.add("n4")
+        cluster.add("n5")
+        # Zones alone are a reload; with unique_tag they would be a restart.
+        cluster.variables.update(nats_server_jetstream_unique_tag=None)
+        for name, host in cluster.hosts.items():
+            host["nats_server_zone"] = f"zone-{name}"
+        before = cluster.pids()
+        cluster.playbook("scale_out", nats_cluster_rebalance=True, nats_cluster_rebalance_moves=2)
+        assert all(cluster.pid(name) == pid for name, pid in before.items() if pid), "a server was restarted"
+        assert meta_members(run_module, cluster) == ["n1", "n2", "n3", "n4", "n5"]
+        assert {"n4", "n5"} & set(hosts_of(run_module, cluster, "LOAD3"))
+
+    def change() -> None:
+        create(cluster, "SINGLE", 1, placement={"tags": ["az:zone-n2"]})
+        assert hosts_of(run_module, cluster, "SINGLE") == ["n2"]
+        reasons = refused(cluster, "change_replicas", nats_cluster_streams=streams("*", 5))
+        assert "n4 has not the tag az:zone-n2, which the stream's placement asks for" in reasons
+        cluster.playbook("change_replicas", nats_cluster_streams=load)
+        assert hosts_of(run_module, cluster, "LOAD3") == ["n1", "n2", "n3", "n4", "n5"]
+        needed = refused(cluster, "scale_in", "--check", **leave)
+        assert "the replica that n4 has of stream APP/LOAD3 (R5 on n1, n2, n3, n4, n5)" in needed
+        for replicas in (1, 3):
+            cluster.playbook("change_replicas", nats_cluster_streams=streams("LOAD3", replicas))
+            assert len(hosts_of(run_module, cluster, "LOAD3")) == replicas
+
+    def scale_in() -> None:
+        restart: dict[str, Any] = {"nats_server_jetstream_sync_interval": "1m"}
+        assert "n4 cannot be given the tag !jetstream by a reload" in refused(cluster, "scale_in", **leave, **restart)
+        planned = cluster.playbook("scale_in", "--check", **leave).output
+        assert "Leave: n4, n5" in planned
+        process = cluster.start_playbook("scale_in", **leave)
+        end = time.monotonic() + 300
+        while cluster.pid("n4"):
+            assert process.poll() is None and time.monotonic() < end, "n4 was not stopped"
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        cluster.playbook("scale_in", **leave)
+        assert meta_members(run_module, cluster) == NAMES == hosts_of(run_module, cluster, "LOAD3")
+        assert cluster.pid("n4") == cluster.pid("n5") == 0
+        config = (cluster.root / "n1/etc/nats-server.conf").read_text()
+        assert f":{cluster.hosts['n4']['nats_server_cluster_port']}" not in config
+        assert changed(cluster.playbook("scale_in", **leave).output) == 0
+
+    def work() -> None:
+        join()
+        change()
+        scale_in()
+
+    under_load(cluster, work)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
+def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, tmp_path: Path) -> None:
+    """A server comes back under its name without its data, while the others need a restart; then its machine is given up for
+    another one."""
+    cluster: RoleCluster = make_hosts(version)
+    create(cluster, "SINGLE", 1)
+    (single,) = hosts_of(run_module, cluster, "SINGLE")
+    replace: dict[str, Any] = {"nats_cluster_replace": single, "nats_cluster_accept_loss": ["APP/SINGLE"]}
+    journal = tmp_path / "journal"
+    lock = Path(cluster.hosts[single]["nats_server_config_dir"]) / "operation.lock"
+
+    def same_name() -> None:
+        die(cluster, single)
+        cluster.variables["nats_server_jetstream_sync_interval"] = "1m"
+        process = cluster.start_playbook("replace", nats_cluster_journal=str(journal), **replace)
+        end = time.monotonic() + 600
+        while not (journal.exists() and "run_done" in journal.read_text()):
+            assert process.poll() is None and time.monotonic() < end, process.communicate()[0]
+            time.sleep(0.05)
+        assert lock.read_text(), "the roll of the others gave back the lock of the whole operation"
+        output = process.communicate()[0]
+        assert process.returncode == 0, output
+        assert lock.read_text() == ""
+        assert cluster.pid(single) != 0
+        assert hosts_of(run_module, cluster, "LOAD3") == NAMES
+
+    def new_name() -> None:
+        die(cluster, single)
+        cluster.add("n4")
+        unreachable(cluster.hosts[single])
+        rename: dict[str, Any] = {"nats_cluster_replacement": "n4", **replace}
+        kept = words(cluster.playbook("replace", fails=True, nats_cluster_min_servers=4, **rename).output)
+        assert f"n4 has joined, and {single} cannot be taken out" in kept
+        assert "it shall keep at least 4" in kept
+        cluster.playbook("replace", **rename)
+        left = sorted({*NAMES, "n4"} - {single})
+        assert meta_members(run_module, cluster) == left == hosts_of(run_module, cluster, "LOAD3")
+
+    def work() -> None:
+        same_name()
+        new_name()
+
+    under_load(cluster, work)
