@@ -246,9 +246,6 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
     cluster.playbook("replace", **replace)
     assert cluster.pid("n2") != 0
     assert meta_members(run_module, cluster) == NAMES == hosts_of(run_module, cluster, "ORDERS")
-    again = cluster.playbook("replace", **replace).output
-    assert "n2 runs: it is only brought up to date" in again
-    assert changed(again) == 0
 
 
 def test_a_cluster_that_nobody_leads(cluster: RoleCluster) -> None:
@@ -346,6 +343,9 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         assert lock.read_text() == ""
         assert cluster.pid(single) != 0
         assert hosts_of(run_module, cluster, "LOAD3") == NAMES
+        again = cluster.playbook("replace", **replace).output
+        assert f"{single} runs: it is only brought up to date" in again
+        assert changed(again) == 0
 
     def new_name() -> None:
         die(cluster, single)
