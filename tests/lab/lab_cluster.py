@@ -105,7 +105,7 @@ class Cluster:
     def load(self) -> Iterator[Load]:
         """Messages, requests and counters that go on meanwhile; afterwards everything that was acknowledged must be there."""
         urls = [f"nats://{self.controller.address(host)}:4222" for host in HOSTS]
-        load = Load(urls, "number", AWKWARD["number"], LoadPlan(streams={"LOAD3": 3, "LOAD5": 5}, rate=20))
+        load = Load(urls, "number", AWKWARD["number"], LoadPlan(streams={"LOAD3": 3, "MORE3": 3}, rate=20))
         self.controller.run(load.prepare(), timeout=90)
         running = self.controller.start(load.run())
 
