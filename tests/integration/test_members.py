@@ -248,9 +248,14 @@ def test_a_dead_server_comes_back_with_an_empty_disk(cluster: RoleCluster, run_m
     assert meta_members(run_module, cluster) == NAMES == hosts_of(run_module, cluster, "ORDERS")
 
 
-def test_a_cluster_that_nobody_leads(cluster: RoleCluster) -> None:
+def test_a_cluster_that_nobody_leads(cluster: RoleCluster, run_module: Runner) -> None:
     """The last one: it leaves the cluster without a quorum."""
     cluster.kill("n1", "n2")
+    # A leader that is left notices after some seconds that it lost its quorum.
+    end = time.monotonic() + 60
+    while (run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"] or {}).get("leader"):
+        assert time.monotonic() < end, "the meta group is led without a quorum"
+        time.sleep(0.5)
     assert "The meta group of C1 has no leader" in refused(cluster, "scale_in", nats_server_cluster_leaving=["n2"])
 
 
