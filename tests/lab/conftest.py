@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lab as labs
 import pytest
@@ -67,3 +68,10 @@ def controller(shared_controller: Controller) -> Controller:
     """The controller of five hosts fresh from their installation: empty disks, all up, no fault."""
     shared_controller.lab.renew()
     return shared_controller
+
+
+@pytest.fixture
+def whole(cluster: Any) -> Iterator[None]:
+    """Hold every test of a module's cluster (lab_cluster.Cluster) to its promise to leave it healthy."""
+    yield
+    cluster.restore()

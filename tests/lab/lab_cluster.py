@@ -125,6 +125,10 @@ class Cluster:
         """The process id of each server; it changes with every restart."""
         return {host: self.controller.ssh(host, "systemctl show -P MainPID nats-server").stdout.strip() for host in HOSTS}
 
+    def restarted(self, before: dict[str, str]) -> set[str]:
+        """The hosts of which the server is another process than before."""
+        return {host for host, pid in self.pids().items() if pid != before[host]}
+
     def files(self) -> dict[str, str]:
         """A digest of each host's configuration files."""
         return {host: self.controller.ssh(host, "cat /etc/nats-server/*.conf | sha256sum").stdout for host in HOSTS}
@@ -196,7 +200,7 @@ class Cluster:
         pids = self.pids()
         run = self.deploy(limit=host)
         assert run.status == 0, run.output
-        return {name for name, pid in self.pids().items() if pid != pids[name]}
+        return self.restarted(pids)
 
     def is_mute(self, host: str, run: Run) -> bool:
         """Whether the gate's run names this server, and only this, as silent although it answers."""

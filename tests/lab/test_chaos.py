@@ -19,7 +19,7 @@ from lab import LabUnavailableError
 from lab_cluster import HOSTS, Cluster
 from nats.js.api import StreamConfig
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("whole")]
 
 STORE = "/nats/storage"
 #: The host with a disk of its own, which can be filled.
@@ -42,13 +42,6 @@ def cluster(shared_controller: Controller) -> Iterator[Cluster]:
     yield made
 
 
-@pytest.fixture(autouse=True)
-def whole(cluster: Cluster) -> Iterator[None]:
-    """Hold every test to its promise."""
-    yield
-    cluster.restore()
-
-
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
@@ -64,11 +57,6 @@ def before_batch(condition: str, command: str) -> dict[str, Any]:
     return {"nats_cluster_before_batch_command": ["sh", "-c", f"if {condition}; then {command}; fi"]}
 
 
-def restarted(cluster: Cluster, before: dict[str, str]) -> set[str]:
-    after = cluster.pids()
-    return {host for host in HOSTS if after[host] != before[host]}
-
-
 def said(run: Run) -> str:
     return "\n".join(run.errors)
 
@@ -78,7 +66,7 @@ def test_five_servers_restart(cluster: Cluster) -> None:
     with cluster.load() as load:
         run = cluster.play("restart")
     assert run.status == 0, run.output
-    assert restarted(cluster, before) == set(HOSTS)
+    assert cluster.restarted(before) == set(HOSTS)
     assert load.report().longest_gap < 5
 
 
@@ -93,14 +81,14 @@ def test_a_host_that_is_cut_off_stops_the_roll_and_the_next_run_goes_on(cluster:
         run = cluster.play("restart", extra_vars={**fault, "nats_server_gate_timeout": 15})
         cluster.controller.lab.heal(*HOSTS)
         cluster.wait_until_healthy()
-        first = restarted(cluster, before)
+        first = cluster.restarted(before)
         halfway = cluster.pids()
         rest = cluster.play("restart", extra_vars={"nats_server_restart_before": began})
     assert run.status != 0
     assert any(host in said(run) for host in HOSTS[:2]), run.output
     assert len(first) == 1
     assert rest.status == 0, rest.output
-    assert restarted(cluster, halfway) == set(HOSTS) - first
+    assert cluster.restarted(halfway) == set(HOSTS) - first
 
 
 def test_a_full_disk_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -> None:
@@ -109,7 +97,7 @@ def test_a_full_disk_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -
     fault = before_batch(f'[ "$NATS_BATCH_HOSTS" = {SMALL} ]', fill)
     with cluster.load():
         run = cluster.play("restart", extra_vars={**fault, "nats_server_gate_timeout": 15, "nats_server_start_timeout": 20})
-        first = restarted(cluster, before)
+        first = cluster.restarted(before)
         cluster.controller.ssh(SMALL, f"rm -f {STORE}/fill")
         # A server whose disk was full goes without JetStream until it is started again.
         cluster.controller.ssh(SMALL, "systemctl restart nats-server")
@@ -119,7 +107,7 @@ def test_a_full_disk_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -
     assert SMALL in said(run)
     assert len(first) < len(HOSTS)
     assert rest.status == 0, rest.output
-    assert restarted(cluster, before) == set(HOSTS)
+    assert cluster.restarted(before) == set(HOSTS)
 
 
 def test_a_binary_that_does_not_run_is_put_back(cluster: Cluster, tmp_path: Path) -> None:
@@ -139,7 +127,7 @@ def test_a_binary_that_does_not_run_is_put_back(cluster: Cluster, tmp_path: Path
     assert run.status != 0
     for words in ("no luck today", "was put back", "the same command again"):
         assert words in said(run), run.output
-    assert len(restarted(cluster, before)) == 1
+    assert len(cluster.restarted(before)) == 1
     assert {cluster.varz(host)["version"] for host in HOSTS} == {"2.10.27"}
 
 
@@ -150,7 +138,7 @@ def test_a_meta_leader_that_dies_is_waited_for(cluster: Cluster) -> None:
     with cluster.load():
         run = cluster.play("restart", extra_vars=before_batch('[ "$NATS_BATCH_NUMBER" = 2 ]', kill))
     assert run.status == 0, run.output
-    assert restarted(cluster, before) == set(HOSTS)
+    assert cluster.restarted(before) == set(HOSTS)
 
 
 def test_a_slow_replica_holds_the_roll_or_stops_it(cluster: Cluster) -> None:

@@ -17,6 +17,8 @@ from lab_cluster import AWKWARD, HOSTS, SYSTEM_PASSWORD, Cluster
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 
 @pytest.fixture(scope="module")
 def cluster(shared_controller: Controller) -> Iterator[Cluster]:
@@ -26,13 +28,6 @@ def cluster(shared_controller: Controller) -> Iterator[Cluster]:
     run = made.deploy()
     assert run.status == 0, run.output
     yield made
-
-
-@pytest.fixture(autouse=True)
-def whole(cluster: Cluster) -> Iterator[None]:
-    """Hold every test to its promise."""
-    yield
-    cluster.restore()
 
 
 async def publish(client: Client, count: int = 20) -> list[int]:
