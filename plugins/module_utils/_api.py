@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Union
+from typing import Any, Callable, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
     Call,
@@ -62,11 +63,13 @@ class Discovery:
 
 
 class SystemApi:
-    """Questions to the servers over the system account. `page_size` overrides the rows per page."""
+    """Questions to the servers over the system account. `page_size` overrides the rows per page. After `deadline` (of
+    time.monotonic) nothing is asked any more, also no further page: the answer then is a NatsFailure with code deadline."""
 
-    def __init__(self, client: Client, page_size: int | None = None) -> None:
+    def __init__(self, client: Client, page_size: int | None = None, deadline: float | None = None) -> None:
         self._client = client
         self._page_size = page_size
+        self._deadline = deadline
 
     def discover(self, expected: Collection[str] = ()) -> Discovery:
         """Return all servers of the (super)cluster with their statistics, waiting for the expected names.
@@ -106,14 +109,28 @@ class SystemApi:
 
         Long lists are read page by page and returned whole; offset and limit are not for the caller.
         """
+        answers: dict[str, Answer] = {}
+        for server, page in self.pages(servers, endpoint, options):
+            answers[server.id] = _joined(answers.get(server.id), page)
+        return answers
+
+    def pages(
+        self, servers: Sequence[Server], endpoint: str, options: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[Server, Answer]]:
+        """Yield each server's answer to one endpoint, long lists page by page, so that no more than one page of each server is
+        held. A page has the figures of the whole server and rows that no earlier page had; after a failure no more come."""
         request = dict(options or {})
-        if endpoint == "JSZ":
-            return self._ask_accounts(servers, request)
-        if endpoint == "CONNZ":
-            return self._ask_connections(servers, request)
-        if endpoint == "SUBSZ":
-            request["limit"] = _ALL_SUBSCRIPTIONS
-        return self._ask_once(servers, endpoint, request)
+        if endpoint == "JSZ" and not request.get("account"):
+            yield from self._account_pages(servers, request)
+        elif endpoint == "CONNZ":
+            yield from self._connection_pages(servers, request)
+        else:
+            if endpoint == "SUBSZ":
+                request["limit"] = _ALL_SUBSCRIPTIONS
+            answers = self._ask_once(servers, endpoint, request)
+            for server in servers:
+                answer = answers.pop(server.id)
+                yield server, _only_account(answer, request["account"]) if endpoint == "JSZ" else answer
 
     def ask_one(self, server: Server, endpoint: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return one server's answer to one endpoint. Raises NatsFailure when there is none."""
@@ -123,32 +140,40 @@ class SystemApi:
         return answer
 
     def account_statistics(self, servers: Sequence[Server], account: str | None = None) -> dict[str, Answer]:
-        """Return each server's figures of its accounts (or of one) by server id: `account_statz` (monitor.go AccountStat).
+        """Return each server's figures of its accounts (or of one) by server id: `account_statz` (monitor.go AccountStat)."""
+        answers: dict[str, Answer] = {}
+        self.gather_account_statistics(servers, lambda server, answer: answers.update({server.id: answer}), account)
+        return {server.id: answers[server.id] for server in servers}
+
+    def gather_account_statistics(
+        self, servers: Sequence[Server], on_answer: Callable[[Server, Answer], None], account: str | None = None
+    ) -> None:
+        """As `account_statistics`, handing on each server's answer as it arrives, and in the end the failures of the silent.
 
         There is no subject for one server, so all are asked at once.
         """
-        answers: dict[str, Answer] = {}
-        awaited = {server.id for server in servers}
+        awaited = {server.id: server for server in servers}
+        timeout = self._timeout()
 
         def on_reply(reply: Reply) -> Progress:
-            server_id = (_document(reply).get("server") or {}).get("id", "")
-            answers[server_id] = _data(reply)
-            awaited.discard(server_id)
+            server = awaited.pop((_document(reply).get("server") or {}).get("id", ""), None)
+            if server is not None:
+                on_answer(server, _data(reply))
             return not awaited
 
         body = {"include_unused": True, **({"accounts": [account]} if account else {})}
         call = Call("$SYS.REQ.ACCOUNT.PING.STATZ", json.dumps(body).encode(), _COMPRESSED)
+        if timeout is not None and timeout <= 0:
+            for server in servers:
+                on_answer(server, _too_late(call.subject, server))
+            return
         try:
-            self._client.gather(call, on_reply)
+            self._client.gather(call, on_reply, timeout)
         except NatsFailure as failure:
             if failure.code != "timeout":
                 raise
-        silent = {
-            server.id: NatsFailure("timeout", "no reply", subject=call.subject, server=server.name)
-            for server in servers
-            if server.id in awaited
-        }
-        return {server.id: silent.get(server.id) or answers[server.id] for server in servers}
+        for server in awaited.values():
+            on_answer(server, NatsFailure("timeout", "no reply", subject=call.subject, server=server.name))
 
     def reload(self, server: Server) -> None:
         """Ask a server to read its configuration file again; returns when it says it did (2.10+).
@@ -213,75 +238,71 @@ class SystemApi:
         healthz = self.ask(servers, "HEALTHZ", {"details": True}) if health else {}
         return build_cluster(servers, _only_data(jsz), _only_data(healthz), known_names)
 
-    def _ask_connections(self, servers: Sequence[Server], options: dict[str, Any]) -> dict[str, Answer]:
+    def _connection_pages(
+        self, servers: Sequence[Server], options: dict[str, Any]
+    ) -> Iterator[tuple[Server, Answer]]:
         size = self._page_size or _CONNECTIONS_PER_PAGE
-        answers: dict[str, Answer] = {}
         pending, offset = list(servers), 0
         while pending:
             pages = self._ask_once(pending, "CONNZ", {**options, "offset": offset, "limit": size})
-            for key, page in pages.items():
-                whole = answers.get(key)
-                if isinstance(page, NatsFailure) or not isinstance(whole, dict):
-                    answers[key] = page
-                else:
-                    whole["connections"] += page["connections"]
-                    whole["num_connections"] = len(whole["connections"])
-            pending = [server for server in pending if _rows(pages[server.id], "connections") >= size]
-            offset += size
-        return answers
+            full = [server for server in pending if _rows(pages[server.id], "connections") >= size]
+            for server in pending:
+                yield server, pages.pop(server.id)
+            pending, offset = full, offset + size
 
-    def _ask_accounts(self, servers: Sequence[Server], options: dict[str, Any]) -> dict[str, Answer]:
-        """Return the JSZ answers with the details of all accounts, or of exactly the one that is asked for.
+    def _account_pages(self, servers: Sequence[Server], options: dict[str, Any]) -> Iterator[tuple[Server, Answer]]:
+        """Yield the JSZ answers with the details of all accounts.
 
         Up to 2.10 the page at offset 0 holds accounts in random order, and only the later pages are in the order of
         their names. So the pages after the first start at 1, and what may then be missing is asked for by its name.
-        For an unknown account the server returns all of them.
         """
-        if options.get("account"):
-            return {
-                key: _only_account(answer, options["account"])
-                for key, answer in self._ask_once(servers, "JSZ", options).items()
-            }
         size = self._page_size or _ACCOUNTS_PER_PAGE
-        answers: dict[str, Answer] = {}
+        names: dict[str, set[str]] = {server.id: set() for server in servers}
         pending, offset = list(servers), 0
         while pending:
             pages = self._ask_once(pending, "JSZ", {**options, "offset": offset, "limit": size})
-            for key, page in pages.items():
-                answers[key] = _with_accounts(answers.get(key), page)
-            pending = [server for server in pending if _rows(pages[server.id], "account_details") >= size]
-            offset = offset + size if offset else 1
-        for server in servers:
-            answers[server.id] = self._fill_accounts(server, answers[server.id], options)
-        return answers
+            full = [server for server in pending if _rows(pages[server.id], "account_details") >= size]
+            last = {server.id for server in pending} - {server.id for server in full}
+            for server in pending:
+                page = _new_accounts(pages.pop(server.id), names[server.id])
+                yield server, page
+                if server.id in last and not isinstance(page, NatsFailure):
+                    yield from self._missed_accounts(server, page.get("accounts", 0), names[server.id], options)
+            pending, offset = full, offset + size if offset else 1
 
-    def _fill_accounts(self, server: Server, answer: Answer, options: dict[str, Any]) -> Answer:
-        """Return the answer with the accounts that its pages left out."""
-        if isinstance(answer, NatsFailure) or not answer.get("account_details"):
-            return answer
-        names = {account["name"] for account in answer["account_details"]}
-        if len(names) >= answer.get("accounts", 0):
-            return answer
-        listing = {"accounts": True, "limit": answer["accounts"]}
-        known = self._ask_once([server], "JSZ", listing)[server.id]
+    def _missed_accounts(
+        self, server: Server, count: int, names: set[str], options: dict[str, Any]
+    ) -> Iterator[tuple[Server, Answer]]:
+        """Yield the accounts of a server that its pages left out."""
+        if not names or len(names) >= count:
+            return
+        known = self._ask_once([server], "JSZ", {"accounts": True, "limit": count})[server.id]
         if isinstance(known, NatsFailure):
-            return known
+            yield server, known
+            return
         for account in known.get("account_details") or ():
             if account["name"] not in names:
-                one = self._ask_accounts([server], {**options, "account": account["name"]})[server.id]
-                answer = _with_accounts(answer, one)
-        return answer
+                yield from self.pages([server], "JSZ", {**options, "account": account["name"]})
 
     def _ask_once(self, servers: Sequence[Server], endpoint: str, options: dict[str, Any]) -> dict[str, Answer]:
         payload = json.dumps(options).encode() if options else b""
         calls = [Call(f"$SYS.REQ.SERVER.{server.id}.{endpoint}", payload, _COMPRESSED) for server in servers]
         answers: dict[str, Answer] = {}
-        for server, outcome in zip(servers, self._client.request_many(calls)):
+        timeout = self._timeout()
+        if timeout is not None and timeout <= 0:
+            return {server.id: _too_late(call.subject, server) for server, call in zip(servers, calls)}
+        for server, outcome in zip(servers, self._client.request_many(calls, timeout)):
             answer = outcome if isinstance(outcome, NatsFailure) else _data(outcome)
             if isinstance(answer, NatsFailure):
                 answer.server = server.name
             answers[server.id] = answer
         return answers
+
+    def _timeout(self) -> float | None:
+        """Return how many seconds a question may take, None for as long as any, 0 or less when it is too late for one."""
+        if self._deadline is None:
+            return None
+        return min(self._deadline - time.monotonic(), self._client.options.timeout)
 
     def _wrong_account(self, failure: NatsFailure) -> NatsFailure:
         """Return the failure of a user who asks the servers without being in the system account."""
@@ -319,6 +340,10 @@ def mask_values(message: str) -> str:
     return re.sub(r"old=.*", "old=(hidden)", message, flags=re.DOTALL)
 
 
+def _too_late(subject: str, server: Server) -> NatsFailure:
+    return NatsFailure("deadline", "not asked any more: the time for all questions is over", subject=subject, server=server.name)
+
+
 def _only_data(answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:
     return {key: answer for key, answer in answers.items() if not isinstance(answer, NatsFailure)}
 
@@ -333,14 +358,24 @@ def _only_account(answer: Answer, account: str) -> Answer:
     return answer
 
 
-def _with_accounts(whole: Answer | None, page: Answer) -> Answer:
-    """Return the answer with a page's accounts added once each; a failed page fails the whole answer."""
+def _new_accounts(page: Answer, names: set[str]) -> Answer:
+    """Return the page without the accounts in `names`, to which those of the page are added."""
+    if not isinstance(page, NatsFailure) and page.get("account_details"):
+        page["account_details"] = [item for item in page["account_details"] if item["name"] not in names]
+        names.update(item["name"] for item in page["account_details"])
+    return page
+
+
+def _joined(whole: Answer | None, page: Answer) -> Answer:
+    """Return the answer with a page's rows added; a failed page fails the whole answer."""
     if whole is None or isinstance(whole, NatsFailure) or isinstance(page, NatsFailure):
         return page if whole is None or isinstance(page, NatsFailure) else whole
-    details = whole.get("account_details") or []
-    names = {account["name"] for account in details}
-    details += [account for account in page.get("account_details") or () if account["name"] not in names]
-    whole["account_details"] = details
+    for key in ("account_details", "connections"):
+        if page.get(key):
+            whole[key] = whole.get(key) or []
+            whole[key] += page[key]
+    if "num_connections" in whole:
+        whole["num_connections"] = len(whole["connections"])
     return whole
 
 

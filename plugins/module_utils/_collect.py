@@ -1,0 +1,243 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where snapshots come from: one pass over the servers, or an archive of `nats audit gather`. PRIVATE to the collection."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import zipfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import Answer, SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._config_schema import parse_version
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server, parse_server, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import (
+    LAKE,
+    Origin,
+    Row,
+    SnapshotWriter,
+    origin_of,
+    rows_of,
+    servers_summary,
+    timestamp,
+)
+
+#: What is asked of each server, in this order: what is compared between servers first, so that their answers are of about
+#: the same time. With the options, and the first version that answers.
+ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+    "jsz": ({"accounts": True, "streams": True, "consumer": True, "config": True, "raft": True}, (0, 0, 0)),
+    "raftz": ({}, (2, 10, 26)),
+    "varz": ({}, (0, 0, 0)),
+    "healthz": ({"details": True}, (2, 9, 0)),
+    "ipqueuesz": ({}, (2, 10, 26)),
+    "routez": ({}, (0, 0, 0)),
+    "gatewayz": ({}, (0, 0, 0)),
+    "leafz": ({}, (0, 0, 0)),
+    "accstatz": ({}, (2, 9, 0)),
+    "connz": ({"auth": True}, (0, 0, 0)),
+}
+
+#: Servers that are asked at once. No more than a page of each of them is in memory.
+_AT_ONCE = 16
+
+#: The system account's own Raft groups, of which the meta group is one, are told without naming the account.
+_SYSTEM = ""
+
+#: The artifacts of an audit archive (jsm.go audit/archive/tag.go) that are an endpoint's answer.
+_ARTIFACTS = {
+    "variables": "varz",
+    "health": "healthz",
+    "jetstream_info": "jsz",
+    "connections": "connz",
+    "routes": "routez",
+    "gateways": "gatewayz",
+    "leafs": "leafz",
+    "account_raftz": "raftz",
+}
+_MANIFEST = "capture/misc/manifest.json"
+_METADATA = "capture/misc/audit_gather_metadata.json"
+
+#: Bytes of the largest artifact of an archive that is read; an archive comes from elsewhere.
+_LARGEST_ARTIFACT = 1 << 30
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked."""
+
+    lake: Path
+    fleet: str
+    endpoints: Collection[str]
+    expected: Collection[str] = ()
+    deadline: float = 60.0
+
+
+def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
+    """Take a snapshot of all servers and return the path and the content of its manifest.
+
+    An answer that is not given is a line with the failure, so that unknown stays apart from none. Raises NatsFailure when
+    nobody answers at all, or code LAKE when the snapshot cannot be written.
+    """
+    return _Pass(client, wanted).run()
+
+
+class _Pass:
+    def __init__(self, client: Client, wanted: Wanted) -> None:
+        self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline)
+        self._wanted = wanted
+        self._seconds: dict[str, float] = {}
+        self._accounts: dict[str, set[str]] = {}
+
+    def run(self) -> tuple[Path, dict[str, Any]]:
+        started = datetime.now(timezone.utc)
+        discovery = self._api.discover(self._wanted.expected)
+        servers = list(discovery.servers)
+        with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started) as writer:
+            self._writer = writer
+            for server in servers:
+                writer.add(origin_of(server), Row("servers", {}, _described(server)))
+            for name in discovery.missing:
+                failure = NatsFailure("server_missing", f"expected server {name} did not answer", server=name)
+                writer.fail("servers", Origin("", name, received=timestamp(datetime.now(timezone.utc))), failure)
+            for endpoint, (_options, since) in ENDPOINTS.items():
+                if endpoint in self._wanted.endpoints:
+                    before = time.monotonic()
+                    self._read(endpoint, [server for server in servers if parse_version(server.version) >= since])
+                    self._seconds[endpoint] = round(time.monotonic() - before, 3)
+            summary = servers_summary(servers, discovery.missing, writer.failures)
+            return writer.publish(source="nats_snapshot", **summary, seconds=self._seconds)
+
+    def _read(self, endpoint: str, servers: Sequence[Server]) -> None:
+        """Read one endpoint of all servers, some at once."""
+        if endpoint == "accstatz":
+            self._read_account_statistics(servers)
+            return
+        for start in range(0, len(servers), _AT_ONCE):
+            some = servers[start : start + _AT_ONCE]
+            if endpoint == "raftz":
+                for account in sorted(set().union({_SYSTEM}, *(self._accounts.get(server.id, ()) for server in some))):
+                    holding = [server for server in some if account in (_SYSTEM, *self._accounts.get(server.id, ()))]
+                    self._read_some(endpoint, holding, {"account": account} if account else {})
+            else:
+                self._read_some(endpoint, some, ENDPOINTS[endpoint][0])
+
+    def _read_some(self, endpoint: str, servers: Sequence[Server], options: Mapping[str, Any]) -> None:
+        """Read one endpoint of some servers, page by page."""
+        new = {server.id for server in servers}
+        try:
+            for server, page in self._api.pages(servers, endpoint.upper(), options):
+                self._take(endpoint, server, page, server.id in new)
+                new.discard(server.id)
+        except NatsFailure as failure:
+            self._nobody(endpoint, servers, failure)
+
+    def _nobody(self, endpoint: str, servers: Sequence[Server], failure: NatsFailure) -> None:
+        """Write that none of these servers could be asked, or that it is not known which of them told everything."""
+        if failure.code == LAKE:
+            raise failure
+        for server in servers:
+            self._writer.fail(endpoint, origin_of(server), failure)
+
+    def _read_account_statistics(self, servers: Sequence[Server]) -> None:
+        try:
+            self._api.gather_account_statistics(servers, lambda server, answer: self._take("accstatz", server, answer))
+        except NatsFailure as failure:
+            self._nobody("accstatz", servers, failure)
+
+    def _take(self, endpoint: str, server: Server, page: Answer, first: bool = True) -> None:
+        origin = origin_of(server)
+        if isinstance(page, NatsFailure):
+            self._writer.fail(endpoint, origin, page)
+            return
+        for row in rows_of(endpoint, page, first):
+            if row.table == "jsz_accounts":
+                self._accounts.setdefault(server.id, set()).add(row.keys["account"])
+            self._writer.add(origin, row)
+
+
+def _described(server: Server) -> dict[str, Any]:
+    """Return what is known of a server that answered."""
+    described = server.as_dict()
+    del described["js"], described["health"]
+    return {**described, "known_servers": server.known_servers}
+
+
+# --- archives of `nats audit gather` ------------------------------------------------------------------------------------
+
+
+def import_archive(archive: Path, lake: Path, fleet: str) -> tuple[Path, dict[str, Any]]:
+    """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
+
+    The snapshot is named after the archive's own manifest: imported again, it replaces itself. There is nothing that tells the
+    clocks apart. Raises NatsFailure invalid_option when it is no such archive, and LAKE when it cannot be written.
+    """
+    try:
+        zipped = zipfile.ZipFile(archive)
+        listing = zipped.read(_MANIFEST)
+        tags = {path: {tag["Name"]: tag["Value"] for tag in told} for path, told in json.loads(listing).items()}
+        taken = parse_time(json.loads(zipped.read(_METADATA))["capture_timestamp"])
+    except (OSError, zipfile.BadZipFile, AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = f"archive: {archive} is not a readable archive of `nats audit gather`: {error}"
+        raise NatsFailure("invalid_option", reason) from error
+    name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(listing).hexdigest()[:6]}"
+    with zipped, SnapshotWriter(lake, fleet, taken, name) as writer:
+        servers = _write_artifacts(zipped, tags, writer)
+        unknown = {"clock_offset": None, "slowest_rtt": None}
+        return writer.publish(source="nats audit gather", **{**servers_summary(servers, (), writer.failures), **unknown})
+
+
+def _write_artifacts(
+    zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]], writer: SnapshotWriter
+) -> list[Server]:
+    """Write the archive's answers and return the servers that gave them."""
+    servers: dict[str, Server] = {}
+    accounts: dict[str, set[str]] = {}
+    for path, endpoint, name, cluster in _artifacts(tags):
+        try:
+            document = _artifact(zipped, path)
+            server = parse_server(document["server"], {}, 0.0)
+            told = timestamp(parse_time(str(document["server"]["time"])))
+        except (KeyError, ValueError, zipfile.BadZipFile) as error:
+            failure = NatsFailure("bad_reply", f"{path} cannot be read: {error}")
+            writer.fail(endpoint, Origin("", name, cluster), failure)
+            continue
+        data = document.get("data") or {}
+        origin = Origin(server.id, server.name, server.cluster, server.version, told)
+        if server.id not in servers:
+            servers[server.id] = server
+            writer.add(origin, Row("servers", {}, {**_described(server), "rtt": None, "clock_offset": None}))
+        first = endpoint != "jsz" or server.id not in accounts
+        seen = accounts.setdefault(server.id, set()) if endpoint == "jsz" else set()
+        # Up to 2.10 the first page holds accounts in random order, which a later one may repeat.
+        if data.get("account_details"):
+            data["account_details"] = [item for item in data["account_details"] if item.get("name") not in seen]
+            seen.update(item.get("name") for item in data["account_details"])
+        for row in rows_of(endpoint, data, first):
+            writer.add(origin, row)
+    return list(servers.values())
+
+
+def _artifacts(tags: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the path, the endpoint, the server's name and its cluster of each artifact that is an answer, in order."""
+    for path, named in sorted(tags.items()):
+        endpoint = _ARTIFACTS.get(named.get("artifact_type", ""))
+        if endpoint is not None:
+            yield path, endpoint, named.get("server", ""), named.get("cluster", "")
+
+
+def _artifact(zipped: zipfile.ZipFile, path: str) -> dict[str, Any]:
+    """Return an answer in its envelope. Raises KeyError, ValueError or BadZipFile for a broken one."""
+    if zipped.getinfo(path).file_size > _LARGEST_ARTIFACT:
+        raise ValueError("it is larger than 1 GiB")
+    document = json.loads(zipped.read(path))
+    if not isinstance(document, dict) or not isinstance(document.get("server"), dict):
+        raise ValueError("it does not say which server it is from")
+    return document

@@ -1,0 +1,235 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_snapshot
+short_description: Write a snapshot of a fleet's telemetry into a lake
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Asks every server for everything that the insights are made from (JSZ with streams, consumers, configurations and Raft groups,
+    RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, the figures of the accounts, CONNZ) and writes the answers as
+    compressed JSON lines below C(bronze/) in O(lake). Needs a user of the system account.
+  - Answers are written as they arrive, page by page. Passwords, tokens, JWTs and the users of connections are left out.
+  - The snapshot appears at once, when its manifest does. An interrupted run leaves nothing that a reader would see.
+  - A server or an endpoint that did not answer is a row that says so, and RV(complete) is false.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Finds the servers, asks them for nothing else, and writes nothing.
+  diff_mode:
+    support: none
+  idempotent:
+    support: partial
+    details:
+      - Every run takes another snapshot. An O(archive) replaces itself.
+options:
+  lake:
+    description:
+      - Directory of the lake on the host that runs the module. It is made when it is missing.
+    type: path
+    required: true
+  fleet:
+    description:
+      - What to call the servers that are asked, to tell them from others in the same lake, such as V(production).
+    type: str
+    default: default
+  endpoints:
+    description:
+      - What to read from each server. Without V(jsz), V(raftz) is read for the system account only.
+    type: list
+    elements: str
+    choices: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, connz]
+    default: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, connz]
+  expected_servers:
+    description:
+      - Names of servers that must answer. One that does not makes the snapshot incomplete.
+    type: list
+    elements: str
+    default: []
+  deadline:
+    description:
+      - Seconds after which nothing more is asked. What was not answered by then is missing from the snapshot, which says so.
+    type: float
+    default: 60.0
+  archive:
+    description:
+      - Path of an archive that C(nats audit gather) made. It is written as a snapshot of its own time, and no server is asked.
+    type: path
+  fail_on_incomplete:
+    description:
+      - Fail when anything is missing from the snapshot, after it was written.
+    type: bool
+    default: false
+seealso:
+  - module: natsops.jetstream.nats_server_info
+  - module: natsops.jetstream.nats_cluster_info
+"""
+
+EXAMPLES = r"""
+- name: Take a snapshot
+  natsops.jetstream.nats_snapshot:
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+    lake: /var/lib/nats-insights/lake
+    fleet: production
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+  register: snapshot
+
+- name: Add what was gathered last week
+  natsops.jetstream.nats_snapshot:
+    archive: /home/ops/audit-archive-1763400000.zip
+    lake: /var/lib/nats-insights/lake
+    fleet: production
+"""
+
+RETURN = r"""
+snapshot:
+  description: Name of the snapshot, empty in check mode.
+  returned: success
+  type: str
+  sample: 20261121T184100.123456Z-3f2a9c
+manifest:
+  description: Path of the snapshot's manifest, empty in check mode.
+  returned: success
+  type: str
+  sample: /var/lib/nats-insights/lake/bronze/manifest/date=2026-11-21/hour=18/20261121T184100.123456Z-3f2a9c.json
+complete:
+  description: Whether every server that is known or expected answered everything.
+  returned: success
+  type: bool
+  sample: true
+answered:
+  description: How many servers answered.
+  returned: success
+  type: int
+  sample: 3
+missing:
+  description: Names from O(expected_servers) that did not answer.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+failures:
+  description: Answers that were not given, the first 50 of them.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {endpoint: jsz, server: n2-c1, code: timeout, description: no reply within 5 s, subject: $SYS.REQ.SERVER.ND.JSZ}
+rows:
+  description: How many rows each table of the snapshot has.
+  returned: success
+  type: dict
+  sample: {servers: 3, jsz: 3, jsz_streams: 9, varz: 3}
+seconds:
+  description: How long each endpoint took to be read. Empty for an O(archive).
+  returned: success
+  type: dict
+  sample: {jsz: 0.041, varz: 0.006}
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._collect import (
+    ENDPOINTS,
+    Wanted,
+    collect,
+    import_archive,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    fail,
+    make_module,
+    positive,
+    run_unconnected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import servers_summary
+
+
+def result_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the module's result from the snapshot's manifest."""
+    return {
+        "changed": True,
+        "snapshot": manifest["snapshot"],
+        "manifest": str(path),
+        "complete": manifest["complete"],
+        "answered": manifest["servers"],
+        "missing": manifest["missing"],
+        "failures": manifest["quoted_failures"],
+        "rows": {name: table["rows"] for name, table in manifest["tables"].items()},
+        "seconds": manifest.get("seconds", {}),
+    }
+
+
+def preview(client: Client, expected: list[str]) -> dict[str, Any]:
+    """Return the result that a snapshot would have, as far as the servers alone tell it."""
+    found = SystemApi(client).discover(expected)
+    summary = servers_summary(list(found.servers), found.missing, 0)
+    nothing: dict[str, Any] = {"snapshot": "", "failures": [], "quoted_failures": [], "tables": {}}
+    return {**result_of(Path(), {**nothing, **summary}), "manifest": ""}
+
+
+def refusal(result: dict[str, Any]) -> NatsFailure | None:
+    """Return why an incomplete snapshot is a failure, None for a complete one."""
+    if result["complete"]:
+        return None
+    reasons = [f"{name} did not answer" for name in result["missing"]]
+    reasons += [f"{item['server']} did not give {item['endpoint']}: {item['description']}" for item in result["failures"]]
+    return NatsFailure("incomplete", "; ".join(reasons) or "the servers know of others that did not answer")
+
+
+def main() -> None:
+    module: AnsibleModule = make_module(
+        {
+            "lake": {"type": "path", "required": True},
+            "fleet": {"type": "str", "default": "default"},
+            "endpoints": {"type": "list", "elements": "str", "choices": list(ENDPOINTS), "default": list(ENDPOINTS)},
+            "expected_servers": {"type": "list", "elements": "str", "default": []},
+            "deadline": {"type": "float", "default": 60.0},
+            "archive": {"type": "path"},
+            "fail_on_incomplete": {"type": "bool", "default": False},
+        }
+    )
+    params = module.params
+
+    def work(options: ConnectionOptions) -> dict[str, Any]:
+        lake = Path(params["lake"])
+        if params["archive"]:
+            if module.check_mode:
+                return {"changed": True}
+            result = result_of(*import_archive(Path(params["archive"]), lake, params["fleet"]))
+        else:
+            deadline = positive(params["deadline"], "deadline")
+            wanted = Wanted(lake, params["fleet"], params["endpoints"], params["expected_servers"], deadline)
+            with Client(options) as client:
+                if module.check_mode:
+                    return preview(client, params["expected_servers"])
+                result = result_of(*collect(client, wanted))
+        failure = refusal(result) if params["fail_on_incomplete"] else None
+        if failure is not None:
+            fail(module, failure, **result)
+        return result
+
+    run_unconnected(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nats_snapshot and the playbook natsops.jetstream.snapshot against real clusters."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from ansible_collections.natsops.jetstream.plugins.module_utils import _api
+from conftest import Runner
+from nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
+
+
+def read(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    """Return the manifest of a snapshot and its lines by table."""
+    path = Path(result["manifest"])
+    manifest = json.loads(path.read_text())
+    bronze = path.parents[3]
+    lines = {}
+    for name, table in manifest["tables"].items():
+        text = "".join(gzip.decompress((bronze / file["path"]).read_bytes()).decode() for file in table["files"])
+        assert SYS_PASSWORD not in text
+        assert APP_PASSWORD not in text
+        lines[name] = [json.loads(line) for line in text.splitlines()]
+        assert len(lines[name]) == table["rows"] + table["failures"]
+    return manifest, lines
+
+
+def test_a_snapshot_holds_what_the_modules_see(
+    healthy: NatsProcesses, version: str, run_module: Runner, tmp_path: Path
+) -> None:
+    """With pages of two accounts, of which there are five and the system account."""
+    with mock.patch.object(_api, "_ACCOUNTS_PER_PAGE", 2):
+        result = run_module(
+            "nats_snapshot",
+            healthy.sys_connection(),
+            lake=str(tmp_path),
+            fleet="test",
+            expected_servers=healthy.names,
+            fail_on_incomplete=True,
+        )
+    assert (result.get("msg"), result["changed"], result["complete"], result["answered"]) == (None, True, True, 3)
+    manifest, lines = read(result)
+    assert (manifest["fleet"], manifest["versions"], manifest["failures"]) == ("test", {version: 3}, 0)
+    assert abs(manifest["clock_offset"]["max"]) < 1
+    cluster = run_module("nats_cluster_info", healthy.sys_connection())
+    assert sorted((line["account"], line["data"]["name"], line["server"]) for line in lines["jsz_streams"]) == sorted(
+        (stream["account"], stream["name"], member) for stream in cluster["streams"] for member in stream["members"]
+    )
+    (worker,) = [consumer for stream in cluster["streams"] for consumer in stream["consumers"]]
+    assert {(line["data"]["name"], line["raft_group"] or worker["raft_group"]) for line in lines["jsz_consumers"]} == {
+        ("worker", worker["raft_group"])
+    }
+    for table in ("servers", "jsz", "varz", "healthz"):
+        assert sorted(line["server"] for line in lines[table]) == ["n1", "n10", "n2"], table
+    assert {line["version"] for line in lines["varz"]} == {version}
+    # Three pooled routes and one of the system account to each of two others.
+    assert len(lines["routez"]) == 3 * 2 * 4
+    assert {line["account"] for line in lines["accstatz"]} >= {"APP", "$SYS"}
+    assert any(line["data"]["name"] == "natsops.jetstream" for line in lines["connz"])
+    groups = {(line["account"], line["raft_group"], line["server"]) for line in lines["raftz"]}
+    assert {("$SYS", "_meta_", name) for name in healthy.names} <= groups
+    assert {group for account, group, _server in groups if account == "APP"} >= {worker["raft_group"]}
+
+
+def test_what_is_missing_is_said(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+    connection = {**healthy.sys_connection(), "timeout": 1}
+    options = {"lake": str(tmp_path), "expected_servers": ["n1", "n9"]}
+    result = run_module("nats_snapshot", connection, **options, endpoints=["varz"])
+    assert (result["complete"], result["missing"], result["rows"]["varz"]) == (False, ["n9"], 3)
+    _manifest, lines = read(result)
+    (silent,) = [line for line in lines["servers"] if "failure" in line]
+    assert (silent["server"], silent["failure"]["code"]) == ("n9", "server_missing")
+    refused = run_module("nats_snapshot", connection, **options, endpoints=["varz"], fail_on_incomplete=True)
+    assert refused["failed"]
+    assert (refused["failure"]["code"], "n9" in refused["msg"], Path(refused["manifest"]).is_file()) == ("incomplete", True, True)
+
+
+def test_the_deadline_bounds_it(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+    """It is over once the servers are found."""
+    result = run_module("nats_snapshot", healthy.sys_connection(), lake=str(tmp_path), deadline=0.001)
+    assert (result["complete"], result["answered"]) == (False, 3)
+    assert {item["code"] for item in result["failures"]} == {"deadline"}
+    assert result["rows"]["servers"] == 3
+    assert result["rows"]["jsz"] == result["rows"]["connz"] == 0
+
+
+def test_check_mode_writes_nothing(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+    result = run_module("nats_snapshot", healthy.sys_connection(), True, lake=str(tmp_path))
+    assert (result["changed"], result["complete"], result["answered"], result["manifest"]) == (True, True, 3, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_account_is_refused(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+    result = run_module("nats_snapshot", healthy.app_connection(), lake=str(tmp_path))
+    assert result["failure"]["code"] in ("wrong_account", "permission")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_playbook_takes_a_snapshot(healthy: NatsProcesses, tmp_path: Path) -> None:
+    variables = {
+        "nats_connection": healthy.sys_connection(),
+        "nats_expected_servers": healthy.names,
+        "nats_insights_lake": str(tmp_path / "lake"),
+        "nats_insights_fleet": "test",
+    }
+    extra = tmp_path / "variables.json"
+    extra.write_text(json.dumps(variables))
+    done = run_playbook("snapshot", "-e", f"@{extra}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 servers answered everything" in done.stdout
+    (manifest,) = (tmp_path / "lake" / "bronze" / "manifest").rglob("*.json")
+    assert json.loads(manifest.read_text())["fleet"] == "test"
