@@ -17,13 +17,15 @@ VENV := $(CACHE)/venv$(if $(filter 2.16,$(CORE)),-2.16)
 STAMP := $(VENV)/.made
 DEV_BIN := $(CACHE)/venv/bin
 DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
+# Spark has an environment of its own, as where the pipeline runs: it is 450 MB that nothing else here needs.
+SPARK_VENV := $(CACHE)/venv-insights
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
 # Folders are listed too: their time changes when a file is added or deleted.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
 	changelogs tests/config.yml tests/sanity) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
-LINT_PARTS := lint-ruff lint-mypy lint-yaml lint-ansible lint-changelog
+LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog
 SANITY_PARTS := sanity-2.19 sanity-2.16
 SCENARIO_PARTS := $(patsubst extensions/molecule/%/molecule.yml,test-molecule-%,$(wildcard extensions/molecule/*/molecule.yml))
 
@@ -36,7 +38,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build dev lock clean
 
 help: ## this list
@@ -63,10 +65,10 @@ demo-stop: $(CACHE)/venv/.made $(INSTALLED)
 
 test: ## everything, the quick parts first; ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare --together $(LINT_PARTS) test-unit test-unit-2.16 $(SANITY_PARTS) \
-		--lab test-lab --together test-integration --lab $(SCENARIO_PARTS)
+		--together test-insights --lab test-lab --together test-integration --lab $(SCENARIO_PARTS)
 
 # What the parts share is made before two of them run at once.
-prepare: dev $(INSTALLED)
+prepare: dev $(SPARK_VENV)/.made $(INSTALLED)
 
 test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
 	@$(PYTEST) tests/unit
@@ -81,6 +83,9 @@ test-integration test-chaos test-lab $(SCENARIO_PARTS): export PYTHONPATH := $(C
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
 	@$(PYTEST) -m 'not chaos' tests/integration
+
+test-insights: $(SPARK_VENV)/.made $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
+	@PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST) tests/insights
 
 test-chaos: $(STAMP) $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
 	@$(PYTEST) -m chaos tests/integration
@@ -110,6 +115,10 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
 	MYPYPATH=tests/lab:tests/integration mypy tests/bench || failed=1; test -z "$$failed"
 
+lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
+	@MYPYPATH=roles/nats_insights/files:tests/insights mypy --python-executable $(SPARK_VENV)/bin/python \
+		roles/nats_insights/files/jetstream_insights tests/insights
+
 lint-yaml: $(CACHE)/venv/.made
 	@yamllint --strict .
 
@@ -137,7 +146,7 @@ build: $(INSTALLED) ## the artifact in .cache/dist, installed in .cache/collecti
 	@ls $(CACHE)/dist/*.tar.gz
 
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
-	@for name in dev core-2.16; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
+	@for name in dev core-2.16 insights; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $$name.txt $$name.in); done
 
 clean: demo-clean ## removes everything that was made
@@ -150,6 +159,9 @@ $(CACHE)/venv/.made: requirements/dev.txt tools/venv.sh
 
 $(CACHE)/venv-2.16/.made: requirements/core-2.16.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+
+$(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh
+	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(DEV_LINK):
 	@mkdir -p $(@D) && ln -s ../../../.. $@

@@ -79,7 +79,7 @@ def test_every_plugin_says_its_licence_and_is_python_3_9() -> None:
         assert "from __future__ import annotations\n" in content, plugin
 
 
-@pytest.mark.parametrize("lock", ["dev.txt", "core-2.16.txt"])
+@pytest.mark.parametrize("lock", ["dev.txt", "core-2.16.txt", "insights.txt"])
 def test_locks_pin_every_package_by_hash_and_name_no_index(lock: str) -> None:
     content = (CHECKOUT / "requirements" / lock).read_text()
     packages = re.split(r"\n(?=[a-z0-9])", "\n" + re.sub(r"^#.*\n", "", content, flags=re.MULTILINE))

@@ -1,0 +1,7 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tables, findings and forecasts from the telemetry of NATS JetStream fleets, by Spark. See docs/insights.md.
+
+Rooms, each knowing only those before it: fields (how a column is told), silver (what the tables are), lake (files), jobs, cli.
+"""

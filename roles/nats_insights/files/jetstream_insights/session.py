@@ -1,0 +1,42 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Spark session of the pipeline."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+
+def session(master: str | None = None, memory: str | None = None) -> SparkSession:
+    """Return the session: on `master`, such as ``local[2]``, on what spark-submit says, or on this machine.
+
+    `memory` is that of the driver, such as ``2g``; on a local master that is all there is.
+    """
+    # Workers must run the interpreter that has the packages, not whichever is first on their PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("jetstream-insights")
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+    if master is not None and master.startswith("local"):
+        # Otherwise the host's name is looked up, which may be slow or point elsewhere.
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    if memory is not None:
+        builder = builder.config("spark.driver.memory", memory)
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.ansi.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

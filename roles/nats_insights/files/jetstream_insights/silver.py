@@ -1,0 +1,463 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the silver tables are: pure functions from the lines of bronze, or from other silver tables, to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jetstream_insights.fields import DURATION, NANOSECONDS, Field, rows
+
+PEERS = "array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,lag:bigint,pending:bigint>>"
+_STRINGS = "array<string>"
+_HEALTH_ERRORS = "array<struct<type:string,account:string,stream:string,consumer:string,error:string>>"
+
+#: What identifies a snapshot in every table.
+SNAPSHOT = ("fleet", "snapshot", "taken")
+
+
+@dataclass(frozen=True)
+class Told:
+    """A table with a row for each line of one bronze table."""
+
+    source: str
+    keys: tuple[Field, ...]
+    fields: tuple[Field, ...]
+
+    def rows(self, lines: DataFrame) -> DataFrame:
+        return rows(lines, self.keys, self.fields)
+
+
+def _same(type_: str, *names: str, under: str = "", prefix: str = "") -> tuple[Field, ...]:
+    """Return fields of one type that are called as the server calls them."""
+    return tuple(Field(f"{prefix}{name}", type_, f"{under}.{name}" if under else name) for name in names)
+
+
+_SERVER = Told(
+    "servers",
+    (),
+    (
+        *_same("string", "host", "domain"),
+        *_same(_STRINGS, "tags"),
+        *_same("boolean", "jetstream"),
+        *_same("double", "uptime", "rtt", "clock_offset"),
+        *_same("bigint", "known_servers"),
+    ),
+)
+
+_VARZ = Told(
+    "varz",
+    (),
+    (
+        *_same("timestamp", "start", "now", "config_load_time", "tls_cert_not_after"),
+        *_same("string", "config_digest", "system_account", "git_commit"),
+        *_same("double", "cpu"),
+        *_same("bigint", "mem", "cores", "gomaxprocs", "gomemlimit", "max_payload", "max_connections", "connections"),
+        *_same("bigint", "total_connections", "routes", "remotes", "leafnodes", "subscriptions", "slow_consumers"),
+        *_same("bigint", "stale_connections", "stalled_clients", "in_msgs", "out_msgs", "in_bytes", "out_bytes"),
+        *_same("boolean", "auth_required", "tls_required", "tls_verify"),
+        *_same("string", "store_dir", "unique_tag", under="jetstream.config", prefix="js_"),
+        Field("js_sync_interval", "double", "jetstream.config.sync_interval", NANOSECONDS),
+        Field("js_sync_always", "boolean", "jetstream.config.sync_always"),
+        Field("route_pool_size", "bigint", "cluster.pool_size"),
+    ),
+)
+
+_JSZ = Told(
+    "jsz",
+    (),
+    (
+        Field("js_disabled", "boolean", "disabled"),
+        *_same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets", prefix="js_"),
+        *_same("bigint", "streams", "consumers", "messages", "bytes", "streams_leader", "consumers_leader", prefix="js_"),
+        *_same("bigint", "total", "errors", "inflight", "level", under="api", prefix="js_api_"),
+        *_same("bigint", "max_memory", "max_storage", under="config", prefix="js_"),
+        Field("js_max_ha_assets", "bigint", "limits.max_ha_assets"),
+        Field("meta_leader", "string", "meta_cluster.leader"),
+        Field("meta_peer", "string", "meta_cluster.peer"),
+        Field("meta_size", "bigint", "meta_cluster.cluster_size"),
+        Field("meta_pending", "bigint", "meta_cluster.pending"),
+        Field("meta_quorum_needed", "bigint", "meta_cluster.quorum_needed"),
+        Field("meta_replicas", PEERS, "meta_cluster.replicas"),
+        *_same("bigint", "pending_entries", "pending_size", under="meta_cluster.snapshot", prefix="meta_snapshot_"),
+        Field("meta_snapshot_duration", "double", "meta_cluster.snapshot.last_duration", NANOSECONDS),
+        Field("meta_snapshot_time", "timestamp", "meta_cluster.snapshot.last_time"),
+    ),
+)
+
+_HEALTH = Told(
+    "healthz",
+    (),
+    (
+        Field("health", "string", "status"),
+        Field("health_code", "int", "status_code"),
+        Field("health_error", "string", "error"),
+        Field("health_errors", _HEALTH_ERRORS, "errors"),
+    ),
+)
+
+STREAM_REPLICAS = Told(
+    "jsz_streams",
+    (Field("account", "string"),),
+    (
+        Field("stream", "string", "name"),
+        *_same("timestamp", "created"),
+        *_same("bigint", "messages", "bytes", "first_seq", "last_seq", under="state"),
+        *_same("bigint", "num_subjects", "num_deleted", "consumer_count", under="state"),
+        *_same("timestamp", "first_ts", "last_ts", under="state"),
+        Field("lost", "struct<msgs:array<bigint>,bytes:bigint>", "state.lost"),
+        *_same("string", "leader", "raft_group", "traffic_account", under="cluster"),
+        Field("leader_since", "timestamp", "cluster.leader_since"),
+        Field("peers", PEERS, "cluster.replicas"),
+        Field("desired", "variant", "cluster.desired"),
+        Field("stream_raft_group", "string"),
+        Field("config", "variant"),
+    ),
+)
+
+_CONSUMER_KEYS = (
+    Field("account", "string"),
+    Field("line_raft_group", "string", "raft_group"),
+    Field("stream_replicas", "int"),
+    Field("stream_retention", "string"),
+)
+CONSUMER_REPLICAS = Told(
+    "jsz_consumers",
+    _CONSUMER_KEYS,
+    (
+        Field("stream", "string", "stream_name"),
+        Field("consumer", "string", "name"),
+        *_same("timestamp", "created"),
+        *_same("bigint", "num_ack_pending", "num_redelivered", "num_waiting", "num_pending"),
+        *_same("boolean", "push_bound", "paused"),
+        *_same("bigint", "consumer_seq", "stream_seq", under="delivered", prefix="delivered_"),
+        *_same("bigint", "consumer_seq", "stream_seq", under="ack_floor", prefix="ack_floor_"),
+        Field("last_delivered", "timestamp", "delivered.last_active"),
+        Field("last_acked", "timestamp", "ack_floor.last_active"),
+        *_same("string", "leader", "raft_group", under="cluster"),
+        Field("leader_since", "timestamp", "cluster.leader_since"),
+        Field("peers", PEERS, "cluster.replicas"),
+        Field("config", "variant"),
+    ),
+)
+
+RAFT_GROUPS = Told(
+    "raftz",
+    (Field("account", "string"), Field("raft_group", "string")),
+    (
+        *_same("string", "state", "leader", "voted_for", "wal_error"),
+        Field("peer_id", "string", "id"),
+        *_same("bigint", "size", "quorum_needed", "committed", "applied", "term", "pterm", "pindex", "overrun_count"),
+        *_same("bigint", "ipq_proposal_len", "ipq_entry_len", "ipq_resp_len", "ipq_apply_len"),
+        *_same("boolean", "observer", "paused", "overrun", "catching_up", "ever_had_leader"),
+        *_same("timestamp", "leader_since"),
+        *_same("bigint", "messages", "bytes", under="wal", prefix="wal_"),
+    ),
+)
+
+_TRAFFIC = _same("bigint", "in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
+ROUTES = Told(
+    "routez",
+    (),
+    (
+        Field("cid", "bigint", "rid"),
+        *_same("string", "remote_id", "remote_name", "ip", "account", "compression"),
+        *_same("boolean", "did_solicit", "is_configured"),
+        *_same("bigint", "port", "pending_size"),
+        *_same("timestamp", "start", "last_activity"),
+        Field("rtt", "double", told=DURATION),
+        *_TRAFFIC,
+    ),
+)
+GATEWAYS = Told(
+    "gatewayz",
+    (Field("gateway", "string"), Field("direction", "string"), Field("configured", "boolean")),
+    (
+        *_same("bigint", "cid", "port", "pending_bytes"),
+        *_same("string", "name", "ip"),
+        *_same("timestamp", "start", "last_activity"),
+        Field("rtt", "double", told=DURATION),
+        *_TRAFFIC,
+    ),
+)
+LEAFNODES = Told(
+    "leafz",
+    (),
+    (
+        Field("cid", "bigint", "id"),
+        *_same("string", "name", "account", "ip", "compression"),
+        *_same("bigint", "port"),
+        *_same("boolean", "is_spoke", "is_isolated"),
+        Field("rtt", "double", told=DURATION),
+        *_TRAFFIC,
+    ),
+)
+
+_ACCOUNT_KEY = (Field("account", "string"),)
+_ACCOUNT_STATISTICS = Told(
+    "accstatz",
+    _ACCOUNT_KEY,
+    (
+        Field("connections", "bigint", "conns"),
+        *_same("bigint", "leafnodes", "total_conns", "num_subscriptions", "slow_consumers"),
+        *_same("bigint", "msgs", "bytes", under="sent", prefix="sent_"),
+        *_same("bigint", "msgs", "bytes", under="received", prefix="received_"),
+    ),
+)
+_ACCOUNT_JETSTREAM = Told(
+    "jsz_accounts",
+    _ACCOUNT_KEY,
+    _same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "ha_assets", prefix="js_"),
+)
+
+_CONNECTION = Told(
+    "connz",
+    (),
+    (
+        *_same("bigint", "cid", "pending_bytes", "stalls"),
+        *_same("string", "kind", "account", "name", "lang", "tls_version"),
+        Field("lang_version", "string", "version"),
+        Field("rtt", "double", told=DURATION),
+        *_TRAFFIC,
+    ),
+)
+
+
+# --- tables that are more than lines ------------------------------------------------------------------------------------
+
+_SERVER_KEY = ("fleet", "snapshot", "server_id")
+
+
+def servers(told: DataFrame, varz: DataFrame, jsz: DataFrame, healthz: DataFrame) -> DataFrame:
+    """Return a row for each server that answered, with null where it did not give an answer."""
+    joined = _SERVER.rows(told)
+    for spec, lines, name in ((_VARZ, varz, "varz"), (_JSZ, jsz, "jsz"), (_HEALTH, healthz, "healthz")):
+        side = spec.rows(lines).select(
+            *_SERVER_KEY, *(field.name for field in spec.fields), F.col("extra").alias(f"{name}_extra"),
+            F.lit(True).alias(f"{name}_told"),
+        )
+        joined = joined.join(side, on=list(_SERVER_KEY), how="left")
+    return joined
+
+
+def meta_peers(of_servers: DataFrame) -> DataFrame:
+    """Return a row for each member of the meta group in the view of each server. The leader's own row is made: it is not among
+    its replicas. Only what the leader says of the others holds (2.12.5 and 2.14 on)."""
+    view = of_servers.where(F.col("meta_size").isNotNull()).select(
+        *SNAPSHOT,
+        "server_id",
+        "server",
+        "cluster",
+        F.col("meta_leader").alias("leader"),
+        F.col("meta_size").alias("cluster_size"),
+        (F.col("meta_leader") == F.col("server")).alias("by_leader"),
+        "meta_replicas",
+    )
+    others = view.withColumn("told", F.explode("meta_replicas")).select(
+        *(name for name in view.columns if name != "meta_replicas"), *_peer_columns(F.col("told"))
+    )
+    own = view.where("by_leader").select(
+        *(name for name in view.columns if name != "meta_replicas"),
+        F.col("server").alias("peer"),
+        F.lit(None).cast("string").alias("peer_id"),
+        F.lit(True).alias("current"),
+        F.lit(False).alias("offline"),
+        F.lit(0.0).alias("active"),
+        F.lit(0).cast("bigint").alias("lag"),
+    )
+    return others.unionByName(own)
+
+
+def _peer_name(name: Column, peer_id: Column) -> Column:
+    """Return a peer's name, or its id when the server that tells of it never met it ("Server name unknown at this time")."""
+    return F.when(name.contains(" ") | name.isNull() | (name == ""), peer_id).otherwise(name)
+
+
+def _peer_columns(peer: Column) -> tuple[Column, ...]:
+    return (
+        _peer_name(peer["name"], peer["peer"]).alias("peer"),
+        peer["peer"].alias("peer_id"),
+        F.coalesce(peer["current"], F.lit(False)).alias("current"),
+        F.coalesce(peer["offline"], F.lit(False)).alias("offline"),
+        (F.coalesce(peer["active"], F.lit(0)) / F.lit(1e9)).alias("active"),
+        F.coalesce(peer["lag"], F.lit(0)).cast("bigint").alias("lag"),
+    )
+
+
+def _led(replicas: DataFrame) -> DataFrame:
+    """Add whether a replica names itself leader, and whether it knows replicas, without which the claim is the weaker one: so
+    does a member whose Raft node is not running (jetstream_cluster.go clusterInfo). Without a cluster it is the leader."""
+    leader = F.coalesce(F.col("leader"), F.lit(""))
+    claims = (leader == F.col("server")) | (F.col("leader").isNull() & F.col("peers").isNull() & F.col("raft_group").isNull())
+    return replicas.withColumn("is_leader", claims).withColumn(
+        "is_backed", F.col("is_leader") & (F.coalesce(F.size("peers"), F.lit(0)) > 0)
+    )
+
+
+def _configured(type_: str, *names: str) -> tuple[Column, ...]:
+    return tuple(F.try_variant_get("config", f"$.{name}", type_).alias(name) for name in names)
+
+
+def stream_replicas(lines: DataFrame) -> DataFrame:
+    """Return a row for each replica of a stream, as the server that holds it tells."""
+    told = STREAM_REPLICAS.rows(lines)
+    config = F.col("config")
+    grouped = told.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
+    return _led(grouped).select(
+        "*",
+        F.coalesce(F.size("lost.msgs"), F.lit(0)).alias("lost_messages"),
+        F.coalesce("lost.bytes", F.lit(0)).alias("lost_bytes"),
+        *_configured("int", "num_replicas"),
+        *_configured("string", "storage", "retention", "discard", "compression"),
+        *_configured("bigint", "max_bytes", "max_msgs", "max_consumers"),
+        (F.try_variant_get(config, "$.max_age", "bigint") / F.lit(1e9)).alias("max_age"),
+        F.try_variant_get(config, "$.placement.cluster", "string").alias("placement_cluster"),
+        F.try_variant_get(config, "$.placement.tags", _STRINGS).alias("placement_tags"),
+        *_configured("map<string,string>", "metadata"),
+        F.sha2(F.to_json(config), 256).alias("config_hash"),
+    ).drop("lost")
+
+
+def consumer_replicas(lines: DataFrame) -> DataFrame:
+    """Return a row for each replica of a consumer, as the server that holds it tells. `num_replicas`: by its configuration and
+    that of its stream (consumer.go ConsumerConfig.replicas)."""
+    told = CONSUMER_REPLICAS.rows(lines)
+    config = F.col("config")
+    wanted = F.coalesce(F.try_variant_get(config, "$.num_replicas", "int"), F.lit(0))
+    durable = F.try_variant_get(config, "$.durable_name", "string").isNotNull()
+    of_stream = F.coalesce(F.col("stream_replicas"), F.lit(1))
+    size = (
+        F.when(wanted.between(F.lit(1), of_stream), wanted)
+        .when((wanted == 0) & ~durable & (F.coalesce(F.col("stream_retention"), F.lit("limits")) == "limits"), F.lit(1))
+        .otherwise(of_stream)
+    )
+    grouped = told.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
+    return _led(grouped).select(
+        "*",
+        size.alias("num_replicas"),
+        durable.alias("durable"),
+        F.try_variant_get(config, "$.deliver_subject", "string").isNull().alias("pull"),
+        *_configured("string", "ack_policy"),
+        *_configured("bigint", "max_deliver", "max_ack_pending", "max_waiting"),
+        (F.try_variant_get(config, "$.ack_wait", "bigint") / F.lit(1e9)).alias("ack_wait"),
+        *_configured("map<string,string>", "metadata"),
+        F.sha2(F.to_json(config), 256).alias("config_hash"),
+    )
+
+
+def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Return one row for each group of replicas: its figures from its leader, otherwise from the first server by name.
+
+    `leaders`: who counts as leader, see docs/insights.md. `members`: every server that any member knows. `hosts`: who told.
+    `views`: whom the members name as leader, each name once.
+    """
+    of_the_group = (*SNAPSHOT, *key)
+    of_a_member = ("server_id", "version", "received", "extra", "is_leader", "is_backed", "server", "leader", "cluster")
+    figures = [name for name in replicas.columns if name not in (*of_the_group, *of_a_member)]
+    by_name = F.struct("server", "server_id")
+    by_claim = F.struct(
+        F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2).alias("rank"), "server", "server_id"
+    )
+    told = F.struct(*figures)
+    peers = F.transform(F.coalesce("peers", F.array().cast(PEERS)), lambda peer: _peer_name(peer["name"], peer["peer"]))
+    everybody = F.array_append(F.array_append(peers, F.col("server")), F.col("leader"))
+    grouped = replicas.groupBy(*of_the_group).agg(
+        F.sort_array(F.collect_set(F.when(F.col("is_backed"), F.col("server")))).alias("backed"),
+        F.sort_array(F.collect_set(F.when(F.col("is_leader"), F.col("server")))).alias("claimed"),
+        F.min_by(told, by_claim).alias("of_best"),
+        F.min_by(told, by_name).alias("of_first"),
+        F.sort_array(F.collect_set("server")).alias("hosts"),
+        F.flatten(F.collect_list(everybody)).alias("known"),
+        F.collect_set("leader").alias("views"),
+        F.min_by("cluster", by_name).alias("cluster"),
+    )
+    leaders = F.when(F.size("backed") > 0, F.col("backed")).otherwise(F.col("claimed"))
+    sole = F.size("leaders") == 1
+    return (
+        grouped.withColumn("leaders", leaders)
+        .withColumn("figures", F.when(sole, F.col("of_best")).otherwise(F.col("of_first")))
+        .select(
+            *of_the_group,
+            "cluster",
+            F.when(sole, F.col("leaders")[0]).alias("leader"),
+            "leaders",
+            "hosts",
+            F.array_sort(F.array_distinct(F.filter("known", lambda name: name.isNotNull() & (name != "")))).alias("members"),
+            F.filter("views", lambda name: name != "").alias("views"),
+            *(F.col(f"figures.{name}").alias(name) for name in figures if name != "peers"),
+            F.when(sole, F.col("figures.peers")).alias("peers"),
+        )
+        .withColumn("quorum", F.floor(F.col("num_replicas") / 2) + 1)
+    )
+
+
+def streams(replicas: DataFrame) -> DataFrame:
+    """Return one row for each stream, from its replicas."""
+    return _groups(replicas, ("account", "stream"))
+
+
+def consumers(replicas: DataFrame) -> DataFrame:
+    """Return one row for each consumer, from its replicas."""
+    return _groups(replicas, ("account", "stream", "consumer"))
+
+
+def accounts(statistics: DataFrame, jetstream: DataFrame) -> DataFrame:
+    """Return a row for each account of a server: its connections and traffic, and what it holds in JetStream."""
+    key = [*_SERVER_KEY, "account"]
+    held = _ACCOUNT_JETSTREAM.rows(jetstream).select(*key, *(field.name for field in _ACCOUNT_JETSTREAM.fields))
+    return _ACCOUNT_STATISTICS.rows(statistics).join(held, on=key, how="left")
+
+
+def connections(lines: DataFrame) -> DataFrame:
+    """Return how many clients of each kind a server has, and their sums. A connection that moved between pages counts once."""
+    told = _CONNECTION.rows(lines)
+    traffic = [field.name for field in _TRAFFIC]
+    kind = [*SNAPSHOT, "server_id", "server", "cluster", "version", "account", "kind", "lang", "lang_version"]
+    once = told.groupBy(*kind, "cid").agg(*(F.max(name).alias(name) for name in ("rtt", "pending_bytes", "stalls", *traffic)))
+    return once.groupBy(*kind).agg(
+        F.count(F.lit(1)).alias("connections"),
+        F.max("rtt").alias("rtt_max"),
+        *(F.sum(name).alias(name) for name in ("pending_bytes", "stalls", *traffic)),
+    )
+
+
+def failures(lines: DataFrame) -> DataFrame:
+    """Return a row for each answer that was not given; `file` tells the bronze table."""
+    told = rows(lines, (Field("failure", "struct<code:string,description:string,subject:string>"),), (), also=("file",))
+    return told.where(F.col("failure").isNotNull()).select(
+        *(name for name in told.columns if name not in ("failure", "file", "extra")),
+        F.regexp_extract("file", r"/bronze/([a-z_]+)/", 1).alias("endpoint"),
+        "failure.*",
+    )
+
+
+# --- the tables, in the order in which they are made --------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Table:
+    """A silver table: the bronze and silver tables that it is made from, and how."""
+
+    bronze: tuple[str, ...]
+    silver: tuple[str, ...]
+    make: Callable[..., DataFrame]
+
+
+TABLES: dict[str, Table] = {
+    "servers": Table(("servers", "varz", "jsz", "healthz"), (), servers),
+    "meta_peers": Table((), ("servers",), meta_peers),
+    "stream_replicas": Table(("jsz_streams",), (), stream_replicas),
+    "streams": Table((), ("stream_replicas",), streams),
+    "consumer_replicas": Table(("jsz_consumers",), (), consumer_replicas),
+    "consumers": Table((), ("consumer_replicas",), consumers),
+    "raft_groups": Table(("raftz",), (), RAFT_GROUPS.rows),
+    "routes": Table(("routez",), (), ROUTES.rows),
+    "gateways": Table(("gatewayz",), (), GATEWAYS.rows),
+    "leafnodes": Table(("leafz",), (), LEAFNODES.rows),
+    "accounts": Table(("accstatz", "jsz_accounts"), (), accounts),
+    "connections": Table(("connz",), (), connections),
+}

@@ -1,0 +1,255 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A synthetic fleet with known truth: what nats_snapshot would have written of it, at any size.
+
+Everything is a pure function of the seed and of the moment, so that any span can be written, in any order, in constant memory,
+and twice alike. Some things go wrong on purpose; `Fleet.truth` says which.
+
+    python tests/insights/fleet.py LAKE --servers 9 --streams 300 --minutes 60
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(
+    0, os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0] or str(Path(__file__).parents[2] / ".cache" / "dev")
+)
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import Origin, Row, SnapshotWriter, timestamp
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+VERSION = "2.15.1"
+MAX_STORAGE = 1 << 40
+_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream and what is true of it. `rate`: messages per second, on average over a day; `size`: bytes of a message.
+
+    Seconds after the fleet's start, 0 for never: all its messages were `purged`; its consumer no longer acknowledges, it is
+    `stuck`. `flaps`: its leader changes every so many seconds. `diverged`: its last replica lost a tenth of its messages.
+    """
+
+    name: str
+    account: str
+    replicas: tuple[int, ...]
+    rate: float
+    size: int
+    purged: float = 0.0
+    flaps: float = 0.0
+    stuck: float = 0.0
+    diverged: bool = False
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A server that was down between two moments, in seconds after the fleet's start."""
+
+    server: int
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet in one cluster, with a zone for each third of its servers."""
+
+    servers: int = 3
+    streams: int = 10
+    seed: int = 1
+    accounts: int = 2
+    outages: tuple[Outage, ...] = ()
+
+    @cached_property
+    def assets(self) -> tuple[Stream, ...]:
+        return tuple(self._stream(number) for number in range(self.streams))
+
+    def truth(self) -> dict[str, Any]:
+        """Return what is true of the fleet, for whoever judges what was found."""
+        return {**asdict(self), "assets": [asdict(stream) for stream in self.assets]}
+
+    def name(self, server: int) -> str:
+        return f"n{server + 1}"
+
+    def _stream(self, number: int) -> Stream:
+        dice = random.Random(f"{self.seed}:stream:{number}")
+        replicas = tuple(dice.sample(range(self.servers), min(dice.choice((1, 3, 3, 3)), self.servers)))
+        fault = dice.randrange(20)  # one in five streams has one
+        return Stream(
+            name=f"STREAM-{number:06}",
+            account=f"A{number % self.accounts}",
+            replicas=replicas,
+            rate=math.exp(dice.gauss(0, 1.5)),
+            size=dice.choice((200, 1000, 10_000)),
+            purged=dice.uniform(0.3, 3) * _DAY if fault == 0 else 0.0,
+            flaps=dice.uniform(60, 900) if fault == 1 and len(replicas) > 1 else 0.0,
+            stuck=dice.uniform(0.1, 1) * _DAY if fault == 2 else 0.0,
+            diverged=fault == 3 and len(replicas) > 1,
+        )
+
+    # --- the state at a moment, `at` in seconds after the start -----------------------------------------------------------
+
+    def down(self, server: int, at: float) -> bool:
+        return any(outage.server == server and outage.begin <= at < outage.end for outage in self.outages)
+
+    def started(self, server: int, at: float) -> float:
+        """Return when a server last started: an hour before the fleet's start, or at the end of its last outage."""
+        return max([-3600.0, *(item.end for item in self.outages if item.server == server and item.end <= at)])
+
+    @staticmethod
+    def written(stream: Stream, at: float) -> int:
+        """Return how many messages a stream ever got: its rate, swinging by half over the day."""
+        swing = 0.5 * _DAY / (2 * math.pi) * (1 - math.cos(2 * math.pi * at / _DAY))
+        return int(stream.rate * (at + swing))
+
+    def leader(self, stream: Stream, at: float) -> int | None:
+        """Return which server leads a stream, None without a quorum."""
+        living = [server for server in stream.replicas if not self.down(server, at)]
+        if len(living) <= len(stream.replicas) // 2:
+            return None
+        turn = int(at // stream.flaps) if stream.flaps else 0
+        preferred = stream.replicas[turn % len(stream.replicas)]
+        return preferred if preferred in living else living[0]
+
+    def detail(self, stream: Stream, server: int, at: float) -> dict[str, Any]:
+        """Return what a server tells of its replica in JSZ, with the consumer."""
+        last = self.written(stream, at)
+        first = self.written(stream, stream.purged) + 1 if 0 < stream.purged <= at else 1
+        messages = last - first + 1
+        if stream.diverged and server == stream.replicas[-1]:
+            messages -= messages // 10
+        leader = self.leader(stream, at)
+        cluster: dict[str, Any] = {"name": "C1", "raft_group": f"S-R{len(stream.replicas)}F-{stream.name[-6:]}"}
+        if leader is not None:
+            cluster["leader"] = self.name(leader)
+        if leader == server:
+            cluster["replicas"] = [
+                {
+                    "name": self.name(other),
+                    "peer": peer_id(self.name(other)),
+                    "current": not self.down(other, at),
+                    "active": 350_000_000,
+                }
+                for other in stream.replicas
+                if other != server
+            ]
+        acknowledged = self.written(stream, min(at, stream.stuck)) if stream.stuck else last
+        consumer = {
+            "stream_name": stream.name,
+            "name": "worker",
+            "created": timestamp(START),
+            "config": {"durable_name": "worker", "ack_policy": "explicit", "ack_wait": 30_000_000_000},
+            "delivered": {"consumer_seq": acknowledged, "stream_seq": acknowledged},
+            "ack_floor": {"consumer_seq": acknowledged, "stream_seq": acknowledged},
+            "num_ack_pending": 0,
+            "num_pending": last - max(acknowledged, first - 1),
+            "cluster": cluster,
+        }
+        return {
+            "name": stream.name,
+            "created": timestamp(START),
+            "cluster": cluster,
+            "config": {
+                "name": stream.name,
+                "subjects": [f"{stream.name}.>"],
+                "num_replicas": len(stream.replicas),
+                "storage": "file",
+                "retention": "limits",
+                "max_bytes": -1,
+            },
+            "state": {"messages": messages, "bytes": messages * stream.size, "first_seq": first, "last_seq": last},
+            "consumer_detail": [consumer],
+        }
+
+    # --- writing ------------------------------------------------------------------------------------------------------------
+
+    def write(self, lake: Path, at: float, fleet: str = "synthetic") -> dict[str, Any]:
+        """Write the snapshot of a moment and return its manifest."""
+        moment = START + timedelta(seconds=at)
+        name = f"{moment:%Y%m%dT%H%M%S.%fZ}-{self.seed:06x}"
+        missing = [self.name(server) for server in range(self.servers) if self.down(server, at)]
+        with SnapshotWriter(lake, fleet, moment, name) as writer:
+            for server in range(self.servers):
+                origin = Origin(f"N{self.name(server)}", self.name(server), "C1", VERSION, timestamp(moment))
+                if self.down(server, at):
+                    failure = NatsFailure("server_missing", f"expected server {origin.server} did not answer")
+                    writer.fail("servers", Origin("", origin.server, received=origin.received), failure)
+                    continue
+                for row in self._rows(server, at):
+                    writer.add(origin, row)
+            _path, manifest = writer.publish(
+                source="synthetic",
+                servers=self.servers - len(missing),
+                servers_known=self.servers,
+                missing=missing,
+                complete=not missing,
+                versions={VERSION: self.servers - len(missing)},
+                clock_offset={"min": 0.0, "median": 0.0, "max": 0.0},
+                slowest_rtt=0.001,
+            )
+        return manifest
+
+    def _rows(self, server: int, at: float) -> Iterator[Row]:
+        zone = "abc"[server % 3]
+        yield Row("servers", {}, {"tags": [f"az:{zone}"], "jetstream": True, "rtt": 0.001, "clock_offset": 0.0})
+        details = [(stream, self.detail(stream, server, at)) for stream in self.assets if server in stream.replicas]
+        used = sum(detail["state"]["bytes"] for _stream, detail in details)
+        up = at - self.started(server, at)
+        start = timestamp(START + timedelta(seconds=self.started(server, at)))
+        yield Row("varz", {}, {"start": start, "mem": 100_000_000, "cores": 4, "in_msgs": int(up * 1000), "connections": 10})
+        yield Row("healthz", {}, {"status": "ok", "status_code": 200})
+        meta = {"leader": self.name(0), "cluster_size": self.servers} if not self.down(0, at) else {"cluster_size": self.servers}
+        yield Row(
+            "jsz",
+            {},
+            {
+                "storage": used,
+                "streams": len(details),
+                "ha_assets": sum(1 for stream, _detail in details if len(stream.replicas) > 1),
+                "config": {"max_storage": MAX_STORAGE},
+                "meta_cluster": meta,
+            },
+        )
+        for stream, detail in details:
+            keys = {"account": stream.account}
+            consumers = detail.pop("consumer_detail")
+            yield Row("jsz_streams", keys, detail)
+            more = {"stream_replicas": len(stream.replicas), "stream_retention": "limits"}
+            for consumer in consumers:
+                yield Row("jsz_consumers", {**keys, **more}, consumer)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("lake", type=Path)
+    parser.add_argument("--servers", type=int, default=9)
+    parser.add_argument("--streams", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=int, default=60, help="how many snapshots, one a minute")
+    given = parser.parse_args()
+    fleet = Fleet(given.servers, given.streams, given.seed)
+    rows = 0
+    for minute in range(given.minutes):
+        rows += fleet.write(given.lake, minute * 60.0)["tables"]["jsz_streams"]["rows"]
+    (given.lake / "truth.json").write_text(json.dumps(fleet.truth()))
+    print(f"{rows} rows of stream replicas")
+
+
+if __name__ == "__main__":
+    main()

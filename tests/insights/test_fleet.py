@@ -1,0 +1,59 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The synthetic fleet is deterministic, and what is true of it is in what it writes."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from conftest import HOUR
+from fleet import START, Fleet, Outage
+from jetstream_insights.jobs import make_silver
+from jetstream_insights.lake import Lake
+from pyspark.sql import SparkSession
+
+
+def content(lake: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(lake)): gzip.decompress(path.read_bytes()) for path in lake.rglob("*.gz")}
+
+
+def test_it_is_the_same_again_and_another_with_another_seed(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        Fleet(5, 8, seed).write(tmp_path / name, 3600)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert content(tmp_path / "a") != content(tmp_path / "c")
+
+
+def test_every_fault_occurs_and_is_told() -> None:
+    streams = Fleet(9, 300).assets
+    for fault in ("purged", "flaps", "stuck", "diverged"):
+        assert 3 < sum(1 for stream in streams if getattr(stream, fault)) < 40, fault
+
+
+def test_what_is_true_is_found_in_silver(spark: SparkSession, tmp_path: Path) -> None:
+    fleet = Fleet(5, 20, outages=(Outage(1, 60, 120),))
+    moments = [0.0, 60.0, 120.0]
+    for at in moments:
+        fleet.write(tmp_path, at)
+    lake = Lake(spark, str(tmp_path))
+    assert START < HOUR
+    assert make_silver(lake, [START], lambda _text: None).quarantined == 0
+    frame = lake.read("silver", "streams", [START])
+    assert frame is not None
+    found = {(row["stream"], (row["taken"].timestamp() - START.timestamp())): row for row in frame.collect()}
+    for stream in fleet.assets:
+        for at in moments:
+            leader = fleet.leader(stream, at)
+            told = [server for server in stream.replicas if not fleet.down(server, at)]
+            if not told:
+                assert (stream.name, at) not in found
+                continue
+            row = found[stream.name, at]
+            assert row["leader"] == (None if leader is None else fleet.name(leader)), (stream, at)
+            assert row["last_seq"] == fleet.written(stream, at)
+            assert row["hosts"] == sorted(fleet.name(server) for server in told)
+    failures = lake.read("silver", "failures", [START])
+    assert failures is not None
+    assert [(row["server"], row["code"], row["endpoint"]) for row in failures.collect()] == [("n2", "server_missing", "servers")]

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bronze to silver: equal to what the live modules say, safe to repeat, and nothing that cannot be read is dropped silently."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HOUR, VERSIONS, cluster_of, recorded, write_snapshot
+from jetstream_insights import silver
+from jetstream_insights.cli import DONE, QUARANTINED, main
+from jetstream_insights.fields import DURATION, NANOSECONDS, Field, go_seconds, rows
+from jetstream_insights.jobs import make_silver
+from jetstream_insights.lake import Lake, hours
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+#: What the recorded replies do not hold.
+MORE = {
+    "varz": {"mem": 1000, "jetstream": {"config": {"sync_interval": 120000000000}}, "new": {"a": 1}},
+    "routez": {"routes": [{"rid": 7, "remote_name": "n2", "rtt": "350µs", "in_msgs": 5}]},
+    "connz": {"connections": [{"cid": cid, "account": "APP", "lang": "go", "in_msgs": cid + 1} for cid in (1, 1, 2)]},
+    "accstatz": {"account_statz": [{"acc": "APP", "conns": 2, "sent": {"msgs": 9, "bytes": 90}}]},
+    "raftz": {"$SYS": {"_meta_": {"id": "fjFyEjc1", "state": "LEADER", "committed": 9, "applied": 8, "wal": {"bytes": 100}}}},
+    "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
+    "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
+}
+
+
+def table(lake: Lake, name: str) -> list[Row]:
+    frame = lake.read("silver", name, [HOUR])
+    assert frame is not None, name
+    return frame.collect()
+
+
+def quiet(_text: str) -> None:
+    """Progress is for people."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_silver_equals_what_the_live_modules_say(spark: SparkSession, version: str, tmp_path: Path) -> None:
+    replies = recorded(version)
+    write_snapshot(tmp_path, {**replies, "more": MORE})
+    lake = Lake(spark, str(tmp_path))
+    outcome = make_silver(lake, [HOUR], quiet)
+    assert (outcome.made, outcome.quarantined) == (1, 0)
+    cluster = cluster_of(replies)
+
+    def group(item: Any) -> tuple[Any, ...]:
+        return item.group.leader, sorted(item.group.leaders), sorted(item.group.members), item.group.size, item.group.quorum
+
+    def peers(row: Row) -> list[tuple[str, bool]]:
+        return sorted((peer["name"], bool(peer["current"])) for peer in row["peers"] or ())
+
+    streams = {(row["account"], row["stream"]): row for row in table(lake, "streams")}
+    assert set(streams) == {(stream.account, stream.name) for stream in cluster.streams}
+    for stream in cluster.streams:
+        row = streams[stream.account, stream.name]
+        assert group(stream) == (row["leader"], row["leaders"], row["members"], row["num_replicas"], row["quorum"])
+        assert [(peer.name, peer.current) for peer in sorted(stream.group.peers, key=lambda peer: peer.name)] == peers(row)
+        assert (stream.messages, stream.size, stream.first_seq, stream.last_seq) == (
+            row["messages"], row["bytes"], row["first_seq"], row["last_seq"],
+        )
+        assert (stream.storage, stream.group.raft_name) == (row["storage"], row["raft_group"] or "")
+        assert stream.retention == row["retention"]
+
+    consumers = {(row["account"], row["stream"], row["consumer"]): row for row in table(lake, "consumers")}
+    wanted = [consumer for stream in cluster.streams for consumer in stream.consumers]
+    assert set(consumers) == {(item.account, item.stream, item.name) for item in wanted}
+    for item in wanted:
+        row = consumers[item.account, item.stream, item.name]
+        assert group(item) == (row["leader"], row["leaders"], row["members"], row["num_replicas"], row["quorum"])
+        assert (item.num_pending, item.ack_floor, item.durable, item.ack_wait, item.pull) == (
+            row["num_pending"], row["ack_floor_stream_seq"], row["durable"], row["ack_wait"], row["pull"],
+        )
+
+    servers = {row["server"]: row for row in table(lake, "servers")}
+    for server in cluster.servers:
+        row, summary = servers[server.name], server.summary
+        assert summary is not None and server.health is not None
+        assert (server.version, server.cluster, server.health.status) == (row["version"], row["cluster"], row["health"])
+        assert (summary.streams, summary.storage) == (row["js_streams"], row["js_storage"])
+        assert summary.max_storage == row["js_max_storage"]
+        assert (row["js_sync_interval"], row["mem"], row["clock_offset"]) == (120.0, 1000, 0.25)
+        # A field that is not known yet.
+        assert json.loads(str(row["varz_extra"]))["new"] == {"a": 1}
+    assert cluster.meta is not None
+    assert {row["peer"] for row in table(lake, "meta_peers") if row["by_leader"]} == set(cluster.meta.group.members)
+
+    assert {(row["cid"], row["rtt"]) for row in table(lake, "routes")} == {(7, pytest.approx(350e-6))}
+    assert {(row["connections"], row["in_msgs"]) for row in table(lake, "connections")} == {(2, 5)}
+    assert {(row["account"], row["sent_bytes"]) for row in table(lake, "accounts")} == {("APP", 90)}
+    assert {(row["raft_group"], row["committed"] - row["applied"]) for row in table(lake, "raft_groups")} == {("_meta_", 1)}
+    assert {(row["gateway"], row["direction"]) for row in table(lake, "gateways")} == {("C2", "outbound")}
+    assert {(row["name"], row["rtt"]) for row in table(lake, "leafnodes")} == {("l1", 2.0)}
+    (snapshot,) = table(lake, "snapshots")
+    assert (snapshot["servers"], snapshot["complete"], snapshot["taken"].minute) == (3, True, 0)
+
+
+def test_an_hour_is_made_again_only_when_its_snapshots_changed(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    replies = recorded("2.15.1")
+    write_snapshot(tmp_path, replies)
+    make_silver(lake, [HOUR], quiet)
+    first = lake.pointer("silver", HOUR)
+    again = make_silver(lake, [HOUR], quiet)
+    assert (again.made, again.fresh, lake.pointer("silver", HOUR)) == (0, 1, first)
+    before = len(table(lake, "streams"))
+    write_snapshot(tmp_path, replies, HOUR + timedelta(minutes=1))
+    # Killed before the end: what is published stays.
+    (tmp_path / "silver" / "streams" / "run=killed").mkdir()
+    assert len(table(lake, "streams")) == before
+    late = make_silver(lake, [HOUR, HOUR + timedelta(hours=1)], quiet)
+    assert (late.made, late.fresh) == (1, 0)
+    assert len(table(lake, "streams")) == 2 * before
+    assert lake.pointer("silver", HOUR)["run"] != first["run"]
+
+
+def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: SparkSession, tmp_path: Path) -> None:
+    manifest = write_snapshot(tmp_path, {**recorded("2.15.1"), "more": MORE})
+    place = {name: tmp_path / "bronze" / found["files"][0]["path"] for name, found in manifest["tables"].items()}
+    lines = gzip.decompress(place["jsz_streams"].read_bytes()).splitlines()
+    place["jsz_streams"].write_bytes(gzip.compress(b"\n".join([lines[0][:50], b"{}", *lines[2:]]) + b"\n"))
+    whole = place["varz"].read_bytes()
+    place["varz"].write_bytes(whole[: len(whole) // 2])
+    place["healthz"].unlink()
+    broken = tmp_path / "bronze" / "manifest" / "date=2026-11-21" / "hour=18" / "20261121T180500.000000Z-abcdef.json"
+    broken.write_text('{"format": 99}')
+    arguments = ["silver", "--lake", str(tmp_path), "--from", "2026-11-21T18", "--to", "2026-11-21T19", "--master", "local[1]"]
+    assert main(arguments) == QUARANTINED
+    lake = Lake(spark, str(tmp_path))
+    found = {(row["reason"], row["value"]) for row in table(lake, "quarantine")}
+    assert ("not an object of a snapshot", "{}") in found
+    assert ("not an object of a snapshot", lines[0][:50].decode()) in found
+    assert ("0 of 3 lines are there", None) in found
+    assert any("is not of format 1" in reason for reason, _value in found)
+    assert len(table(lake, "stream_replicas")) == len(lines) - 2
+    assert all(row["health"] is None for row in table(lake, "servers"))
+    # It is still said when nothing is to be done.
+    assert main(arguments) == QUARANTINED
+    assert main([*arguments[:3], "--from", "2026-11-22", "--to", "2026-11-23", "--master", "local[1]"]) == DONE
+
+
+def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
+    document = {
+        "snapshot": "20261121T184100.123456Z-3f2a9c",
+        "data": {"a": 1, "b": {"c": "text", "new": True}, "wait": 2500000000, "rtt": "1h2m3.5s", "odd": "not a number"},
+    }
+    fields = (
+        Field("a", "bigint"),
+        Field("c", "string", "b.c"),
+        Field("wait", "double", told=NANOSECONDS),
+        Field("rtt", "double", told=DURATION),
+        Field("odd", "bigint"),
+        Field("absent", "bigint"),
+    )
+    lines = spark.createDataFrame([(json.dumps(document),)], "value string").select(F.parse_json("value").alias("line"))
+    (row,) = rows(lines, (), fields).collect()
+    assert (row["a"], row["c"], row["wait"], row["rtt"], row["odd"], row["absent"]) == (1, "text", 2.5, 3723.5, None, None)
+    assert row["taken"].microsecond == 123456
+    assert json.loads(str(row["extra"])) == {"b": {"new": True}, "odd": "not a number"}
+    written = ["350µs", "1.5ms", "2d3h4m5s", "0s", "12ns", None]
+    frame = spark.createDataFrame([(text,) for text in written], "text string").select(go_seconds(F.col("text")).alias("seconds"))
+    seconds = [row["seconds"] for row in frame.collect()]
+    assert seconds[:5] == pytest.approx([350e-6, 1.5e-3, 2 * 86400 + 3 * 3600 + 245, 0, 12e-9])
+    assert seconds[5] is None
+
+
+def test_hours_of_a_span() -> None:
+    found = list(hours(HOUR + timedelta(minutes=30), HOUR + timedelta(hours=2)))
+    assert found == [HOUR, HOUR + timedelta(hours=1)]
+
+
+def test_every_table_is_made_from_tables_that_are_made_before_it() -> None:
+    made: set[str] = set()
+    for name, found in silver.TABLES.items():
+        assert set(found.silver) <= made, name
+        made.add(name)
