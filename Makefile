@@ -64,11 +64,12 @@ demo-stop: $(CACHE)/venv/.made $(INSTALLED)
 ## --- Tests: all of them use the built and installed artifact -----------------------------------------------------------
 
 test: ## everything, the quick parts first; ends with the totals
-	@$(PYTHON) tools/run_parts.py prepare --together $(LINT_PARTS) test-unit test-unit-2.16 $(SANITY_PARTS) \
-		--together test-insights --lab test-lab --together test-integration --lab $(SCENARIO_PARTS)
+	@$(PYTHON) tools/run_parts.py prepare --together test-insights $(filter-out lint-insights,$(LINT_PARTS)) test-unit test-unit-2.16 \
+		$(SANITY_PARTS) --lab test-lab --together test-integration --lab $(SCENARIO_PARTS)
 
-# What the parts share is made before two of them run at once.
-prepare: dev $(SPARK_VENV)/.made $(INSTALLED)
+# What the parts share is made before two of them run at once. Spark's environment takes minutes and only test-insights needs it.
+prepare: dev $(INSTALLED)
+	@tools/java.sh
 
 test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
 	@$(PYTEST) tests/unit
@@ -84,7 +85,7 @@ test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
 	@$(PYTEST) -m 'not chaos' tests/integration
 
-test-insights: $(SPARK_VENV)/.made $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
+test-insights: lint-insights $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST) tests/insights
 
 test-chaos: $(STAMP) $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)

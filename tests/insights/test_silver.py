@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,29 @@ def quiet(_text: str) -> None:
     """Progress is for people."""
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_silver_equals_what_the_live_modules_say(spark: SparkSession, version: str, tmp_path: Path) -> None:
-    replies = recorded(version)
-    write_snapshot(tmp_path, {**replies, "more": MORE})
-    lake = Lake(spark, str(tmp_path))
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Return a lake where one hour was made, with a fleet for each version."""
+    path = tmp_path_factory.mktemp("lake")
+    for version in VERSIONS:
+        write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version)
+    lake = Lake(spark, str(path))
     outcome = make_silver(lake, [HOUR], quiet)
-    assert (outcome.made, outcome.quarantined) == (1, 0)
-    cluster = cluster_of(replies)
+    assert (outcome.made, outcome.fresh, outcome.quarantined) == (1, 0, 0)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def tables(made: Lake) -> dict[str, list[Row]]:
+    return {name: table(made, name) for name in (*silver.TABLES, "snapshots")}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], version: str) -> None:
+    cluster = cluster_of(recorded(version))
+
+    def rows_of(name: str) -> list[Row]:
+        return [row for row in tables[name] if row["fleet"] == version]
 
     def group(item: Any) -> tuple[Any, ...]:
         return item.group.leader, sorted(item.group.leaders), sorted(item.group.members), item.group.size, item.group.quorum
@@ -58,7 +74,7 @@ def test_silver_equals_what_the_live_modules_say(spark: SparkSession, version: s
     def peers(row: Row) -> list[tuple[str, bool]]:
         return sorted((peer["name"], bool(peer["current"])) for peer in row["peers"] or ())
 
-    streams = {(row["account"], row["stream"]): row for row in table(lake, "streams")}
+    streams = {(row["account"], row["stream"]): row for row in rows_of("streams")}
     assert set(streams) == {(stream.account, stream.name) for stream in cluster.streams}
     for stream in cluster.streams:
         row = streams[stream.account, stream.name]
@@ -70,7 +86,7 @@ def test_silver_equals_what_the_live_modules_say(spark: SparkSession, version: s
         assert (stream.storage, stream.group.raft_name) == (row["storage"], row["raft_group"] or "")
         assert stream.retention == row["retention"]
 
-    consumers = {(row["account"], row["stream"], row["consumer"]): row for row in table(lake, "consumers")}
+    consumers = {(row["account"], row["stream"], row["consumer"]): row for row in rows_of("consumers")}
     wanted = [consumer for stream in cluster.streams for consumer in stream.consumers]
     assert set(consumers) == {(item.account, item.stream, item.name) for item in wanted}
     for item in wanted:
@@ -80,7 +96,7 @@ def test_silver_equals_what_the_live_modules_say(spark: SparkSession, version: s
             row["num_pending"], row["ack_floor_stream_seq"], row["durable"], row["ack_wait"], row["pull"],
         )
 
-    servers = {row["server"]: row for row in table(lake, "servers")}
+    servers = {row["server"]: row for row in rows_of("servers")}
     for server in cluster.servers:
         row, summary = servers[server.name], server.summary
         assert summary is not None and server.health is not None
@@ -91,35 +107,31 @@ def test_silver_equals_what_the_live_modules_say(spark: SparkSession, version: s
         # A field that is not known yet.
         assert json.loads(str(row["varz_extra"]))["new"] == {"a": 1}
     assert cluster.meta is not None
-    assert {row["peer"] for row in table(lake, "meta_peers") if row["by_leader"]} == set(cluster.meta.group.members)
+    assert {row["peer"] for row in rows_of("meta_peers") if row["by_leader"]} == set(cluster.meta.group.members)
 
-    assert {(row["cid"], row["rtt"]) for row in table(lake, "routes")} == {(7, pytest.approx(350e-6))}
-    assert {(row["connections"], row["in_msgs"]) for row in table(lake, "connections")} == {(2, 5)}
-    assert {(row["account"], row["sent_bytes"]) for row in table(lake, "accounts")} == {("APP", 90)}
-    assert {(row["raft_group"], row["committed"] - row["applied"]) for row in table(lake, "raft_groups")} == {("_meta_", 1)}
-    assert {(row["gateway"], row["direction"]) for row in table(lake, "gateways")} == {("C2", "outbound")}
-    assert {(row["name"], row["rtt"]) for row in table(lake, "leafnodes")} == {("l1", 2.0)}
-    (snapshot,) = table(lake, "snapshots")
+    assert {(row["cid"], row["rtt"]) for row in rows_of("routes")} == {(7, pytest.approx(350e-6))}
+    assert {(row["connections"], row["in_msgs"]) for row in rows_of("connections")} == {(2, 5)}
+    assert {(row["account"], row["sent_bytes"]) for row in rows_of("accounts")} == {("APP", 90)}
+    assert {(row["raft_group"], row["committed"] - row["applied"]) for row in rows_of("raft_groups")} == {("_meta_", 1)}
+    assert {(row["gateway"], row["direction"]) for row in rows_of("gateways")} == {("C2", "outbound")}
+    assert {(row["name"], row["rtt"]) for row in rows_of("leafnodes")} == {("l1", 2.0)}
+    (snapshot,) = rows_of("snapshots")
     assert (snapshot["servers"], snapshot["complete"], snapshot["taken"].minute) == (3, True, 0)
 
 
-def test_an_hour_is_made_again_only_when_its_snapshots_changed(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path))
-    replies = recorded("2.15.1")
-    write_snapshot(tmp_path, replies)
-    make_silver(lake, [HOUR], quiet)
-    first = lake.pointer("silver", HOUR)
-    again = make_silver(lake, [HOUR], quiet)
-    assert (again.made, again.fresh, lake.pointer("silver", HOUR)) == (0, 1, first)
-    before = len(table(lake, "streams"))
-    write_snapshot(tmp_path, replies, HOUR + timedelta(minutes=1))
+def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake) -> None:
+    first = made.pointer("silver", HOUR)
+    again = make_silver(made, [HOUR], quiet)
+    assert (again.made, again.fresh, made.pointer("silver", HOUR)) == (0, 1, first)
+    before = Counter(row["fleet"] for row in table(made, "streams"))
     # Killed before the end: what is published stays.
-    (tmp_path / "silver" / "streams" / "run=killed").mkdir()
-    assert len(table(lake, "streams")) == before
-    late = make_silver(lake, [HOUR, HOUR + timedelta(hours=1)], quiet)
+    (Path(made.uri) / "silver" / "streams" / "run=killed").mkdir()
+    write_snapshot(Path(made.uri), recorded("2.15.1"), HOUR + timedelta(minutes=1), "2.15.1")
+    assert Counter(row["fleet"] for row in table(made, "streams")) == before
+    late = make_silver(made, [HOUR, HOUR + timedelta(hours=1)], quiet)
     assert (late.made, late.fresh) == (1, 0)
-    assert len(table(lake, "streams")) == 2 * before
-    assert lake.pointer("silver", HOUR)["run"] != first["run"]
+    assert Counter(row["fleet"] for row in table(made, "streams")) == {**before, "2.15.1": 2 * before["2.15.1"]}
+    assert made.pointer("silver", HOUR)["run"] != first["run"]
 
 
 def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: SparkSession, tmp_path: Path) -> None:
@@ -136,10 +148,10 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: Spar
     assert main(arguments) == QUARANTINED
     lake = Lake(spark, str(tmp_path))
     found = {(row["reason"], row["value"]) for row in table(lake, "quarantine")}
-    assert ("not an object of a snapshot", "{}") in found
-    assert ("not an object of a snapshot", lines[0][:50].decode()) in found
+    assert ("no line of this snapshot", "{}") in found
+    assert ("no line of this snapshot", lines[0][:50].decode()) in found
     assert ("0 of 3 lines are there", None) in found
-    assert any("is not of format 1" in reason for reason, _value in found)
+    assert any("it is not of format 1" in reason for reason, _value in found)
     assert len(table(lake, "stream_replicas")) == len(lines) - 2
     assert all(row["health"] is None for row in table(lake, "servers"))
     # It is still said when nothing is to be done.

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights import silver
-from jetstream_insights.fields import taken
-from jetstream_insights.lake import SILVER_FORMAT, Lake, new_run
+from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
 
 #: Hours that one run takes: enough to make the tables' own cost small, few enough to lose little when it is killed.
 HOURS_AT_ONCE = 24
@@ -27,6 +28,7 @@ _SNAPSHOTS = """
     missing array<string>, complete boolean, failures int, clock_offset_min double, clock_offset_median double,
     clock_offset_max double, slowest_rtt double
 """
+_QUARANTINE = "file string, reason string, value string"
 
 
 @dataclass
@@ -47,14 +49,24 @@ class Hour:
 
 
 @dataclass
-class Inputs:
-    """What a run reads: the manifests, the files of each bronze table with their rows, and what is wrong already."""
+class Source:
+    """What the manifests say of a bronze table: its files with the lines that each has, and whether any tells a failure."""
 
-    manifests: list[dict[str, Any]] = field(default_factory=list)
-    files: dict[str, list[str]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    failing: set[str] = field(default_factory=set)
+    files: dict[str, int] = field(default_factory=dict)
+    failing: bool = False
+
+
+@dataclass
+class Inputs:
+    """What a run reads: rows of the table of snapshots, the bronze tables, and the manifests that are wrong, with the reason."""
+
+    snapshots: list[tuple[Any, ...]] = field(default_factory=list)
+    sources: dict[str, Source] = field(default_factory=dict)
     broken: list[tuple[str, str]] = field(default_factory=list)
+
+    def files(self, *sources: str) -> list[str]:
+        """Return the files of some bronze tables."""
+        return [path for source in sources if source in self.sources for path in self.sources[source].files]
 
 
 def make_silver(lake: Lake, hours: Iterable[datetime], say: Say, force: bool = False) -> Outcome:
@@ -88,43 +100,44 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
     inputs = read_manifests(lake, hours)
     written: dict[str, DataFrame] = {}
     for name, table in silver.TABLES.items():
+        if not inputs.files(*table.bronze) and not written.keys() & set(table.silver):
+            continue  # nobody told anything of it
         say(f"{hours[0].start:%Y-%m-%d %H}:00 … {hours[-1].start:%Y-%m-%d %H}:00  {name}")
-        told = [_good(lake.lines(inputs.files.get(source, []))) for source in table.bronze]
+        told = [_good(lake.lines(inputs.files(source))) for source in table.bronze]
         made = [written[source] for source in table.silver]
         written[name] = lake.write("silver", name, run, table.make(*told, *made))
-    lake.write("silver", "snapshots", run, _snapshots(lake, inputs.manifests))
-    failing = [path for source in sorted(inputs.failing) for path in inputs.files.get(source, ())]
-    lake.write("silver", "failures", run, silver.failures(_good(lake.lines(failing))))
-    quarantined = _quarantine(lake, run, hours, inputs)
+    if inputs.snapshots:
+        lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, _SNAPSHOTS))
+    failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
+    if failing:
+        written["failures"] = lake.write("silver", "failures", run, silver.failures(_good(lake.lines(failing))))
+    quarantined = _quarantine(lake, run, inputs, written)
     for hour in hours:
-        lake.publish("silver", hour.start, run, hour.snapshots, quarantined.get(hour.start, 0))
+        lake.publish("silver", hour.start, run, hour.snapshots, quarantined.get(place(hour.start), 0))
     return sum(quarantined.values())
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
-    """Return what the snapshots of these hours hold. A manifest that cannot be read is named in `broken`; of a file that is not
-    there only the rows are known."""
+    """Return what the snapshots of these hours hold. A manifest that cannot be read is named in `broken`."""
     inputs = Inputs()
-    there: dict[str, set[str]] = {}
     for hour in hours:
         for snapshot in hour.snapshots:
             try:
                 manifest = lake.manifest(hour.start, snapshot)
-                tables = manifest["tables"].items()
-                files = [(name, file["path"], file["rows"]) for name, table in tables for file in table["files"]]
-                failing = {name for name, table in tables if table["failures"]}
+                row = _snapshot(manifest)
+                tables = {
+                    name: ({file["path"]: int(file["rows"]) for file in table["files"]}, bool(table["failures"]))
+                    for name, table in manifest["tables"].items()
+                }
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                inputs.broken.append((snapshot, f"manifest: {error}"))
+                reason = f"no manifest that can be read: {type(error).__name__}: {error}"
+                inputs.broken.append((f"manifest/{place(hour.start)}/{snapshot}.json", reason))
                 continue
-            inputs.manifests.append(manifest)
-            inputs.failing |= failing
-            for name, path, rows in files:
-                inputs.rows[path] = rows
-                folder, _slash, file = path.rpartition("/")
-                if folder not in there:
-                    there[folder] = set(lake.names(f"bronze/{folder}"))
-                if file in there[folder]:
-                    inputs.files.setdefault(name, []).append(path)
+            inputs.snapshots.append(row)
+            for name, (files, failing) in tables.items():
+                source = inputs.sources.setdefault(name, Source())
+                source.files.update(files)
+                source.failing |= failing
     return inputs
 
 
@@ -132,65 +145,71 @@ def _good(lines: DataFrame) -> DataFrame:
     return lines.where(F.col("line").isNotNull())
 
 
-def _snapshots(lake: Lake, manifests: Sequence[dict[str, Any]]) -> DataFrame:
-    rows = []
-    for manifest in manifests:
-        clock = manifest.get("clock_offset") or {}
-        rows.append(
-            (
-                manifest["fleet"],
-                manifest["snapshot"],
-                _moment(manifest["started"]),
-                _moment(manifest["ended"]),
-                manifest["source"],
-                manifest["servers"],
-                manifest["servers_known"],
-                manifest["missing"],
-                manifest["complete"],
-                manifest["failures"],
-                *(clock.get(name) for name in ("min", "median", "max")),
-                manifest["slowest_rtt"],
-            )
-        )
-    return lake.spark.createDataFrame(rows, _SNAPSHOTS)
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
-def _quarantine(lake: Lake, run: str, hours: Sequence[Hour], inputs: Inputs) -> dict[datetime, int]:
-    """Write what could not be read, with the reason, and return how much of it there is in each hour.
-
-    Lines are counted against the manifests: a file that ends early is named too.
-    """
-    lines = lake.lines([path for paths in inputs.files.values() for path in paths])
-    counted = lines.groupBy("file").agg(
-        F.count(F.lit(1)).alias("lines"), F.count_if(F.col("line").isNull()).alias("bad")
+def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
+    """Return a manifest's row of the table of snapshots. The moment is that of its name, as everywhere."""
+    clock = manifest["clock_offset"] or {}
+    return (
+        manifest["fleet"],
+        manifest["snapshot"],
+        datetime.strptime(manifest["snapshot"].rpartition("-")[0], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=timezone.utc),
+        datetime.fromisoformat(manifest["ended"].replace("Z", "+00:00")),
+        manifest["source"],
+        int(manifest["servers"]),
+        int(manifest["servers_known"]),
+        [str(name) for name in manifest["missing"]],
+        bool(manifest["complete"]),
+        int(manifest["failures"]),
+        *(clock.get(name) for name in ("min", "median", "max")),
+        manifest["slowest_rtt"],
     )
-    found = {_relative(row["file"]): (row["lines"], row["bad"]) for row in counted.collect()}
-    short = [
-        (path, f"{found.get(path, (0, 0))[0]} of {rows} lines are there")
-        for path, rows in inputs.rows.items()
-        if found.get(path, (0, 0))[0] < rows
-    ]
+
+
+def _quarantine(lake: Lake, run: str, inputs: Inputs, written: Mapping[str, DataFrame]) -> dict[str, int]:
+    """Write what could not be read, with the reason, and return how much of it there is in each hour, by its directories."""
+    suspects = _suspects(inputs, written)
+    counted = lake.lines(inputs.files(*suspects)).groupBy("file").agg(
+        F.count("*").alias("lines"), F.count_if(F.col("line").isNull()).alias("bad")
+    )
+    found = {relative(row["file"]): (row["lines"], row["bad"]) for row in counted.collect()}
+    whole = list(inputs.broken)
+    for source in suspects:
+        for path, rows in inputs.sources[source].files.items():
+            lines, _bad = found.get(path, (0, 0))
+            if lines != rows:
+                whole.append((path, f"{lines} of {rows} lines are there"))
     bad = [path for path, (_lines, wrong) in found.items() if wrong]
-    schema = "file string, reason string, value string"
-    whole = lake.spark.createDataFrame([(file, reason, None) for file, reason in (*short, *inputs.broken)], schema)
+    if not whole and not bad:
+        return {}
     torn = (
         lake.lines(bad)
         .where(F.col("line").isNull())
-        .select("file", F.lit("not an object of a snapshot").alias("reason"), F.substring("value", 1, 4096).alias("value"))
+        .select("file", F.lit("no line of this snapshot").alias("reason"), F.substring("value", 1, 4096).alias("value"))
     )
-    snapshot = F.regexp_extract("file", r"(\d{8}T\d{6}\.\d{6}Z-[0-9a-f]+)", 1)
-    lake.write("silver", "quarantine", run, whole.unionByName(torn).withColumn("taken", taken(snapshot)))
-    counts: dict[datetime, int] = {}
-    for file, many in (*((path, found[path][1]) for path in bad), *((path, 1) for path, _why in (*short, *inputs.broken))):
-        hour = next(hour.start for hour in hours if any(name in file for name in hour.snapshots))
-        counts[hour] = counts.get(hour, 0) + many
-    return counts
+    rows_of_files = lake.spark.createDataFrame([(file, reason, None) for file, reason in whole], _QUARANTINE)
+    lake.write("silver", "quarantine", run, rows_of_files.unionByName(torn).withColumn("taken", hour_of(F.col("file"))))
+    counts: Counter[str] = Counter()
+    for path, many in (*((path, 1) for path, _reason in whole), *((path, found[path][1]) for path in bad)):
+        counts["/".join(path.split("/")[1:3])] += many
+    return dict(counts)
 
 
-def _relative(path: str) -> str:
-    """Return a bronze file's path as its manifest tells it; Spark encodes the URI."""
-    return path.replace("%3D", "=").rpartition("/bronze/")[2]
+def _suspects(inputs: Inputs, written: Mapping[str, DataFrame]) -> list[str]:
+    """Return the bronze tables that may hold lines that could not be read: those of which not as many lines came into silver as
+    the manifests say, and those where silver does not tell. So what is whole is read once."""
+    counts = [
+        written[name].agg(F.expr(table.lines).alias("lines")).select(F.lit(table.bronze[0]).alias("source"), "lines")
+        for name, table in silver.TABLES.items()
+        if table.lines and name in written
+    ]
+    if "failures" in written:
+        counts.append(written["failures"].groupBy(F.col("endpoint").alias("source")).agg(F.count("*").alias("lines")))
+    arrived: Counter[str] = Counter()
+    if counts:
+        for row in reduce(DataFrame.unionByName, counts).collect():
+            arrived[row["source"]] += row["lines"] or 0
+    told = {table.bronze[0] for table in silver.TABLES.values() if table.lines}
+    return [
+        name
+        for name, source in inputs.sources.items()
+        if name not in told or arrived[name] != sum(source.files.values())
+    ]

@@ -14,8 +14,9 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 #: Of manifests and of pointers; see docs/insights.md.
@@ -39,6 +40,18 @@ def hours(start: datetime, end: datetime) -> Iterator[datetime]:
 def new_run() -> str:
     """Return the name of a run that begins now."""
     return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def relative(path: str) -> str:
+    """Return a bronze file's path as its manifest tells it, from the URI that Spark tells."""
+    return unquote(path).rpartition("/bronze/")[2]
+
+
+def hour_of(file: Column) -> Column:
+    """Return the hour of a file, which its directories tell."""
+    plain = F.replace(file, F.lit("%3D"), F.lit("="))
+    found = F.concat_ws(" ", F.regexp_extract(plain, r"date=([^/]+)", 1), F.regexp_extract(plain, r"hour=([^/]+)", 1))
+    return F.to_timestamp(found, "yyyy-MM-dd HH")
 
 
 class Lake:
@@ -105,25 +118,37 @@ class Lake:
     def manifest(self, hour: datetime, snapshot: str) -> dict[str, Any]:
         """Return a snapshot's manifest. Raises ValueError when it is none, or of a format that is not known."""
         content = json.loads(self.read_text(f"bronze/manifest/{place(hour)}/{snapshot}.json"))
-        if not isinstance(content, dict) or content.get("format") != BRONZE_FORMAT:
-            raise ValueError(f"the manifest of {snapshot} is not of format {BRONZE_FORMAT}")
+        if not isinstance(content, dict) or content.get("format") != BRONZE_FORMAT or content.get("snapshot") != snapshot:
+            raise ValueError(f"it is not of format {BRONZE_FORMAT} or not of the snapshot that it is named after")
         return content
 
     def lines(self, paths: Sequence[str]) -> DataFrame:
-        """Return what bronze files hold: `file`, the `value` as it stands there, and as a VARIANT `line`, null when it is no
-        object of a snapshot."""
-        if not paths:
+        """Return what those of the bronze files that are there hold: `file`, the `value` as it stands there, and as a VARIANT
+        `line`, null when it is no line of the file's snapshot."""
+        roots = self._roots(paths)
+        if not roots:
             empty = self.spark.range(0)
             return empty.select(F.lit("").alias("file"), F.lit("").alias("value"), F.parse_json(F.lit("{}")).alias("line"))
         # What is missing from a file is found by its manifest, and named; it must not end the job.
-        reader = self.spark.read.option("ignoreCorruptFiles", "true")
-        text = reader.text([f"{self.uri}/bronze/{path}" for path in paths])
+        text = self.spark.read.option("ignoreCorruptFiles", "true").text([f"{self.uri}/{root}" for root in roots])
         line = F.try_parse_json("value")
-        return text.select(F.col("_metadata.file_path").alias("file"), "value", line.alias("line")).select(
-            "file",
-            "value",
-            F.when(F.try_variant_get("line", "$.snapshot", "string").isNotNull(), F.col("line")).alias("line"),
-        )
+        told = text.select(F.col("_metadata.file_path").alias("file"), "value", line.alias("line"))
+        snapshot = F.substring_index(F.substring_index("file", "/", -1), "-", 2)
+        mine = F.try_variant_get("line", "$.snapshot", "string") == snapshot
+        return told.select("file", "value", F.when(mine, F.col("line")).alias("line"))
+
+    def _roots(self, paths: Sequence[str]) -> list[str]:
+        """Return what Spark has to open for the files that are there: the folder where they are all that it holds, since Spark
+        lists each path that it is given."""
+        wanted: dict[str, set[str]] = {}
+        for path in paths:
+            folder, _slash, name = path.rpartition("/")
+            wanted.setdefault(f"bronze/{folder}", set()).add(name)
+        roots = []
+        for folder, names in wanted.items():
+            there = set(self.names(folder))
+            roots += [folder] if there and there <= names else [f"{folder}/{name}" for name in sorted(there & names)]
+        return roots
 
     # --- published tables -----------------------------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ def session(master: str | None = None, memory: str | None = None) -> SparkSessio
     if master is not None and master.startswith("local"):
         # Otherwise the host's name is looked up, which may be slow or point elsewhere.
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        # The default of 200 is for clusters; adaptive execution puts small ones together.
+        builder = builder.config("spark.sql.shuffle.partitions", "64")
     if memory is not None:
         builder = builder.config("spark.driver.memory", memory)
     settings = {

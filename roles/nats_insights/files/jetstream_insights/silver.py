@@ -414,13 +414,16 @@ def accounts(statistics: DataFrame, jetstream: DataFrame) -> DataFrame:
 
 
 def connections(lines: DataFrame) -> DataFrame:
-    """Return how many clients of each kind a server has, and their sums. A connection that moved between pages counts once."""
+    """Return how many clients of each kind a server has, and their sums. A connection that moved between pages counts once;
+    `lines` tells how often it was told."""
     told = _CONNECTION.rows(lines)
     traffic = [field.name for field in _TRAFFIC]
     kind = [*SNAPSHOT, "server_id", "server", "cluster", "version", "account", "kind", "lang", "lang_version"]
-    once = told.groupBy(*kind, "cid").agg(*(F.max(name).alias(name) for name in ("rtt", "pending_bytes", "stalls", *traffic)))
+    most = (F.max(name).alias(name) for name in ("rtt", "pending_bytes", "stalls", *traffic))
+    once = told.groupBy(*kind, "cid").agg(F.count("*").alias("lines"), *most)
     return once.groupBy(*kind).agg(
-        F.count(F.lit(1)).alias("connections"),
+        F.count("*").alias("connections"),
+        F.sum("lines").alias("lines"),
         F.max("rtt").alias("rtt_max"),
         *(F.sum(name).alias(name) for name in ("pending_bytes", "stalls", *traffic)),
     )
@@ -440,24 +443,26 @@ def failures(lines: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Table:
-    """A silver table: the bronze and silver tables that it is made from, and how."""
+    """A silver table: the bronze and silver tables that it is made from, and how. `lines`: how many lines of its only bronze
+    table came into these rows, as an SQL aggregate; empty where rows do not tell."""
 
     bronze: tuple[str, ...]
     silver: tuple[str, ...]
     make: Callable[..., DataFrame]
+    lines: str = ""
 
 
 TABLES: dict[str, Table] = {
     "servers": Table(("servers", "varz", "jsz", "healthz"), (), servers),
     "meta_peers": Table((), ("servers",), meta_peers),
-    "stream_replicas": Table(("jsz_streams",), (), stream_replicas),
+    "stream_replicas": Table(("jsz_streams",), (), stream_replicas, "count(*)"),
     "streams": Table((), ("stream_replicas",), streams),
-    "consumer_replicas": Table(("jsz_consumers",), (), consumer_replicas),
+    "consumer_replicas": Table(("jsz_consumers",), (), consumer_replicas, "count(*)"),
     "consumers": Table((), ("consumer_replicas",), consumers),
-    "raft_groups": Table(("raftz",), (), RAFT_GROUPS.rows),
-    "routes": Table(("routez",), (), ROUTES.rows),
-    "gateways": Table(("gatewayz",), (), GATEWAYS.rows),
-    "leafnodes": Table(("leafz",), (), LEAFNODES.rows),
+    "raft_groups": Table(("raftz",), (), RAFT_GROUPS.rows, "count(*)"),
+    "routes": Table(("routez",), (), ROUTES.rows, "count(*)"),
+    "gateways": Table(("gatewayz",), (), GATEWAYS.rows, "count(*)"),
+    "leafnodes": Table(("leafz",), (), LEAFNODES.rows, "count(*)"),
     "accounts": Table(("accstatz", "jsz_accounts"), (), accounts),
-    "connections": Table(("connz",), (), connections),
+    "connections": Table(("connz",), (), connections, "sum(lines)"),
 }
