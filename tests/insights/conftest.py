@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -26,6 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import
 from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parent))
+# Small tests are over before the optimising compiler and the parallel collector pay off.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 from jetstream_insights.session import session
 

@@ -23,7 +23,7 @@ HOURS_AT_ONCE = 24
 
 Say = Callable[[str], None]
 
-_SNAPSHOTS = """
+SNAPSHOTS = """
     fleet string, snapshot string, taken timestamp, ended timestamp, source string, servers int, servers_known int,
     missing array<string>, complete boolean, failures int, clock_offset_min double, clock_offset_median double,
     clock_offset_max double, slowest_rtt double
@@ -107,7 +107,7 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
         made = [written[source] for source in table.silver]
         written[name] = lake.write("silver", name, run, table.make(*told, *made))
     if inputs.snapshots:
-        lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, _SNAPSHOTS))
+        lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, SNAPSHOTS))
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
         written["failures"] = lake.write("silver", "failures", run, silver.failures(_good(lake.lines(failing))))
