@@ -162,7 +162,8 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: Spar
 def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
     document = {
         "snapshot": "20261121T184100.123456Z-3f2a9c",
-        "data": {"a": 1, "b": {"c": "text", "new": True}, "wait": 2500000000, "rtt": "1h2m3.5s", "odd": "not a number"},
+        "data": {"a": 1, "b": {"c": "text", "new": True}, "wait": 2500000000, "rtt": "1h2m3.5s", "odd": "not a number",
+                 "never": "0001-01-01T00:00:00Z"},
     }
     fields = (
         Field("a", "bigint"),
@@ -171,11 +172,12 @@ def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
         Field("rtt", "double", told=DURATION),
         Field("odd", "bigint"),
         Field("absent", "bigint"),
+        Field("never", "timestamp"),
     )
     lines = spark.createDataFrame([(json.dumps(document),)], "value string").select(F.parse_json("value").alias("line"))
     (row,) = rows(lines, (), fields).collect()
     assert (row["a"], row["c"], row["wait"], row["rtt"], row["odd"], row["absent"]) == (1, "text", 2.5, 3723.5, None, None)
-    assert row["taken"].microsecond == 123456
+    assert (row["never"], row["taken"].microsecond) == (None, 123456)
     assert json.loads(str(row["extra"])) == {"b": {"new": True}, "odd": "not a number"}
     written = ["350µs", "1.5ms", "2d3h4m5s", "0s", "12ns", None]
     frame = spark.createDataFrame([(text,) for text in written], "text string").select(go_seconds(F.col("text")).alias("seconds"))

@@ -46,13 +46,15 @@ def go_seconds(text: Column) -> Column:
 
 
 def value(document: Column, field: Field) -> Column:
-    """Return a field's value in a VARIANT document; null when it is not there or of another type."""
+    """Return a field's value in a VARIANT document; null when it is not there or of another type, or Go's time of never."""
     if field.told == NANOSECONDS:
         found = F.try_variant_get(document, field.json_path, "bigint").cast("double") / F.lit(1e9)
     elif field.told == DURATION:
         found = go_seconds(F.try_variant_get(document, field.json_path, "string"))
     else:
         found = F.try_variant_get(document, field.json_path, field.type)
+        if field.type == "timestamp":
+            found = F.when(found > F.lit("0001-01-02").cast("timestamp"), found)
     return found.alias(field.name)
 
 
