@@ -53,13 +53,15 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import problems
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
 def nats_certificate_problems(pem: str, key: str, names: Sequence[str] = ()) -> list[str]:
     """The reasons; see DOCUMENTATION."""
+    # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+    from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import problems
+
     return problems(str(pem or ""), str(key or ""), [str(name) for name in names], datetime.now(timezone.utc))
 
 

@@ -43,13 +43,15 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import trusted
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
 def nats_certificate_trusted(pem: str, authorities: str) -> bool:
     """Whether it is trusted; see DOCUMENTATION."""
+    # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+    from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import trusted
+
     return trusted(str(pem or ""), str(authorities or ""))
 
 

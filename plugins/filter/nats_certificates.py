@@ -37,13 +37,15 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
 def nats_certificates(pem: str) -> list[dict[str, Any]]:
     """The certificates; see DOCUMENTATION."""
+    # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+    from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates
+
     return certificates(str(pem or ""))
 
 

@@ -51,13 +51,14 @@ _value:
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._rotation import certificate_state
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
 def nats_rotation_certificates(ca: str, leaf: str, old: str, new: str, new_leaf: str) -> dict[str, bool]:
     """The state; see DOCUMENTATION."""
+    # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+    from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates
 
     def prints(pem: str) -> list[str]:
         return [str(certificate["sha256"]) for certificate in certificates(str(pem or ""))]

@@ -193,15 +193,23 @@ class SystemApi:
 
     def kick(self, server: Server, cid: int) -> bool:
         """Close a client's or leafnode's connection (2.10); return whether there still was one. Raises NatsFailure."""
-        answer = self._ask_once([server], "KICK", {"cid": cid})[server.id]
+        return self._to_connection(server, "KICK", cid, "close a connection")
+
+    def announce_lame_duck(self, server: Server, cid: int) -> bool:
+        """Tell a client that its server goes into lame duck mode (2.10); return whether there was one that can be told. Raises
+        NatsFailure."""
+        return self._to_connection(server, "LDM", cid, "tell a client of lame duck mode")
+
+    def _to_connection(self, server: Server, verb: str, cid: int, purpose: str) -> bool:
+        answer = self._ask_once([server], verb, {"cid": cid})[server.id]
         if not isinstance(answer, NatsFailure):
             return True
-        if answer.code == "server_error" and "no such client" in answer.description:
+        if answer.code == "server_error" and ("no such client" in answer.description or "not support" in answer.description):
             return False
         if answer.code == "no_responders":
             raise NatsFailure(
                 "unsupported",
-                f"{server.name} runs nats-server {server.version}, which cannot close a connection over NATS; that needs 2.10",
+                f"{server.name} runs nats-server {server.version}, which cannot {purpose} over NATS; that needs 2.10",
                 server=server.name,
             )
         raise answer

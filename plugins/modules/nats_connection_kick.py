@@ -56,6 +56,12 @@ options:
       - How many connections to close per second. It limits how many clients connect again at the same time.
     type: float
     default: 10
+  notice:
+    description:
+      - Seconds before the end of its connection at which a client is told that its server goes into lame duck mode, which
+        it does not. Clients that act on that leave by themselves. V(0) tells nothing.
+    type: float
+    default: 0
   wait_timeout:
     description:
       - Seconds to wait until the servers no longer list the closed connections.
@@ -86,6 +92,12 @@ EXAMPLES = r"""
     context: c1-sys
     server_names: [n2-c1]
     cid: 42
+
+- name: Send the clients of a server away, each told five seconds before
+  natsops.jetstream.nats_connection_kick:
+    context: c1-sys
+    server_names: [n2-c1]
+    notice: 5
 
 - name: Spread the clients evenly after a rolling restart, some 5 in a second
   natsops.jetstream.nats_connection_kick:
@@ -192,6 +204,8 @@ def check_options(params: Mapping[str, Any]) -> None:
     """Raise NatsFailure invalid_option when the options could close more than anybody means."""
     if params["rate"] < _LEAST_RATE:
         raise NatsFailure("invalid_option", f"rate: must be {_LEAST_RATE} per second or more")
+    if params["notice"] < 0:
+        raise NatsFailure("invalid_option", "notice: must be 0 seconds or more")
     if params["max_kicks"] is not None and params["max_kicks"] < 1:
         raise NatsFailure("invalid_option", "max_kicks: must be 1 or more")
     positive(params["wait_timeout"], "wait_timeout")
@@ -204,15 +218,19 @@ def check_options(params: Mapping[str, Any]) -> None:
         raise NatsFailure("invalid_option", f"at least one filter is required, of: {', '.join(FILTER_SPEC)}")
 
 
-def kick(api: SystemApi, servers: Mapping[str, Server], chosen: Sequence[Row], rate: float) -> set[Key]:
-    """Close the connections one by one and return those that were still there. Raises NatsFailure, with the number of those
-    that were closed before."""
+def kick(api: SystemApi, servers: Mapping[str, Server], chosen: Sequence[Row], rate: float, notice: float) -> set[Key]:
+    """Close the connections one by one, each `notice` seconds after its client was told, and return those that were still
+    there. Raises NatsFailure, with the number of those that were closed before."""
     closed: set[Key] = set()
-    for number, row in enumerate(chosen):
-        if number:
-            time.sleep(1 / rate)
+    ends = [(number / rate + notice, False, row) for number, row in enumerate(chosen)]
+    told = [(end - notice, True, row) for end, _tell, row in ends] if notice else []
+    began = time.monotonic()
+    for moment, tell, row in sorted(told + ends, key=lambda step: step[0]):
+        time.sleep(max(0.0, began + moment - time.monotonic()))
         try:
-            if api.kick(servers[row["server_id"]], row["cid"]):
+            if tell:
+                api.announce_lame_duck(servers[row["server_id"]], row["cid"])
+            elif api.kick(servers[row["server_id"]], row["cid"]):
                 closed.add(key(row))
         except NatsFailure as failure:
             failure.description += f" (connections closed before: {len(closed)} of {len(chosen)})"
@@ -237,7 +255,7 @@ def work(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[st
     reasons: dict[Key, str | None] = {}
     waited = 0.0
     if chosen and not check_mode:
-        closed = kick(api, {server.id: server for server in reading.servers}, chosen, params["rate"])
+        closed = kick(api, {server.id: server for server in reading.servers}, chosen, params["rate"], params["notice"])
         waited = wait_until_gone(api, chosen, params)
         reasons = {key(row): row["reason"] for row in read_ended(api, chosen, params["kind"], CLOSED).connections}
     kicked = [{**row, "reason": reasons.get(key(row))} for row in chosen if key(row) in closed]
@@ -291,6 +309,7 @@ def main() -> None:
             "balance": {"type": "bool", "default": False},
             "max_kicks": {"type": "int"},
             "rate": {"type": "float", "default": 10},
+            "notice": {"type": "float", "default": 0},
             "wait_timeout": {"type": "float", "default": 60},
         }
     )

@@ -61,8 +61,6 @@ class RoleCluster:
             "nats_server_cluster_host": "127.0.0.1",
             "nats_server_jetstream_max_file_store": "256MB",
             "nats_server_jetstream_max_memory_store": "64MB",
-            "nats_server_lame_duck_duration": "30s",
-            "nats_server_lame_duck_grace_period": "1s",
             "nats_server_bcrypt_cost": 4,
             "nats_server_system_password": SYSTEM_PASSWORD,
             "nats_server_account_operator_password": OPERATOR_PASSWORD,

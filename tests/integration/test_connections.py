@@ -19,14 +19,18 @@ from nats_processes import APP_PASSWORD, NatsProcesses, free_ports
 
 class Clients:
     """Clients of account APP that live in a loop of their own, which `alive` runs; each connects to the server that it is
-    told first."""
+    given first. `told`: how often one was told of lame duck mode."""
 
     def __init__(self, cluster: NatsProcesses) -> None:
         self.cluster = cluster
         self.loop = asyncio.new_event_loop()
         self.clients: list[NatsPyClient] = []
+        self.told = 0
 
     def connect(self, count: int, server: str, name: str, user: str = "app", reconnect: bool = False) -> None:
+        async def told() -> None:
+            self.told += 1
+
         async def ignore(_error: Exception) -> None:
             """They are meant to be disconnected."""
 
@@ -34,7 +38,7 @@ class Clients:
             for _number in range(count):
                 client = await nats.connect(
                     self.cluster.url(server), user=user, password=APP_PASSWORD, name=name, error_cb=ignore,
-                    allow_reconnect=reconnect, reconnect_time_wait=0.1,
+                    allow_reconnect=reconnect, reconnect_time_wait=0.1, lame_duck_mode_cb=told,
                 )
                 await client.subscribe(f"{name}.>")
                 await client.flush()
@@ -147,7 +151,16 @@ def test_kicks_are_throttled_and_limited(five: NatsProcesses, clients: Clients, 
     started = time.monotonic()
     done = run_module("nats_connection_kick", five.sys_connection(), name="victim", rate=4, max_kicks=3)
     assert time.monotonic() - started >= 0.5
-    assert (len(done["kicked"]), clients.alive()) == (3, 1)
+    assert (len(done["kicked"]), clients.alive(), clients.told) == (3, 1, 0)
+
+
+def test_clients_are_told_before_they_are_kicked(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
+    clients.connect(3, "n1", "victim")
+    clients.connect(1, "n1", "bystander")
+    started = time.monotonic()
+    done = run_module("nats_connection_kick", five.sys_connection(), name="victim", rate=10, notice=1)
+    assert time.monotonic() - started >= 1.2
+    assert (len(done["kicked"]), clients.alive(), clients.told) == (3, 1, 3)
 
 
 def test_the_system_account_is_never_kicked(five: NatsProcesses, run_module: Runner) -> None:

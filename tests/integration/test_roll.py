@@ -5,20 +5,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 from conftest import Runner
-from role_cluster import RoleCluster, under_load
+from role_cluster import APP_PASSWORD, APP_USER, RoleCluster, Run, under_load
 
 NAMES = ["n1", "n2", "n3"]
 SUBJECT = "ops.rolls.C1"
@@ -51,6 +54,41 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
     assert cluster.pids() == before
 
 
+async def with_clients(cluster: RoleCluster, work: Callable[[], Run]) -> tuple[Run, set[int]]:
+    """Do the work with thirty clients that each knew one server first; return also which of them were told of lame duck mode."""
+    told: set[int] = set()
+
+    async def attached(number: int) -> nats.NATS:
+        async def lame_duck() -> None:
+            told.add(number)
+
+        async def ignore(_error: Exception) -> None:
+            """They are meant to be disconnected."""
+
+        return await nats.connect(
+            cluster.urls[number % 3], user=APP_USER, password=APP_PASSWORD, lame_duck_mode_cb=lame_duck, error_cb=ignore,
+            max_reconnect_attempts=-1, reconnect_time_wait=0.2,
+        )  # fmt: skip
+
+    clients = [await attached(number) for number in range(30)]
+    run = await asyncio.to_thread(work)
+    for client in clients:
+        assert client.is_connected
+        await client.close()
+    return run, told
+
+
+def seconds_of_closing(log: str) -> float:
+    """Return how long a server in lame duck mode closed connections before it ended: at least half a second for each but one."""
+    last = log[log.rindex("Entering lame duck mode") :]
+    times = dict.fromkeys(("Closing existing clients", "Initiating Shutdown"), 0.0)
+    for clock, words in re.findall(r"(\S+) \[INF\] (Closing existing clients|Initiating Shutdown)", last):
+        hours, minutes, seconds = clock.split(":")
+        times[words] = 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+    assert times["Initiating Shutdown"], last
+    return times["Initiating Shutdown"] - (times["Closing existing clients"] or times["Initiating Shutdown"])
+
+
 def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: Path) -> None:
     journal = tmp_path / "journal" / "C1.jsonl"
     called = tmp_path / "called"
@@ -61,10 +99,10 @@ def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: 
     )
     before = cluster.pids()
     leader = run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"]["leader"]
-    outputs: list[str] = []
+    runs: list[tuple[Run, set[int]]] = []
 
-    def restart() -> None:
-        run = cluster.playbook(
+    def restart() -> Run:
+        return cluster.playbook(
             "restart",
             nats_cluster_journal=str(journal),
             nats_cluster_event_subjects=[SUBJECT],
@@ -72,13 +110,18 @@ def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: 
             nats_cluster_after_batch_command=["sh", "-c", f'echo "$NATS_BATCH_NUMBER $NATS_BATCH_HOSTS" >> {called}'],
             nats_cluster_give_back=True,
         )
-        outputs.append(run.output)
 
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    report = under_load(cluster, restart)
+    report = under_load(cluster, lambda: runs.append(asyncio.run(with_clients(cluster, restart))))
     assert report.longest_gap < 5
     assert all(cluster.pid(name) not in (0, before[name]) for name in NAMES)
-    order = plan_of(outputs[0])
+    restarted, told = runs[0]
+    assert told == set(range(30))
+    for name in NAMES:
+        # Each server had ten of them or more, and in lame duck mode only those that came back.
+        log = (Path(cluster.hosts[name]["nats_server_run_dir"]) / "nats-server.out").read_text()
+        assert seconds_of_closing(log) < 4.5, name
+    order = plan_of(restarted.output)
     assert order[-1] == leader
     assert called.read_text().splitlines() == [f"{number} {name}" for number, name in enumerate(order, 1)]
     assert [(tmp_path / name).read_text() for name in NAMES] == [f"{name}\n" for name in NAMES]

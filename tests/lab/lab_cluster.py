@@ -66,8 +66,6 @@ class Cluster:
             "nats_server_jetstream_max_file_store": "256MB",
             "nats_server_system_password": SYSTEM_PASSWORD,
             "nats_server_bcrypt_cost": 4,
-            "nats_server_lame_duck_duration": "30s",
-            "nats_server_lame_duck_grace_period": "1s",
             # The default of 10 s is for real hosts; what the gate makes of it is tested in test_cluster_health.py.
             "nats_server_gate_span": 3,
             # Hosts are tuned in molecule's scenarios.

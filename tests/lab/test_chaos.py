@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def now() -> str:
 def lab_command(cluster: Cluster, verb: str, host: str, *arguments: str) -> str:
     """Return the shell command that does something to a host of the lab."""
     lab = str(Path(__file__).with_name("lab.py"))
-    return shlex.join([sys.executable, lab, verb, "--name", cluster.controller.lab.name, host, *arguments])
+    return shlex.join([sys.executable, lab, verb, "--name", cluster.controller.lab.name, host, "--", *arguments])
 
 
 def before_batch(condition: str, command: str) -> dict[str, Any]:
@@ -110,16 +111,27 @@ def test_a_full_disk_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -
     assert cluster.restarted(before) == set(HOSTS)
 
 
+def broken_binary(folder: Path, good: str) -> Path:
+    """Return an executable that says to be 2.10.28 and checks configurations with the good one, but does not serve."""
+    source, binary = folder / "nats-server.c", folder / "nats-server"
+    source.write_text(
+        "#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\n"
+        "int main(int count, char **words) {\n"
+        "  for (int number = 1; number < count; number++) {\n"
+        '    if (!strcmp(words[number], "--version")) return puts("nats-server: v2.10.28") < 0;\n'
+        f'    if (!strcmp(words[number], "-t")) return execv("{good}", words);\n'
+        "  }\n"
+        '  fputs("no luck today\\n", stderr);\n'
+        "  return 1;\n"
+        "}\n"
+    )
+    subprocess.run(["cc", "-o", str(binary), str(source)], check=True)
+    return binary
+
+
 def test_a_binary_that_does_not_run_is_put_back(cluster: Cluster, tmp_path: Path) -> None:
     before = cluster.pids()
-    binary = tmp_path / "nats-server"
-    good = f"/opt/nats-server/2.10.27/{Path(binaries.nats_server('2.10.27')).name}"
-    binary.write_text(
-        "#!/bin/sh\n"
-        f'case " $* " in *" --version "*) echo "nats-server: v2.10.28";; *" -t "*) exec {good} "$@";;\n'
-        '*) echo "no luck today" >&2; exit 1;; esac\n'
-    )
-    binary.chmod(0o755)
+    binary = broken_binary(tmp_path, f"/opt/nats-server/2.10.27/{Path(binaries.nats_server('2.10.27')).name}")
     with cluster.load():
         run = cluster.deploy(
             nats_server_version="2.10.28", nats_server_file_src=str(binary), nats_cluster_on_failure="rollback"
