@@ -21,6 +21,7 @@ from typing import Any
 import nats
 import pytest
 from conftest import Runner
+from nats.aio.client import Client
 from role_cluster import APP_PASSWORD, APP_USER, RoleCluster, Run, under_load
 
 NAMES = ["n1", "n2", "n3"]
@@ -58,7 +59,7 @@ async def with_clients(cluster: RoleCluster, work: Callable[[], Run]) -> tuple[R
     """Do the work with thirty clients that each knew one server first; return also which of them were told of lame duck mode."""
     told: set[int] = set()
 
-    async def attached(number: int) -> nats.NATS:
+    async def attached(number: int) -> Client:
         async def lame_duck() -> None:
             told.add(number)
 
