@@ -49,7 +49,7 @@ def test_single_replicas_give_way_and_come_back(cluster: RoleCluster, run_module
     """The only replica of a stream is never away: its producers wait no longer than for an election."""
 
     def home() -> str:
-        streams = run_module("nats_cluster_info", cluster.system(), detail="streams")["streams"]
+        streams = run_module("nats_cluster_info", cluster.system())["streams"]
         return str(next(stream["leader"] for stream in streams if stream["name"] == "LOAD1"))
 
     homes: list[str] = []
