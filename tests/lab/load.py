@@ -24,7 +24,7 @@ import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js.api import AckPolicy, ConsumerConfig, KeyValueConfig, StreamConfig
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig, StreamConfig
 
 BUCKET, COUNTER = "LOAD_KV", "counter"
 ECHO = "load.echo"
@@ -123,6 +123,8 @@ class Load:
         self._unanswered = 0
         # In each message's id: an earlier load may have used the same streams.
         self._began = time.monotonic_ns()
+        # Of each stream: the sequence from which on its messages are read again afterwards.
+        self._first: dict[str, int] = {}
         self._stop = asyncio.Event()
 
     async def prepare(self) -> None:
@@ -131,7 +133,8 @@ class Load:
             jetstream = client.jetstream(timeout=5)
             for stream, replicas in self.plan.streams.items():
                 config = StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=replicas)
-                await patiently(partial(jetstream.add_stream, config))
+                made = await patiently(partial(jetstream.add_stream, config))
+                self._first[stream] = made.state.last_seq + 1
                 reader = ConsumerConfig(durable_name="reader", ack_policy=AckPolicy.EXPLICIT, ack_wait=5)
                 await patiently(partial(jetstream.add_consumer, stream, reader))
             counters = KeyValueConfig(bucket=BUCKET, replicas=self.plan.replicas)
@@ -311,11 +314,13 @@ class Load:
     async def _stored(self, client: Client, stream: str) -> dict[str, list[str]]:
         """Return the stored ids of this load of each subject, read from the leader."""
         jetstream = client.jetstream(timeout=5)
-        expected = (await jetstream.stream_info(stream)).state.messages
-        reader = await jetstream.subscribe(f"{stream.lower()}.>", ordered_consumer=True)
+        first = self._first[stream]
+        last = (await jetstream.stream_info(stream)).state.last_seq
+        begin = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=first)
+        reader = await jetstream.subscribe(f"{stream.lower()}.>", ordered_consumer=True, config=begin)
         found: dict[str, list[str]] = {}
         try:
-            for _number in range(expected):
+            for _number in range(first, last + 1):
                 message = await reader.next_msg(timeout=5)
                 name = message.data.decode()
                 if f"-{self._began}-" in name:
