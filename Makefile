@@ -112,7 +112,7 @@ lint-ruff: $(CACHE)/venv/.made
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	mypy tools tests/conftest.py tests/unit || failed=1; \
+	mypy tools tests/conftest.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
 	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
 	MYPYPATH=tests/lab:tests/integration mypy tests/bench || failed=1; test -z "$$failed"
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import time
 import zipfile
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -42,6 +43,7 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "gatewayz": ({}, (0, 0, 0)),
     "leafz": ({}, (0, 0, 0)),
     "accstatz": ({}, (2, 9, 0)),
+    "accountz": ({}, (0, 0, 0)),
     "connz": ({"auth": True}, (0, 0, 0)),
 }
 
@@ -65,19 +67,24 @@ _ARTIFACTS = {
 _MANIFEST = "capture/misc/manifest.json"
 _METADATA = "capture/misc/audit_gather_metadata.json"
 
+#: Lines of a server's log that a snapshot takes, the last ones.
+_LOG_LINES = 10_000
+
 #: Bytes of the largest artifact of an archive that is read; an archive comes from elsewhere.
 _LARGEST_ARTIFACT = 1 << 30
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked."""
+    """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked. `logs`: a
+    folder with a file of log lines for each server, called by its name."""
 
     lake: Path
     fleet: str
     endpoints: Collection[str]
     expected: Collection[str] = ()
     deadline: float = 60.0
+    logs: Path | None = None
 
 
 def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
@@ -112,6 +119,8 @@ class _Pass:
                     before = time.monotonic()
                     self._read(endpoint, [server for server in servers if parse_version(server.version) >= since])
                     self._seconds[endpoint] = round(time.monotonic() - before, 3)
+            if self._wanted.logs is not None:
+                self._read_logs(servers, self._wanted.logs)
             summary = servers_summary(servers, discovery.missing, writer.failures)
             return writer.publish(source="nats_snapshot", **summary, seconds=self._seconds)
 
@@ -119,6 +128,9 @@ class _Pass:
         """Read one endpoint of all servers, some at once."""
         if endpoint == "accstatz":
             self._read_account_statistics(servers)
+            return
+        if endpoint == "accountz":
+            self._read_account_limits(servers)
             return
         for start in range(0, len(servers), _AT_ONCE):
             some = servers[start : start + _AT_ONCE]
@@ -152,6 +164,29 @@ class _Pass:
         except NatsFailure as failure:
             self._nobody("accstatz", servers, failure)
 
+    def _read_account_limits(self, servers: Sequence[Server]) -> None:
+        """Read each account once: what it may do is the same on all servers, but a server knows an account only once it was
+        needed there."""
+        read: set[str] = set()
+        for server in servers:
+            listing = self._api.ask([server], "ACCOUNTZ")[server.id]
+            if isinstance(listing, NatsFailure):
+                self._take("accountz", server, listing)
+                continue
+            for account in listing.get("accounts") or ():
+                if account not in read:
+                    answer = self._api.ask([server], "ACCOUNTZ", {"account": account})[server.id]
+                    self._take("accountz", server, answer)
+                    read.add(account)
+
+    def _read_logs(self, servers: Sequence[Server], folder: Path) -> None:
+        """Write the lines of the servers' logs that somebody else has brought here, a file for each server."""
+        known = {server.name: origin_of(server) for server in servers}
+        for path in sorted(folder.iterdir()):
+            origin = known.get(path.stem) or Origin("", path.stem, received=timestamp(datetime.now(timezone.utc)))
+            for line in log_lines(path):
+                self._writer.add(origin, Row("server_log", {}, line))
+
     def _take(self, endpoint: str, server: Server, page: Answer, first: bool = True) -> None:
         origin = origin_of(server)
         if isinstance(page, NatsFailure):
@@ -161,6 +196,31 @@ class _Pass:
             if row.table == "jsz_accounts":
                 self._accounts.setdefault(server.id, set()).add(row.keys["account"])
             self._writer.add(origin, row)
+
+
+def log_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the last lines of a log: `text`, and `time` where the journal tells it (`journalctl --output=json`).
+
+    Raises NatsFailure invalid_option when the file cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = deque(file, _LOG_LINES)
+    except OSError as error:
+        raise NatsFailure("invalid_option", f"logs: {path} cannot be read: {error.strerror}") from error
+    for line in lines:
+        text = line.rstrip("\n")
+        try:
+            entry = json.loads(text) if text.startswith("{") else {}
+            since = int(entry["__REALTIME_TIMESTAMP"]) / 1e6 if entry else None
+        except (KeyError, TypeError, ValueError):
+            entry, since = {}, None
+        if since is None:
+            yield {"text": text}
+            continue
+        message = entry.get("MESSAGE") or ""
+        told = message if isinstance(message, str) else bytes(message).decode(errors="replace")
+        yield {"time": timestamp(datetime.fromtimestamp(since, timezone.utc)), "text": told}
 
 
 def _described(server: Server) -> dict[str, Any]:

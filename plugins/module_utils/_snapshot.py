@@ -119,11 +119,23 @@ def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator
     elif endpoint == "ipqueuesz":
         for name, queue in data.items():
             yield Row("ipqueuesz", {"queue": name}, queue)
+    elif endpoint == "accountz":
+        detail = data.get("account_detail") or {}
+        yield Row("accountz", {"account": detail.get("account_name")}, _with_limits(detail))
     elif endpoint in _LISTS:
         for item in data.get(_LISTS[endpoint]) or ():
             yield Row(endpoint, {"account": item.get("acc")} if endpoint == "accstatz" else {}, item)
     else:
         yield Row(endpoint, {}, data)
+
+
+def _with_limits(detail: dict[str, Any]) -> dict[str, Any]:
+    """Return what is told of an account, with nothing of its JWT but the limits and the end of its validity."""
+    claim = detail.pop("decoded_jwt", None) or {}
+    if claim:
+        detail["expires"] = claim.get("exp")
+        detail["limits"] = (claim.get("nats") or {}).get("limits")
+    return detail
 
 
 def _account_rows(account: dict[str, Any]) -> Iterator[Row]:

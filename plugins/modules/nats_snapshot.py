@@ -13,7 +13,7 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Asks every server for everything that the insights are made from (JSZ with streams, consumers, configurations and Raft groups,
-    RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, the figures of the accounts, CONNZ) and writes the answers as
+    RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, CONNZ, what accounts use and may use) and writes the answers as
     compressed JSON lines below C(bronze/) in O(lake). Needs a user of the system account.
   - Answers are written as they arrive, page by page. Passwords, tokens, JWTs and the users of connections are left out.
   - The snapshot appears at once, when its manifest does. An interrupted run leaves nothing that a reader would see.
@@ -48,8 +48,8 @@ options:
       - What to read from each server. Without V(jsz), V(raftz) is read for the system account only.
     type: list
     elements: str
-    choices: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, connz]
-    default: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, connz]
+    choices: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, accountz, connz]
+    default: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, accountz, connz]
   expected_servers:
     description:
       - Names of servers that must answer. One that does not makes the snapshot incomplete.
@@ -64,6 +64,12 @@ options:
   archive:
     description:
       - Path of an archive that C(nats audit gather) made. It is written as a snapshot of its own time, and no server is asked.
+    type: path
+  logs:
+    description:
+      - Directory with recent lines of the servers' logs, which somebody brought there. Each server has a file that is called by
+        its name, such as C(n1-c1.jsonl), with what C(journalctl --output=json) or the server itself wrote. The last 10,000 lines
+        of each are written as the table C(server_log).
     type: path
   fail_on_incomplete:
     description:
@@ -205,8 +211,10 @@ def main() -> None:
             "expected_servers": {"type": "list", "elements": "str", "default": []},
             "deadline": {"type": "float", "default": 60.0},
             "archive": {"type": "path"},
+            "logs": {"type": "path"},
             "fail_on_incomplete": {"type": "bool", "default": False},
-        }
+        },
+        mutually_exclusive=[("archive", "logs")],
     )
     params = module.params
 
@@ -218,7 +226,10 @@ def main() -> None:
             result = result_of(*import_archive(Path(params["archive"]), lake, params["fleet"]))
         else:
             deadline = positive(params["deadline"], "deadline")
-            wanted = Wanted(lake, params["fleet"], params["endpoints"], params["expected_servers"], deadline)
+            logs = Path(params["logs"]) if params["logs"] else None
+            if logs is not None and not logs.is_dir():
+                raise NatsFailure("invalid_option", f"logs: {logs} is no directory")
+            wanted = Wanted(lake, params["fleet"], params["endpoints"], params["expected_servers"], deadline, logs)
             with Client(options) as client:
                 if module.check_mode:
                     return preview(client, params["expected_servers"])

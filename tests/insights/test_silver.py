@@ -8,11 +8,13 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import peer_id
 from conftest import HOUR, VERSIONS, cluster_of, recorded, write_snapshot
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
@@ -28,7 +30,20 @@ MORE = {
     "routez": {"routes": [{"rid": 7, "remote_name": "n2", "rtt": "350µs", "in_msgs": 5}]},
     "connz": {"connections": [{"cid": cid, "account": "APP", "lang": "go", "in_msgs": cid + 1} for cid in (1, 1, 2)]},
     "accstatz": {"account_statz": [{"acc": "APP", "conns": 2, "sent": {"msgs": 9, "bytes": 90}}]},
-    "raftz": {"$SYS": {"_meta_": {"id": "fjFyEjc1", "state": "LEADER", "committed": 9, "applied": 8, "wal": {"bytes": 100}}}},
+    "raftz": {
+        "$SYS": {
+            "_meta_": {
+                "id": "fjFyEjc1",
+                "state": "LEADER",
+                "leader": peer_id("n2"),
+                "committed": 9,
+                "applied": 8,
+                "wal": {"bytes": 100},
+                "peers": {peer_id("n1"): {"name": "", "known": True, "last_seen": "1.5s"}, "unheard0": {"name": "n8"}},
+            }
+        }
+    },
+    "ipqueuesz": {"sendq": {"pending": 3}},
     "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
     "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
 }
@@ -50,10 +65,32 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     path = tmp_path_factory.mktemp("lake")
     for version in VERSIONS:
         write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version)
+    for minute, replies in enumerate(odd_moments()):
+        write_snapshot(path, replies, HOUR + timedelta(minutes=minute), "odd")
     lake = Lake(spark, str(path))
     outcome = make_silver(lake, [HOUR], quiet)
     assert (outcome.made, outcome.fresh, outcome.quarantined) == (1, 0, 0)
     return lake
+
+
+def odd_moments() -> Iterator[dict[str, Any]]:
+    """Yield what a fleet with faults tells: one of three servers, whose stream's peers it never met; all; n2 called n9 after a
+    start; n2 called n1, which there is already."""
+    for moment, name in enumerate(("n2", "n2", "n9", "n1")):
+        replies = recorded("2.15.1")
+        (renamed,) = [item["server"] for item in replies["statsz"] if item["server"]["name"] == "n2"]
+        was, renamed["name"] = renamed["id"], name
+        if name != "n2":
+            renamed["id"] = f"{was[:-1]}{moment}"
+        for endpoint in ("jsz", "healthz"):
+            replies[endpoint][renamed["id"]] = replies[endpoint].pop(was)
+        if not moment:
+            (alone,) = replies["statsz"] = [item for item in replies["statsz"] if item["server"]["name"] == "n1"]
+            for account in replies["jsz"][alone["server"]["id"]]["account_details"]:
+                for stream in account.get("stream_detail", ()):
+                    for peer in stream["cluster"].get("replicas", ()):
+                        peer["name"] = f"Server name unknown at this time (peerID: {peer['peer']})"
+        yield replies
 
 
 @pytest.fixture(scope="module")
@@ -112,11 +149,29 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
     assert {(row["cid"], round(row["rtt"], 9)) for row in rows_of("routes")} == {(7, 350e-6)}
     assert {(row["connections"], row["in_msgs"]) for row in rows_of("connections")} == {(2, 5)}
     assert {(row["account"], row["sent_bytes"]) for row in rows_of("accounts")} == {("APP", 90)}
-    assert {(row["raft_group"], row["committed"] - row["applied"]) for row in rows_of("raft_groups")} == {("_meta_", 1)}
+    for row in rows_of("raft_groups"):
+        assert (row["raft_group"], row["committed"] - row["applied"], row["leader_name"]) == ("_meta_", 1, "n2")
+        assert sorted((peer["name"], peer["last_seen"]) for peer in row["peers"]) == [("n1", 1.5), ("n8", None)]
+    assert {(row["queue"], row["pending"]) for row in rows_of("ipqueues")} == {("sendq", 3)}
     assert {(row["gateway"], row["direction"]) for row in rows_of("gateways")} == {("C2", "outbound")}
     assert {(row["name"], row["rtt"]) for row in rows_of("leafnodes")} == {("l1", 2.0)}
     (snapshot,) = rows_of("snapshots")
     assert (snapshot["servers"], snapshot["complete"], snapshot["taken"].minute) == (3, True, 0)
+
+
+def test_half_the_servers_new_names_and_one_name_twice(tables: dict[str, list[Row]]) -> None:
+    def rows_of(name: str, minute: int | None = None) -> list[Row]:
+        odd = [row for row in tables[name] if row["fleet"] == "odd"]
+        return [row for row in odd if minute is None or row["taken"].minute == minute]
+
+    snapshots = sorted(rows_of("snapshots"), key=lambda row: row["taken"])
+    assert [(row["servers"], row["complete"]) for row in snapshots] == [(1, False), *[(3, True)] * 3]
+    assert [len(rows_of("servers", minute)) for minute in range(4)] == [1, 3, 3, 3]
+    names = {row["server"]: (len(row["server_ids"]), row["snapshots"]) for row in rows_of("server_names")}
+    assert names == {"n1": (2, 4), "n2": (1, 1), "n3": (1, 3), "n9": (1, 1)}
+    orders = {row["taken"].minute: row for row in rows_of("streams") if row["stream"] == "ORDERS"}
+    assert (orders[0]["members"], orders[0]["hosts"]) == (["n1", "n2", "n3"], ["n1"])
+    assert orders[3]["hosts"] == ["n1", "n3"]
 
 
 def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake) -> None:

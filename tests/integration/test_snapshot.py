@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -100,6 +102,35 @@ def test_another_account_is_refused(healthy: NatsProcesses, run_module: Runner, 
     result = run_module("nats_snapshot", healthy.app_connection(), lake=str(tmp_path))
     assert result["failure"]["code"] in ("wrong_account", "permission")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_path: Path) -> None:
+    """What the timer runs: one file, with nothing of the collection installed."""
+    collection = Path(_api.__file__).parents[2]
+    files = collection / "roles" / "nats_insights" / "files"
+    prefix = "ansible_collections/natsops/jetstream/plugins/module_utils"
+    sources = [f"{collection}/plugins/module_utils={prefix}", f"{files}/collector/collect.py=__main__.py"]
+    packed = [tmp_path / "collect.pyz", tmp_path / "again.pyz"]
+    for target in packed:
+        subprocess.run([sys.executable, str(files / "pack.py"), str(target), *sources], check=True)
+    assert packed[0].read_bytes() == packed[1].read_bytes()
+    settings = {"lake": str(tmp_path / "lake"), "fleet": "test", "endpoints": [], "deadline": 60.0}
+
+    def collected(expected: list[str], **connection: Any) -> subprocess.CompletedProcess[str]:
+        told = {**settings, "expected_servers": expected, "connection": {**healthy.sys_connection(), **connection}}
+        (tmp_path / "snapshot.json").write_text(json.dumps(told))
+        command = [sys.executable, "-I", str(packed[0]), str(tmp_path / "snapshot.json")]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = collected(healthy.names)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 servers" in done.stdout
+    done = collected(["n9"], timeout=1)
+    assert (done.returncode, done.stderr) == (4, "incomplete: n9\n")
+    done = collected([], password="wrong")
+    assert done.returncode == 1
+    assert "no snapshot: " in done.stderr
+    assert len(list((tmp_path / "lake" / "bronze" / "manifest").rglob("*.json"))) == 2
 
 
 def test_the_playbook_takes_a_snapshot(healthy: NatsProcesses, tmp_path: Path) -> None:

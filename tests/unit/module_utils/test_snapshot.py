@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._collect import import_archive
+from ansible_collections.natsops.jetstream.plugins.module_utils._collect import import_archive, log_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import parse_server
 from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import (
     LAKE,
@@ -88,6 +88,7 @@ def test_further_pages_bring_only_their_accounts() -> None:
         ("accstatz", {"account_statz": [{"acc": "APP"}]}, [{"account": "APP"}]),
         ("varz", {"mem": 1}, [{}]),
         ("ipqueuesz", {"sendq": {"pending": 1}}, [{"queue": "sendq"}]),
+        ("accountz", {"account_detail": {"account_name": "APP"}}, [{"account": "APP"}]),
         (
             "gatewayz",
             {
@@ -120,6 +121,27 @@ def test_secrets_are_left_out_wherever_they_are() -> None:
         "cluster": {"urls": ["nats://10.0.0.1:6222", "10.0.0.2:6222"], "auth_timeout": 2},
         "leaf": [{"account": "APP"}],
     }
+
+
+def test_of_a_jwt_the_limits_are_kept() -> None:
+    claim = {"jti": "J", "exp": 1800000000, "nats": {"limits": {"conn": 10}, "signing_keys": ["A"]}}
+    answer = {"account_detail": {"account_name": "APP", "jwt": "eyJ0", "decoded_jwt": claim}}
+    (row,) = rows_of("accountz", answer)
+    assert without_secrets(row.data) == {"account_name": "APP", "expires": 1800000000, "limits": {"conn": 10}}
+
+
+def test_lines_of_logs(tmp_path: Path) -> None:
+    path = tmp_path / "n1.jsonl"
+    entry = {"__REALTIME_TIMESTAMP": "1795286460123456", "MESSAGE": "[7] 2026/11/21 18:41:00.123456 [INF] Server is ready"}
+    binary = {**entry, "MESSAGE": [91, 255, 93]}
+    path.write_text("\n".join([json.dumps(entry), json.dumps(binary), "plain", '{"no": "entry"}', '{"torn']) + "\n")
+    told = list(log_lines(path))
+    moment = "2026-11-21T18:41:00.123456Z"
+    assert told[0] == {"time": moment, "text": entry["MESSAGE"]}
+    assert told[1] == {"time": moment, "text": "[\ufffd]"}
+    assert [line["text"] for line in told[2:]] == ["plain", '{"no": "entry"}', '{"torn']
+    with pytest.raises(NatsFailure, match=r"logs: .*absent"):
+        list(log_lines(tmp_path / "absent"))
 
 
 def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:

@@ -3,21 +3,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The command line: ``python -m jetstream_insights JOB --lake URI --from … --to …``.
 
+What was done is one JSON object on standard output; progress and errors go to standard error.
 Exit status: 0 done; 1 failed, nothing changed; 2 wrong arguments; 3 done, but something is in quarantine.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from jetstream_insights.jobs import make_silver
-from jetstream_insights.lake import Lake, hours
+from jetstream_insights.lake import Lake, LakeError, hours
+from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.session import session
 
-DONE, QUARANTINED = 0, 3
+DONE, FAILED, QUARANTINED = 0, 1, 3
 
 
 def moment(text: str) -> datetime:
@@ -28,14 +36,25 @@ def moment(text: str) -> datetime:
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="jetstream_insights", description=__doc__.split("\n", maxsplit=1)[0])
-    found.add_argument("job", choices=["silver"], help="silver: typed tables from the snapshots")
+    jobs = "silver: typed tables from the snapshots; maintain: join small files, remove what is too old or was replaced"
+    found.add_argument("job", choices=["silver", "maintain"], help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
     found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
     found.add_argument("--to", dest="end", type=moment, help="end, which is not part of it; by default now")
     found.add_argument("--master", help="Spark's master, such as local[2]; by default that of spark-submit, or local[*]")
     found.add_argument("--memory", help="memory of the driver, such as 4g")
     found.add_argument("--force", action="store_true", help="make the hours again that are up to date")
+    keep = found.add_argument_group("maintain")
+    keep.add_argument("--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever")
+    keep.add_argument("--keep-silver", type=int, default=0, metavar="DAYS", help="days to keep the tables, by default for ever")
+    keep.add_argument(
+        "--unused", type=float, default=24.0, metavar="HOURS", help="how long somebody may still read what was replaced"
+    )
     return found
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,11 +63,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = given.start or end - timedelta(days=1)
     if start >= end:
         parser().error("--from must be before --to")
+    try:
+        result = run(given, start, end)
+    except LakeError as error:
+        say(f"FAILED: {error}")
+        return FAILED
+    except (Py4JError, PySparkException) as error:
+        say(f"FAILED: {reason(error)}")
+        return FAILED
+    print(json.dumps({"job": given.job, **result}), flush=True)
+    return QUARANTINED if result.get("quarantined") else DONE
 
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
 
-    spark = session(given.master, given.memory)
-    outcome = make_silver(Lake(spark, given.lake), hours(start, end), say, given.force)
-    print(f"{outcome.made} hours made, {outcome.fresh} were up to date, {outcome.quarantined} lines or files in quarantine")
-    return QUARANTINED if outcome.quarantined else DONE
+def run(given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
+    """Do a job and return what was done."""
+    lake = Lake(session(given.master, given.memory), given.lake)
+    lake.check()
+    if given.job == "maintain":
+        keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
+        return asdict(maintain(lake, end, keep, say))
+    later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
+    if later:
+        say(f"There are snapshots of after --to, by a clock that is ahead? {', '.join(later)}")
+    outcome = make_silver(lake, hours(start, end), say, given.force)
+    return {**asdict(outcome), "later_days": later}
+
+
+def reason(error: Exception) -> str:
+    """Return what Spark or Hadoop complain about, as the innermost cause tells it, in one line."""
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}".splitlines()[0]
+    return str(error).strip().splitlines()[0]

@@ -33,26 +33,27 @@ _QUARANTINE = "file string, reason string, value string"
 
 @dataclass
 class Outcome:
-    """What a job did: hours that were made, hours that were up to date, lines and files in quarantine."""
+    """What a job did: hours that were made, that were up to date, that have no snapshots; lines and files in quarantine."""
 
     made: int = 0
     fresh: int = 0
+    empty: int = 0
     quarantined: int = 0
 
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour that is to be made from these snapshots."""
+    """An hour that is to be made from these snapshots: their manifests, where a pack holds them."""
 
     start: datetime
-    snapshots: tuple[str, ...]
+    snapshots: dict[str, str]
 
 
 @dataclass
 class Source:
     """What the manifests say of a bronze table: its files with the lines that each has, and whether any tells a failure."""
 
-    files: dict[str, int] = field(default_factory=dict)
+    files: Counter[str] = field(default_factory=Counter)
     failing: bool = False
 
 
@@ -84,60 +85,88 @@ def make_silver(lake: Lake, hours: Iterable[datetime], say: Say, force: bool = F
 
 def _stale(lake: Lake, hours: Iterable[datetime], outcome: Outcome, force: bool) -> Iterator[Hour]:
     for hour in hours:
-        snapshots = lake.snapshots(hour)
+        snapshots = lake.manifests(hour)
         pointer = lake.pointer("silver", hour)
-        known = pointer.get("inputs", []) if pointer.get("format") == SILVER_FORMAT else None
-        if snapshots and (force or known != snapshots):
-            yield Hour(hour, tuple(snapshots))
-        elif snapshots:
+        known = set(pointer.get("inputs", ()))
+        # Snapshots that are no longer kept do not make wrong what was made from them.
+        if snapshots and known <= snapshots.keys() and (force or known != snapshots.keys() or _older(pointer)):
+            yield Hour(hour, snapshots)
+        elif pointer:
             outcome.fresh += 1
             outcome.quarantined += int(pointer.get("quarantined", 0))
+        else:
+            outcome.empty += 1
+
+
+def _older(pointer: Mapping[str, Any]) -> bool:
+    return int(pointer.get("format", 0)) < SILVER_FORMAT
 
 
 def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
     """Make and publish the tables of some hours; return how much of what was read is in quarantine."""
     run = new_run()
     inputs = read_manifests(lake, hours)
+    try:
+        quarantined = _write(lake, run, inputs, lambda name: say(f"{hours[0].start:%Y-%m-%d %H}:00 … {name}"))
+    except Exception:
+        for table in lake.names("silver"):
+            lake.delete(f"silver/{table}/run={run}")
+        raise
+    for hour in hours:
+        lake.publish("silver", hour.start, run, sorted(hour.snapshots), quarantined.get(place(hour.start), 0))
+    return sum(quarantined.values())
+
+
+def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
+    """Write the tables of a run; return how much is in quarantine by the directories of the hours."""
     written: dict[str, DataFrame] = {}
     for name, table in silver.TABLES.items():
-        if not inputs.files(*table.bronze) and not written.keys() & set(table.silver):
+        if not inputs.files(*table.bronze[:1]) and (table.bronze or table.silver[0] not in written):
             continue  # nobody told anything of it
-        say(f"{hours[0].start:%Y-%m-%d %H}:00 … {hours[-1].start:%Y-%m-%d %H}:00  {name}")
+        begin(name)
         told = [_good(lake.lines(inputs.files(source))) for source in table.bronze]
-        made = [written[source] for source in table.silver]
+        made = [written[source] if source in written else empty(lake, source) for source in table.silver]
         written[name] = lake.write("silver", name, run, table.make(*told, *made))
     if inputs.snapshots:
         lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, SNAPSHOTS))
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
         written["failures"] = lake.write("silver", "failures", run, silver.failures(_good(lake.lines(failing))))
-    quarantined = _quarantine(lake, run, inputs, written)
-    for hour in hours:
-        lake.publish("silver", hour.start, run, hour.snapshots, quarantined.get(place(hour.start), 0))
-    return sum(quarantined.values())
+    return _quarantine(lake, run, inputs, written)
+
+
+def empty(lake: Lake, name: str) -> DataFrame:
+    """Return a silver table without rows."""
+    if name == "snapshots":
+        return lake.spark.createDataFrame([], SNAPSHOTS)
+    if name == "failures":
+        return silver.failures(lake.lines([]))
+    table = silver.TABLES[name]
+    return table.make(*(lake.lines([]) for _source in table.bronze), *(empty(lake, source) for source in table.silver))
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
     """Return what the snapshots of these hours hold. A manifest that cannot be read is named in `broken`."""
     inputs = Inputs()
     for hour in hours:
-        for snapshot in hour.snapshots:
+        for snapshot, packed in sorted(hour.snapshots.items()):
             try:
-                manifest = lake.manifest(hour.start, snapshot)
+                manifest = lake.manifest(hour.start, snapshot, packed)
                 row = _snapshot(manifest)
-                tables = {
-                    name: ({file["path"]: int(file["rows"]) for file in table["files"]}, bool(table["failures"]))
+                tables = [
+                    (name, [(str(file["path"]), int(file["rows"])) for file in table["files"]], bool(table["failures"]))
                     for name, table in manifest["tables"].items()
-                }
+                ]
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 reason = f"no manifest that can be read: {type(error).__name__}: {error}"
                 inputs.broken.append((f"manifest/{place(hour.start)}/{snapshot}.json", reason))
                 continue
             inputs.snapshots.append(row)
-            for name, (files, failing) in tables.items():
+            for name, files, failing in tables:
                 source = inputs.sources.setdefault(name, Source())
-                source.files.update(files)
                 source.failing |= failing
+                for path, rows in files:
+                    source.files[path] += rows
     return inputs
 
 

@@ -11,17 +11,27 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from jetstream_insights.fields import taken
+
 #: Of manifests and of pointers; see docs/insights.md.
 BRONZE_FORMAT = 1
 SILVER_FORMAT = 1
+
+#: How the name of a pack ends: many snapshots of an hour in few files.
+PACK = ".jsonl"
+
+_HOUR = timedelta(hours=1)
+_HOURS = 24
 
 
 def place(hour: datetime) -> str:
@@ -54,6 +64,10 @@ def hour_of(file: Column) -> Column:
     return F.to_timestamp(found, "yyyy-MM-dd HH")
 
 
+class LakeError(Exception):
+    """The lake is not as it must be; the text is for people."""
+
+
 class Lake:
     """A lake at a URI or path."""
 
@@ -72,6 +86,17 @@ class Lake:
         if not files.exists(path):
             return []
         return sorted(status.getPath().getName() for status in files.listStatus(path))
+
+    def days(self, folder: str) -> list[datetime]:
+        """Return the days that a folder holds."""
+        names = (name.partition("=") for name in self.names(folder))
+        return [datetime.fromisoformat(text).replace(tzinfo=timezone.utc) for key, _equals, text in names if key == "date"]
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return how many files and bytes a folder holds."""
+        path = self._path(name)
+        summary = path.getFileSystem(self._conf).getContentSummary(path)
+        return summary.getFileCount(), summary.getLength()
 
     def exists(self, name: str) -> bool:
         path = self._path(name)
@@ -98,6 +123,29 @@ class Lake:
         overwrite[0] = rename.OVERWRITE
         self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._conf).rename(draft, target, overwrite)
 
+    def concatenate(self, sources: Iterable[str], target: str) -> int:
+        """Write files one after the other into a new one; return its bytes. What gzip wrote may be joined so."""
+        path = self._path(target)
+        out = path.getFileSystem(self._conf).create(path, True)
+        try:
+            for name in sources:
+                source = self._path(name)
+                stream = source.getFileSystem(self._conf).open(source)
+                self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(stream, out, 1 << 20, False)
+                stream.close()
+            return int(out.getPos())
+        finally:
+            out.close()
+
+    def move(self, source: str, target: str) -> None:
+        """Rename a file or a folder to a name that is not taken; what is not there is left."""
+        start, end = self._path(source), self._path(target)
+        files = start.getFileSystem(self._conf)
+        if files.exists(start):
+            files.mkdirs(end.getParent())
+            if not files.rename(start, end):
+                raise LakeError(f"{start} cannot be renamed to {end}")
+
     def delete(self, name: str) -> None:
         """Remove a file or a folder with all that it holds."""
         path = self._path(name)
@@ -109,22 +157,44 @@ class Lake:
 
     # --- bronze -------------------------------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Raise LakeError when there are no snapshots to read."""
+        if not self.exists("bronze/manifest"):
+            raise LakeError(f"{self.uri} is no lake: there is no bronze/manifest, or it may not be read. Take a snapshot first.")
+
     def snapshots(self, hour: datetime) -> list[str]:
         """Return the names of the snapshots that an hour has."""
-        suffix = ".json"
-        found = self.names(f"bronze/manifest/{place(hour)}")
-        return [name[: -len(suffix)] for name in found if name.endswith(suffix)]
+        return sorted(self.manifests(hour))
 
-    def manifest(self, hour: datetime, snapshot: str) -> dict[str, Any]:
-        """Return a snapshot's manifest. Raises ValueError when it is none, or of a format that is not known."""
-        content = json.loads(self.read_text(f"bronze/manifest/{place(hour)}/{snapshot}.json"))
+    def manifests(self, hour: datetime) -> dict[str, str]:
+        """Return the manifests of an hour as they are written, by their snapshots. What a pack holds counts, not what it was
+        made of. A pack that cannot be read is one itself, by its file's name."""
+        folder = f"bronze/manifest/{place(hour)}"
+        names = self.names(folder)
+        found: dict[str, str] = {name[: -len(".json")]: "" for name in names if name.endswith(".json")}
+        for name in names:
+            if name.endswith(PACK):
+                for line in self.read_text(f"{folder}/{name}").splitlines():
+                    try:
+                        found[str(json.loads(line)["snapshot"])] = line
+                    except (KeyError, TypeError, ValueError):
+                        found[name] = line
+        return found
+
+    def manifest(self, hour: datetime, snapshot: str, packed: str = "") -> dict[str, Any]:
+        """Return a snapshot's manifest, which a pack may hold. Raises ValueError when it is none, or of a format that is not
+        known."""
+        text = packed or self.read_text(f"bronze/manifest/{place(hour)}/{snapshot}.json")
+        content = json.loads(text)
         if not isinstance(content, dict) or content.get("format") != BRONZE_FORMAT or content.get("snapshot") != snapshot:
             raise ValueError(f"it is not of format {BRONZE_FORMAT} or not of the snapshot that it is named after")
+        if not snapshot.startswith(f"{hour:%Y%m%dT%H}"):
+            raise ValueError("it is in the folder of another hour")
         return content
 
     def lines(self, paths: Sequence[str]) -> DataFrame:
         """Return what those of the bronze files that are there hold: `file`, the `value` as it stands there, and as a VARIANT
-        `line`, null when it is no line of the file's snapshot."""
+        `line`, null when it is no line of a snapshot of the file's hour."""
         roots = self._roots(paths)
         if not roots:
             empty = self.spark.range(0)
@@ -133,8 +203,8 @@ class Lake:
         text = self.spark.read.option("ignoreCorruptFiles", "true").text([f"{self.uri}/{root}" for root in roots])
         line = F.try_parse_json("value")
         told = text.select(F.col("_metadata.file_path").alias("file"), "value", line.alias("line"))
-        snapshot = F.substring_index(F.substring_index("file", "/", -1), "-", 2)
-        mine = F.try_variant_get("line", "$.snapshot", "string") == snapshot
+        begun = taken(F.try_variant_get("line", "$.snapshot", "string"))
+        mine = F.date_trunc("hour", begun) == hour_of(F.col("file"))
         return told.select("file", "value", F.when(mine, F.col("line")).alias("line"))
 
     def _roots(self, paths: Sequence[str]) -> list[str]:
@@ -153,14 +223,28 @@ class Lake:
     # --- published tables -----------------------------------------------------------------------------------------------
 
     def pointer(self, layer: str, hour: datetime) -> dict[str, Any]:
-        """Return what is published of an hour: run, inputs, format, quarantined; empty for nothing."""
+        """Return what is published of an hour: run, inputs, format, quarantined; empty for nothing. Raises LakeError when it
+        cannot be read, or is of a newer format than this program knows."""
         name = f"{layer}/_published/{place(hour)}.json"
-        return dict(json.loads(self.read_text(name))) if self.exists(name) else {}
+        if not self.exists(name):
+            return {}
+        try:
+            found = dict(json.loads(self.read_text(name)))
+            newer = int(found["format"]) > SILVER_FORMAT
+        except (KeyError, TypeError, ValueError) as error:
+            what = f"{self.uri}/{name} cannot be read: {error}. Remove it, and its hour is made again."
+            raise LakeError(what) from error
+        if newer:
+            what = f"format {found['format']} of {self.uri}/{name} is newer than {SILVER_FORMAT}, which this program knows"
+            raise LakeError(f"{what}. Use the newer program, or another lake.")
+        return found
 
     def publish(self, layer: str, hour: datetime, run: str, inputs: Sequence[str], quarantined: int) -> None:
         """Make a run's tables those of the hour."""
-        content = {"format": SILVER_FORMAT, "run": run, "inputs": list(inputs), "quarantined": quarantined}
-        self.replace_text(f"{layer}/_published/{place(hour)}.json", json.dumps(content))
+        self.repoint(layer, hour, {"format": SILVER_FORMAT, "run": run, "inputs": list(inputs), "quarantined": quarantined})
+
+    def repoint(self, layer: str, hour: datetime, pointer: Mapping[str, Any]) -> None:
+        self.replace_text(f"{layer}/_published/{place(hour)}.json", json.dumps(pointer))
 
     def write(self, layer: str, table: str, run: str, frame: DataFrame) -> DataFrame:
         """Write a table of a run, in a directory for each hour, and return it as it was written. The hour is that of `taken`."""
@@ -169,12 +253,37 @@ class Lake:
         dated.write.partitionBy("date", "hour").mode("errorifexists").parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path).select(*frame.columns)
 
+    def write_whole_day(self, table: str, run: str, day: datetime, frame: DataFrame, file_size: int) -> None:
+        """Write the rows of a silver table of a whole day into as few files as their size allows."""
+        path = f"{self.uri}/silver/{table}/run={run}/date={day:%Y-%m-%d}"
+        sources = (self._jvm.org.apache.hadoop.fs.Path(file) for file in frame.inputFiles())
+        size = sum(source.getFileSystem(self._conf).getFileStatus(source).getLen() for source in sources)
+        frame.coalesce(max(1, size // file_size)).write.mode("errorifexists").parquet(path)
+
     def read(self, layer: str, table: str, of_hours: Iterable[datetime]) -> DataFrame | None:
-        """Return the published rows of a table in these hours, None when there are none."""
-        paths = []
+        """Return the published rows of a table in these hours, None when there are none. Raises LakeError when hours are
+        published in an older format."""
+        paths, days = [], defaultdict[str, list[datetime]](list)
         for hour in of_hours:
-            run = self.pointer(layer, hour).get("run")
-            name = f"{layer}/{table}/run={run}/{place(hour)}"
-            if run and self.exists(name):
+            pointer = self.pointer(layer, hour)
+            if pointer and pointer["format"] < SILVER_FORMAT:
+                raise LakeError(f"{layer} of {hour:%Y-%m-%d %H}:00 is of the older format {pointer['format']}: make it again")
+            if "day" in pointer:
+                days[f"{layer}/{table}/run={pointer['day']}/date={hour:%Y-%m-%d}"].append(hour)
+            elif pointer and self.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(hour)}"):
                 paths.append(f"{self.uri}/{name}")
-        return self.spark.read.parquet(*paths) if paths else None
+        frames = [self.spark.read.parquet(*paths)] if paths else []
+        for name, wanted in days.items():
+            if self.exists(name):
+                frame = self.spark.read.parquet(f"{self.uri}/{name}")
+                frames.append(frame if len(wanted) == _HOURS else frame.where(_within(wanted)))
+        return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def _within(of_hours: Sequence[datetime]) -> Column:
+    """Return whether `taken` is in one of the hours, as ranges that Parquet's statistics decide on."""
+    spans: list[tuple[datetime, datetime]] = []
+    for hour in of_hours:
+        joins = spans and spans[-1][1] == hour
+        spans[-1:] = [*spans[-1:], (hour, hour + _HOUR)] if not joins else [(spans[-1][0], hour + _HOUR)]
+    return reduce(Column.__or__, ((F.col("taken") >= start) & (F.col("taken") < end) for start, end in spans))

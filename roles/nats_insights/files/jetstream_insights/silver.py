@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import DURATION, NANOSECONDS, Field, rows
+from jetstream_insights.fields import DURATION, NANOSECONDS, Field, go_seconds, rows
 
 PEERS = "array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,lag:bigint,pending:bigint>>"
 _STRINGS = "array<string>"
@@ -146,6 +146,7 @@ CONSUMER_REPLICAS = Told(
     ),
 )
 
+_RAFT_PEERS = "map<string,struct<name:string,known:boolean,last_replicated_index:bigint,last_seen:string>>"
 RAFT_GROUPS = Told(
     "raftz",
     (Field("account", "string"), Field("raft_group", "string")),
@@ -157,8 +158,10 @@ RAFT_GROUPS = Told(
         *_same("boolean", "observer", "paused", "overrun", "catching_up", "ever_had_leader"),
         *_same("timestamp", "leader_since"),
         *_same("bigint", "messages", "bytes", under="wal", prefix="wal_"),
+        Field("told_peers", _RAFT_PEERS, "peers"),
     ),
 )
+IPQUEUES = Told("ipqueuesz", (Field("queue", "string"),), _same("bigint", "pending", "in_progress"))
 
 _TRAFFIC = _same("bigint", "in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
 ROUTES = Told(
@@ -215,6 +218,40 @@ _ACCOUNT_JETSTREAM = Told(
     _same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "ha_assets", prefix="js_"),
 )
 
+_ACCOUNT_LIMITS = Told(
+    "accountz",
+    _ACCOUNT_KEY,
+    (
+        *_same("string", "name_tag"),
+        *_same("boolean", "is_system", "expired", "complete"),
+        Field("jetstream", "boolean", "jetstream_enabled"),
+        Field("expires_at", "bigint", "expires"),
+        *_same("bigint", "conn", "leaf", "subs", "payload", "data", "imports", "exports", under="limits", prefix="max_"),
+        *_same("bigint", "mem_storage", "disk_storage", "streams", "consumer", under="limits", prefix="js_max_"),
+        *_same("bigint", "mem_max_stream_bytes", "disk_max_stream_bytes", "max_ack_pending", under="limits", prefix="js_"),
+        Field("js_max_bytes_required", "boolean", "limits.max_bytes_required"),
+        Field("js_tiers", "map<string,variant>", "limits.tiered_limits"),
+    ),
+)
+
+_SERVER_LOG = Told("server_log", (), (Field("time", "timestamp"), Field("text", "string")))
+#: What a server writes of what matters, in the order in which it is looked for: the kind of event and a regular expression.
+_EVENTS = {
+    "started": r"^Server is ready",
+    "stopped": r"^Initiating Shutdown|^Server Exiting|^Trapped .* signal",
+    "lame_duck": r"^Entering lame duck mode|^Initiating JetStream Shutdown",
+    "reloaded": r"^Reloaded",
+    "leader": r"^JetStream cluster new (metadata|stream|consumer) leader|^Self is new JetStream cluster metadata leader",
+    "no_leader": r"(?i)no (metadata )?leader|has NO quorum|lost quorum",
+    "no_space": r"(?i)no space left|out of (file )?resources|insufficient (storage )?resources|disk is full",
+    "slow_consumer": r"(?i)slow consumer",
+    "authentication": r"(?i)authentication (error|timeout)|authorization violation",
+    "route": r"^(Route connection|Error trying to connect to route|Detected route|.*Router connection closed)",
+    "storage": r"(?i)corrupt|checksum|bad message|error (recovering|loading|writing)|write error",
+    "catch_up": r"(?i)catchup|resetting (stream|consumer|wal|cluster)",
+    "slow": r"(?i)took too long|high (processing|api)|readloop processing time|internal subscription .* took",
+}
+
 _CONNECTION = Told(
     "connz",
     (),
@@ -245,10 +282,10 @@ def servers(told: DataFrame, varz: DataFrame, jsz: DataFrame, healthz: DataFrame
     return joined
 
 
-def meta_peers(of_servers: DataFrame) -> DataFrame:
+def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each member of the meta group in the view of each server. The leader's own row is made: it is not among
     its replicas. Only what the leader says of the others holds (2.12.5 and 2.14 on)."""
-    view = of_servers.where(F.col("meta_size").isNotNull()).select(
+    view = _with_names(of_servers.where(F.col("meta_size").isNotNull()), names).select(
         *SNAPSHOT,
         "server_id",
         "server",
@@ -256,15 +293,15 @@ def meta_peers(of_servers: DataFrame) -> DataFrame:
         F.col("meta_leader").alias("leader"),
         F.col("meta_size").alias("cluster_size"),
         (F.col("meta_leader") == F.col("server")).alias("by_leader"),
-        "meta_replicas",
+        _named(F.col("meta_replicas")).alias("replicas"),
     )
-    others = view.withColumn("told", F.explode("meta_replicas")).select(
-        *(name for name in view.columns if name != "meta_replicas"), *_peer_columns(F.col("told"))
+    others = view.withColumn("told", F.explode("replicas")).select(
+        *(name for name in view.columns if name != "replicas"), *_peer_columns(F.col("told"))
     )
     own = view.where("by_leader").select(
-        *(name for name in view.columns if name != "meta_replicas"),
+        *(name for name in view.columns if name != "replicas"),
         F.col("server").alias("peer"),
-        F.lit(None).cast("string").alias("peer_id"),
+        peer_id(F.col("server")).alias("peer_id"),
         F.lit(True).alias("current"),
         F.lit(False).alias("offline"),
         F.lit(0.0).alias("active"),
@@ -273,14 +310,60 @@ def meta_peers(of_servers: DataFrame) -> DataFrame:
     return others.unionByName(own)
 
 
-def _peer_name(name: Column, peer_id: Column) -> Column:
+def peer_name(name: Column, peer_id: Column) -> Column:
     """Return a peer's name, or its id when the server that tells of it never met it ("Server name unknown at this time")."""
     return F.when(name.contains(" ") | name.isNull() | (name == ""), peer_id).otherwise(name)
 
 
+#: What writes a server's id in its Raft groups (server/sublist.go getHash).
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def peer_id(name: Column) -> Column:
+    """Return the id of a server in its Raft groups: 8 characters from the SHA-256 of its name."""
+    digest = F.sha2(name.cast("binary"), 256)
+    bytes_ = (F.conv(F.substring(digest, 2 * byte + 1, 2), 16, 10).cast("int") for byte in range(8))
+    return F.concat(*(F.substring(F.lit(_DIGITS), byte % F.lit(len(_DIGITS)) + F.lit(1), F.lit(1)) for byte in bytes_))
+
+
+def server_names(lines: DataFrame) -> DataFrame:
+    """Return a row for each name of a server in an hour, also of those that were only expected: the ids it had (a new one after
+    each start; several at once are several servers of one name), and in how many snapshots it answered."""
+    told = rows(lines, (Field("failure", "variant"),), ())
+    answered = F.col("failure").isNull()
+    return (
+        told.withColumn("taken", F.date_trunc("hour", "taken"))
+        .groupBy("fleet", "taken", "server")
+        .agg(
+            F.sort_array(F.collect_set(F.when(answered, F.col("server_id")))).alias("server_ids"),
+            F.sort_array(F.collect_set(F.when(answered, F.col("cluster")))).alias("clusters"),
+            F.count_distinct(F.when(answered, F.col("snapshot"))).alias("snapshots"),
+            F.max(F.when(answered, F.col("received"))).alias("received"),
+        )
+        .withColumn("peer_id", peer_id(F.col("server")))
+    )
+
+
+def _with_names(frame: DataFrame, names: DataFrame) -> DataFrame:
+    """Add the names of a fleet's servers by their peer ids as `names`: a leader that never met a peer only tells its id."""
+    by_id = F.map_from_entries(F.collect_set(F.struct("peer_id", "server")))
+    of_fleets = names.where(F.col("server") != "").groupBy("fleet").agg(by_id.alias("names"))
+    return frame.join(F.broadcast(of_fleets), on="fleet", how="left")
+
+
+def _named(peers: Column) -> Column:
+    """Return peers with their names, from `names` where a server does not know one."""
+    return F.transform(
+        peers,
+        lambda peer: peer.withField(
+            "name", peer_name(peer["name"], F.coalesce(F.try_element_at("names", peer["peer"]), peer["peer"]))
+        ),
+    )
+
+
 def _peer_columns(peer: Column) -> tuple[Column, ...]:
     return (
-        _peer_name(peer["name"], peer["peer"]).alias("peer"),
+        peer["name"].alias("peer"),
         peer["peer"].alias("peer_id"),
         F.coalesce(peer["current"], F.lit(False)).alias("current"),
         F.coalesce(peer["offline"], F.lit(False)).alias("offline"),
@@ -303,9 +386,9 @@ def _configured(type_: str, *names: str) -> tuple[Column, ...]:
     return tuple(F.try_variant_get("config", f"$.{name}", type_).alias(name) for name in names)
 
 
-def stream_replicas(lines: DataFrame) -> DataFrame:
+def stream_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a stream, as the server that holds it tells."""
-    told = STREAM_REPLICAS.rows(lines)
+    told = _with_names(STREAM_REPLICAS.rows(lines), names).withColumn("peers", _named(F.col("peers"))).drop("names")
     config = F.col("config")
     grouped = told.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
     return _led(grouped).select(
@@ -323,10 +406,10 @@ def stream_replicas(lines: DataFrame) -> DataFrame:
     ).drop("lost")
 
 
-def consumer_replicas(lines: DataFrame) -> DataFrame:
+def consumer_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a consumer, as the server that holds it tells. `num_replicas`: by its configuration and
     that of its stream (consumer.go ConsumerConfig.replicas)."""
-    told = CONSUMER_REPLICAS.rows(lines)
+    told = _with_names(CONSUMER_REPLICAS.rows(lines), names).withColumn("peers", _named(F.col("peers"))).drop("names")
     config = F.col("config")
     wanted = F.coalesce(F.try_variant_get(config, "$.num_replicas", "int"), F.lit(0))
     durable = F.try_variant_get(config, "$.durable_name", "string").isNotNull()
@@ -364,7 +447,7 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
         F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2).alias("rank"), "server", "server_id"
     )
     told = F.struct(*figures)
-    peers = F.transform(F.coalesce("peers", F.array().cast(PEERS)), lambda peer: _peer_name(peer["name"], peer["peer"]))
+    peers = F.transform(F.coalesce("peers", F.array().cast(PEERS)), lambda peer: peer["name"])
     everybody = F.array_append(F.array_append(peers, F.col("server")), F.col("leader"))
     grouped = replicas.groupBy(*of_the_group).agg(
         F.sort_array(F.collect_set(F.when(F.col("is_backed"), F.col("server")))).alias("backed"),
@@ -406,11 +489,60 @@ def consumers(replicas: DataFrame) -> DataFrame:
     return _groups(replicas, ("account", "stream", "consumer"))
 
 
+def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
+    """Return a row for each member of a Raft group, as it tells itself, with the names of whom it names by their ids."""
+    told = _with_names(RAFT_GROUPS.rows(lines), names)
+    peers = F.transform(
+        F.map_entries("told_peers"),
+        lambda entry: F.struct(
+            entry["key"].alias("peer_id"),
+            F.coalesce(F.try_element_at("names", entry["key"]), F.nullif(entry["value"]["name"], F.lit(""))).alias("name"),
+            entry["value"]["known"].alias("known"),
+            entry["value"]["last_replicated_index"].alias("last_replicated_index"),
+            go_seconds(entry["value"]["last_seen"]).alias("last_seen"),
+        ),
+    )
+    return told.select(
+        *(name for name in told.columns if name not in ("names", "told_peers")),
+        *(F.try_element_at("names", F.col(name)).alias(f"{name}_name") for name in ("leader", "voted_for")),
+        peers.alias("peers"),
+    )
+
+
 def accounts(statistics: DataFrame, jetstream: DataFrame) -> DataFrame:
     """Return a row for each account of a server: its connections and traffic, and what it holds in JetStream."""
     key = [*_SERVER_KEY, "account"]
     held = _ACCOUNT_JETSTREAM.rows(jetstream).select(*key, *(field.name for field in _ACCOUNT_JETSTREAM.fields))
     return _ACCOUNT_STATISTICS.rows(statistics).join(held, on=key, how="left")
+
+
+def account_limits(lines: DataFrame) -> DataFrame:
+    """Return a row for each account, as the first server that knows it tells. Limits are those of its JWT, -1 for none; accounts
+    of a configuration file tell theirs only as what they reserve (js_reserved_storage of the table accounts)."""
+    told = _ACCOUNT_LIMITS.rows(lines)
+    return told.withColumn("expires", F.timestamp_seconds("expires_at")).drop("expires_at")
+
+
+def server_events(lines: DataFrame) -> DataFrame:
+    """Return a row for each line of a server's log, told once in an hour however many snapshots hold it, with its `kind` where it
+    is a known one. A time that only the line itself tells is taken for UTC."""
+    told = _SERVER_LOG.rows(lines)
+    form = r"^\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.?\d*) \[(\w{3})\] (.*)$"
+    part = tuple(F.nullif(F.regexp_extract("text", form, group), F.lit("")) for group in (1, 2, 3))
+    cut = told.select(
+        "fleet", "server", "cluster", "snapshot", "taken",
+        F.coalesce("time", F.try_to_timestamp(part[0], F.lit("yyyy/MM/dd HH:mm:ss[.SSSSSS]"))).alias("time"),
+        part[1].alias("level"),
+        F.coalesce(part[2], F.col("text")).alias("text"),
+    )
+    known = [F.when(F.col("text").rlike(pattern), F.lit(kind)) for kind, pattern in _EVENTS.items()]
+    once = ("fleet", "server", "cluster", "time", "level", "text")
+    first = F.min_by(F.struct("snapshot", "taken"), "snapshot").alias("first")
+    return (
+        cut.groupBy(*once, F.date_trunc("hour", "taken").alias("hour"))
+        .agg(first, F.count("*").alias("lines"))
+        .select("first.*", *once, F.coalesce(*known).alias("kind"), "lines")
+    )
 
 
 def connections(lines: DataFrame) -> DataFrame:
@@ -452,17 +584,22 @@ class Table:
     lines: str = ""
 
 
+_NAMES = ("server_names",)
 TABLES: dict[str, Table] = {
+    "server_names": Table(("servers",), (), server_names),
     "servers": Table(("servers", "varz", "jsz", "healthz"), (), servers),
-    "meta_peers": Table((), ("servers",), meta_peers),
-    "stream_replicas": Table(("jsz_streams",), (), stream_replicas, "count(*)"),
+    "meta_peers": Table((), ("servers", *_NAMES), meta_peers),
+    "stream_replicas": Table(("jsz_streams",), _NAMES, stream_replicas, "count(*)"),
     "streams": Table((), ("stream_replicas",), streams),
-    "consumer_replicas": Table(("jsz_consumers",), (), consumer_replicas, "count(*)"),
+    "consumer_replicas": Table(("jsz_consumers",), _NAMES, consumer_replicas, "count(*)"),
     "consumers": Table((), ("consumer_replicas",), consumers),
-    "raft_groups": Table(("raftz",), (), RAFT_GROUPS.rows, "count(*)"),
+    "raft_groups": Table(("raftz",), _NAMES, raft_groups, "count(*)"),
+    "ipqueues": Table(("ipqueuesz",), (), IPQUEUES.rows, "count(*)"),
     "routes": Table(("routez",), (), ROUTES.rows, "count(*)"),
     "gateways": Table(("gatewayz",), (), GATEWAYS.rows, "count(*)"),
     "leafnodes": Table(("leafz",), (), LEAFNODES.rows, "count(*)"),
     "accounts": Table(("accstatz", "jsz_accounts"), (), accounts),
+    "account_limits": Table(("accountz",), (), account_limits, "count(*)"),
+    "server_events": Table(("server_log",), (), server_events, "sum(lines)"),
     "connections": Table(("connz",), (), connections, "sum(lines)"),
 }

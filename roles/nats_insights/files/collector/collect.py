@@ -1,0 +1,55 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take a snapshot as nats_snapshot does, without Ansible: what the timer runs.
+
+    python collect.pyz CONFIGURATION
+
+The configuration is JSON: `connection` (options of the module's connection), `lake`, `fleet`, `endpoints`, `expected_servers`,
+`deadline`. Exit status: 0 complete; 1 nothing was written; 4 written, but incomplete.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._collect import ENDPOINTS, Wanted, collect
+
+COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
+
+
+def take(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Take the snapshot that is asked for and return its manifest. Raises NatsFailure."""
+    connection = {key: value for key, value in configuration["connection"].items() if value is not None}
+    options = ConnectionOptions(**{**connection, "servers": tuple(connection["servers"])})
+    wanted = Wanted(
+        Path(configuration["lake"]),
+        configuration["fleet"],
+        configuration["endpoints"] or list(ENDPOINTS),
+        configuration["expected_servers"],
+        configuration["deadline"],
+    )
+    with Client(options) as client:
+        return collect(client, wanted)[1]
+
+
+def main(path: str) -> int:
+    try:
+        manifest = take(json.loads(Path(path).read_text(encoding="utf-8")))
+    except NatsFailure as failure:
+        print(f"no snapshot: {failure.description}", file=sys.stderr)
+        return FAILED
+    rows = sum(table["rows"] for table in manifest["tables"].values())
+    print(f"{manifest['snapshot']}: {manifest['servers']} servers, {rows} rows, {manifest['failures']} answers not given")
+    if not manifest["complete"]:
+        silent = {*manifest["missing"], *(item["server"] for item in manifest["quoted_failures"])}
+        print(f"incomplete: {', '.join(sorted(silent)) or 'servers that others know of'}", file=sys.stderr)
+    return COMPLETE if manifest["complete"] else INCOMPLETE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs that cannot do their work say why, leave what is published as it is, and tell by their exit status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from conftest import HOUR, recorded, write_snapshot
+from fleet import START, Fleet
+from jetstream_insights.cli import DONE, FAILED, main
+from jetstream_insights.lake import Lake, LakeError
+from pyspark.sql import SparkSession
+
+Output = pytest.CaptureFixture[str]
+
+
+def silver(lake: Path, *more: str) -> int:
+    span = ["--from", f"{HOUR:%Y-%m-%dT%H}", "--to", f"{HOUR + timedelta(hours=2):%Y-%m-%dT%H}"]
+    return main(["silver", "--lake", str(lake), *span, "--master", "local[1]", *more])
+
+
+@pytest.mark.parametrize("pointer", ["", "[]", '{"run": "r"}', '{"format": 99, "run": "r"}'])
+def test_a_lake_of_another_program_is_left_alone(spark: SparkSession, tmp_path: Path, capsys: Output, pointer: str) -> None:
+    write_snapshot(tmp_path, recorded("2.15.1"))
+    published = tmp_path / "silver" / "_published" / "date=2026-11-21" / "hour=18.json"
+    published.parent.mkdir(parents=True)
+    published.write_text(pointer)
+    assert silver(tmp_path) == FAILED
+    assert str(published.relative_to(tmp_path)) in capsys.readouterr().err
+    assert published.read_text() == pointer
+    assert [path.name for path in (tmp_path / "silver").iterdir()] == ["_published"]
+
+
+def test_tables_of_an_older_format_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    lake.repoint("silver", HOUR, {"format": 0, "run": "r", "inputs": []})
+    with pytest.raises(LakeError, match="2026-11-21 18:00 is of the older format 0"):
+        lake.read("silver", "streams", [HOUR])
+
+
+def test_no_lake_and_no_file_system(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
+    assert silver(tmp_path) == FAILED
+    assert "is no lake" in capsys.readouterr().err
+    assert main(["silver", "--lake", "nosuch://host/lake", "--master", "local[1]"]) == FAILED
+    assert "nosuch" in capsys.readouterr().err
+
+
+def test_arguments_that_make_no_sense(capsys: Output) -> None:
+    for wrong in (["--from", "2026-11-22", "--to", "2026-11-21"], ["--from", "yesterday"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["silver", "--lake", "/nowhere", *wrong])
+        assert ended.value.code == 2
+
+
+def test_hours_without_snapshots_and_clocks_that_are_ahead_are_said(
+    spark: SparkSession, tmp_path: Path, capsys: Output
+) -> None:
+    ahead = HOUR + timedelta(days=400)
+    Fleet(1, 0).write(tmp_path, (ahead - START).total_seconds())
+    assert silver(tmp_path) == DONE
+    said = capsys.readouterr()
+    assert f"{ahead:%Y-%m-%d}" in said.err
+    assert json.loads(said.out) == {
+        "job": "silver", "made": 0, "fresh": 0, "empty": 2, "quarantined": 0, "later_days": [f"{ahead:%Y-%m-%d}"],
+    }
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a file system of 3 MiB; skip where there can be none."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted: {mounted.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_is_full_or_read_only(spark: SparkSession, small_disk: Path, capsys: Output) -> None:
+    lake = Lake(spark, str(small_disk))
+    write_snapshot(small_disk, recorded("2.15.1"))
+    lake.publish("silver", HOUR, "before", ["20261121T180000.000000Z-000000"], 0)
+    published = lake.pointer("silver", HOUR)
+    lake.repoint("silver", HOUR, {**published, "inputs": []})
+    before = lake.pointer("silver", HOUR)
+    with (small_disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
+        while True:
+            ballast.write(bytes(4096))
+    assert silver(small_disk) == FAILED
+    assert "No space left" in capsys.readouterr().err
+    (small_disk / "ballast").unlink()
+    assert lake.pointer("silver", HOUR) == before
+    assert not list((small_disk / "silver").rglob("*.parquet"))
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert silver(small_disk) == FAILED
+    assert lake.pointer("silver", HOUR) == before

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lake that is kept small says the same as before, also when whoever keeps it is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet import START, Fleet
+from jetstream_insights import jobs, maintenance
+from jetstream_insights.jobs import make_silver
+from jetstream_insights.lake import Lake, place
+from jetstream_insights.maintenance import Keep, Maintained, maintain
+from pyspark.sql import SparkSession
+
+HOURS = [START, START + timedelta(hours=1)]
+FLEET = Fleet(3, 3)
+KEEP = Keep(unused=timedelta(0))
+SOON = START + timedelta(days=1)
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def files(lake: Lake, layer: str) -> list[str]:
+    root = Path(lake.uri)
+    found = (path for path in (root / layer).rglob("*") if path.is_file() and path.name[0] not in "._")
+    return sorted(str(path.relative_to(root)) for path in found)
+
+
+def rows(lake: Lake, hours: list[datetime]) -> list[Any]:
+    frame = lake.read("silver", "streams", hours)
+    return sorted(frame.select("snapshot", "stream", "leader", "last_seq").collect()) if frame is not None else []
+
+
+def make(lake: Lake, force: bool = False) -> tuple[int, int]:
+    outcome = make_silver(lake, HOURS, lambda _text: None, force)
+    return outcome.made, outcome.quarantined
+
+
+def kept(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
+    return maintain(lake, now, keep, lambda _text: None)
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], bool], work: Callable[[], Any]) -> None:
+    """Do work, of which the lake's method `what` is the last thing that happens when its first argument is such."""
+    method = getattr(Lake, what)
+
+    def dying(self: Lake, name: str, *more: Any) -> Any:
+        if when(name):
+            raise Killed
+        return method(self, name, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, what, dying)
+        with pytest.raises(Killed):
+            work()
+
+
+def test_small_files_become_large_ones_and_old_ones_go(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = count()
+    for module in (jobs, maintenance):  # as if they ran at that time
+        monkeypatch.setattr(module, "new_run", lambda: f"{START + timedelta(seconds=next(numbers)):%Y%m%dT%H%M%SZ}-{0:06}")
+    lake = Lake(spark, str(tmp_path))
+    for minute in (0, 1, 60, 61):
+        FLEET.write(tmp_path, minute * 60.0)
+    (tmp_path / "bronze" / "_incoming" / "20261101T000000.000000Z-dead").mkdir(parents=True)
+    assert kept(lake) == Maintained(unused=1)  # of no hour silver was made
+    assert make(lake) == (2, 0)
+    before = rows(lake, HOURS)
+    assert len(before) == 4 * FLEET.streams
+    assert kept(lake, HOURS[0] + timedelta(minutes=59)) == Maintained()  # nothing is old enough
+
+    # Packs of bronze: killed before and after they count.
+    written = files(lake, "bronze")
+    for method, end in (("replace_text", ".jsonl"), ("delete", ".json")):
+        killed_at(monkeypatch, method, lambda name, end=end: name.endswith(end), lambda: kept(lake))  # type: ignore[misc]
+        assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
+        assert make(lake) == (0, 0)
+        assert rows(lake, HOURS) == before
+    # Compaction of silver: killed with one of two hours pointing to the day.
+    killed_at(monkeypatch, "repoint", lambda _layer: bool(lake.pointer("silver", HOURS[0]).get("day")), lambda: kept(lake))
+    assert ["day" in lake.pointer("silver", hour) for hour in HOURS] == [True, False]
+    assert rows(lake, HOURS) == before
+    done = kept(lake)
+    assert (done.packed, done.compacted) == (0, 1)
+    assert rows(lake, HOURS) == before
+    assert len(rows(lake, HOURS[1:])) == 2 * FLEET.streams
+    assert make(lake) == (0, 0)
+    tables = {name.split("/")[1] for name in written}
+    assert len(files(lake, "bronze")) == len(tables) * 2 < len(written)
+    assert len([name for name in files(lake, "silver") if name.startswith("silver/streams/")]) == 1
+    assert kept(lake) == Maintained()
+
+    # A late snapshot makes its hour again, from a pack and a single one, and the next compaction takes it in.
+    FLEET.write(tmp_path, 62 * 60.0)
+    assert make(lake) == (1, 0)
+    late = rows(lake, HOURS)
+    assert len(late) == 5 * FLEET.streams
+    assert rows(lake, HOURS[:1]) == rows(lake, HOURS)[: 2 * FLEET.streams]
+    done = kept(lake)
+    assert (done.packed, done.compacted) == (1, 1)
+    assert rows(lake, HOURS) == late
+    assert make(lake, force=True) == (2, 0)
+    assert rows(lake, HOURS) == late
+
+    # Retention: bronze goes when silver has it, silver when it is too old.
+    FLEET.write(tmp_path, 63 * 60.0)
+    done = kept(lake, SOON + timedelta(days=9), Keep(bronze=7, unused=timedelta(0)))
+    assert (done.bronze_days, done.unmade) == (0, 1)
+    assert make(lake) == (1, 0)
+    last = rows(lake, HOURS)
+    assert kept(lake, SOON + timedelta(days=9), Keep(bronze=7, unused=timedelta(0))).bronze_days == 1
+    assert files(lake, "bronze") == []
+    assert make(lake, force=True) == (0, 0)
+    assert rows(lake, HOURS) == last
+    done = kept(lake, SOON + timedelta(days=99), Keep(silver=90, unused=timedelta(0)))
+    assert done.silver_hours == 2
+    assert rows(lake, HOURS) == files(lake, "silver") == []
+
+
+def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSession, tmp_path: Path) -> None:
+    """Somebody removed files by hand, or retention was killed where folders cannot be renamed at once."""
+    lake = Lake(spark, str(tmp_path))
+    FLEET.write(tmp_path, 0)
+    lake.publish("silver", HOURS[0], "run", [*lake.snapshots(HOURS[0]), "another"], 0)
+    assert make(lake) == make(lake, force=True) == (0, 0)
+    assert lake.pointer("silver", HOURS[0])["run"] == "run"
+    assert not (tmp_path / "silver" / "_published" / place(HOURS[1])).exists()

@@ -1,0 +1,51 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook natsops.jetstream.insights, with a lake that snapshots are in already and an environment that is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fleet import START, Fleet
+
+ANSIBLE = shutil.which("ansible-playbook")
+
+
+@pytest.mark.skipif(ANSIBLE is None, reason="ansible-playbook is not on the PATH")
+def test_the_playbook_runs_the_jobs(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    Fleet(3, 3).write(lake, 0)
+    (tmp_path / "lake" / "bronze" / "manifest" / "date=2026-11-01" / "hour=00" / "broken.json").write_text("{")
+    variables = {
+        "nats_insights_collect": False,
+        "nats_insights_lake": str(lake),
+        "nats_insights_dir": str(tmp_path / "pipeline"),
+        "nats_insights_venv": sys.prefix,
+        "nats_insights_become": False,
+        "nats_insights_jobs": ["silver", "maintain"],
+        "nats_insights_from": f"{START:%Y-%m-%d}",
+        "nats_insights_to": f"{START:%Y-%m-%d}T02",
+        "nats_insights_master": "local[1]",
+        "nats_insights_memory": "512m",
+    }
+    command = [str(ANSIBLE), "natsops.jetstream.insights", "-i", "localhost,", "-c", "local", "-e", json.dumps(variables)]
+    environment = {**os.environ, "ANSIBLE_SHOW_CUSTOM_STATS": "true"}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+    stats = done.stdout.rpartition("CUSTOM STATS: ")[2]
+    assert '"quarantined": 1' in stats
+    assert '"packed": 0' in stats
+    assert list(lake.glob("silver/streams/run=*/date=2026-11-01/hour=00/*.parquet"))
+    refused = subprocess.run(
+        [*command, "-e", json.dumps({"nats_insights_jobs": ["silver"], "nats_insights_fail_on_quarantine": True})],
+        capture_output=True, text=True, check=False, env=environment, cwd=tmp_path,
+    )
+    assert refused.returncode != 0
