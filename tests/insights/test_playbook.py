@@ -35,7 +35,7 @@ def test_the_playbook_runs_the_jobs(tmp_path: Path) -> None:
         "nats_insights_master": "local[1]",
         "nats_insights_memory": "512m",
     }
-    command = [str(ANSIBLE), "natsops.jetstream.insights", "-i", "localhost,", "-c", "local", "-e", json.dumps(variables)]
+    command = [str(ANSIBLE), "natsops.jetstream.insights", "-e", json.dumps(variables)]
     environment = {**os.environ, "ANSIBLE_SHOW_CUSTOM_STATS": "true"}
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)

@@ -37,6 +37,9 @@ def test_a_snapshot_holds_what_the_modules_see(
     healthy: NatsProcesses, version: str, run_module: Runner, tmp_path: Path
 ) -> None:
     """With pages of two accounts, of which there are five and the system account."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "n1.log").write_text("[7] 2026/11/21 18:41:00.123456 [INF] Server is ready\n")
     with mock.patch.object(_api, "_ACCOUNTS_PER_PAGE", 2):
         result = run_module(
             "nats_snapshot",
@@ -45,6 +48,7 @@ def test_a_snapshot_holds_what_the_modules_see(
             fleet="test",
             expected_servers=healthy.names,
             fail_on_incomplete=True,
+            logs=str(logs),
         )
     assert (result.get("msg"), result["changed"], result["complete"], result["answered"]) == (None, True, True, 3)
     manifest, lines = read(result)
@@ -64,6 +68,10 @@ def test_a_snapshot_holds_what_the_modules_see(
     # Three pooled routes and one of the system account to each of two others.
     assert len(lines["routez"]) == 3 * 2 * 4
     assert {line["account"] for line in lines["accstatz"]} >= {"APP", "$SYS"}
+    limits = [line["account"] for line in lines["accountz"]]
+    assert len(limits) == len(set(limits)) >= 6
+    assert {line["data"]["is_system"] for line in lines["accountz"] if line["account"] == "$SYS"} == {True}
+    assert [(line["server"], bool(line["server_id"])) for line in lines["server_log"]] == [("n1", True)]
     assert any(line["data"]["name"] == "natsops.jetstream" for line in lines["connz"])
     groups = {(line["account"], line["raft_group"], line["server"]) for line in lines["raftz"]}
     assert {("$SYS", "_meta_", name) for name in healthy.names} <= groups
@@ -147,3 +155,27 @@ def test_the_playbook_takes_a_snapshot(healthy: NatsProcesses, tmp_path: Path) -
     assert "3 servers answered everything" in done.stdout
     (manifest,) = (tmp_path / "lake" / "bronze" / "manifest").rglob("*.json")
     assert json.loads(manifest.read_text())["fleet"] == "test"
+
+
+def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) -> None:
+    hosts = {
+        name: {"ansible_connection": "local", "nats_insights_log_file": str(healthy.directory / f"{name}.log")}
+        for name in healthy.names[:2]
+    }
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(json.dumps({"nats": {"hosts": hosts}}))
+    variables = {
+        "nats_connection": healthy.sys_connection(),
+        "nats_insights_lake": str(tmp_path / "lake"),
+        "nats_insights_log_minutes": 5,
+        "nats_insights_endpoints": ["varz"],
+        "nats_insights_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+    done = run_playbook("snapshot", "-i", str(inventory), "-e", json.dumps(variables), TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (tmp_path / "lake" / "bronze" / "manifest").rglob("*.json")
+    _manifest, lines = read({"manifest": str(path)})
+    ready = [line["server"] for line in lines["server_log"] if "Server is ready" in line["data"]["text"]]
+    assert set(ready) == set(healthy.names[:2])
+    assert not list(tmp_path.glob("*.logs"))

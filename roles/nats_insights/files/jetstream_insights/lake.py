@@ -92,6 +92,12 @@ class Lake:
         names = (name.partition("=") for name in self.names(folder))
         return [datetime.fromisoformat(text).replace(tzinfo=timezone.utc) for key, _equals, text in names if key == "date"]
 
+    def modified(self, name: str) -> datetime:
+        """Return when a file was last written."""
+        path = self._path(name)
+        status = path.getFileSystem(self._conf).getFileStatus(path)
+        return datetime.fromtimestamp(status.getModificationTime() / 1000, timezone.utc)
+
     def size(self, name: str) -> tuple[int, int]:
         """Return how many files and bytes a folder holds."""
         path = self._path(name)

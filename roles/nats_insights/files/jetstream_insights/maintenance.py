@@ -107,10 +107,13 @@ def _made(lake: Lake, hour: datetime) -> bool:
 
 
 def _pack(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
-    """Join the files of an hour's snapshots, once silver was made of them: nobody reads them soon."""
+    """Join the files of an hour's snapshots, once silver was made of them: nobody reads them soon. An hour with something in
+    quarantine is left as it is: a torn file would take those with it that come after."""
     for hour, name in _hours(lake, "bronze/manifest"):
         files = lake.names(f"bronze/manifest/{name}")
         if hour + timedelta(hours=1) + keep.unused > now or len(files) < 2 or not _made(lake, hour):
+            continue
+        if lake.pointer("silver", hour)["quarantined"]:
             continue
         manifests = dict(_readable(lake, hour))
         packs = {file for file in files if file.endswith(PACK)}
@@ -259,21 +262,20 @@ def _remove_run(lake: Lake, folder: str, run: str, used: set[str]) -> int:
 
 
 def _remove_unnamed(lake: Lake, limit: datetime, done: Maintained) -> None:
-    """Remove files of bronze that no manifest names."""
+    """Remove files of bronze that no manifest names, and that no collector is about to name."""
     for hour, name in _hours(lake, "bronze/manifest"):
         if hour + timedelta(hours=1) > limit:
             continue
-        named = set()
-        for snapshot, packed in lake.manifests(hour).items():
-            try:
-                tables = lake.manifest(hour, snapshot, packed)["tables"]
-                named |= {str(file["path"]) for table in tables.values() for file in table["files"]}
-            except (AttributeError, KeyError, TypeError, ValueError):
-                break  # who knows what it would have named
-        else:
-            for table in lake.names("bronze"):
-                if table != "manifest" and not table.startswith("_"):
-                    for file in lake.names(f"bronze/{table}/{name}"):
-                        if f"{table}/{name}/{file}" not in named:
-                            lake.delete(f"bronze/{table}/{name}/{file}")
-                            done.unused += 1
+        manifests = lake.manifests(hour)
+        readable = dict(_readable(lake, hour))
+        if len(readable) < len(manifests):
+            continue  # who knows what the others name
+        tables = [table for manifest, _packed in readable.values() for table in manifest["tables"].values()]
+        named = {file["path"] for table in tables for file in table["files"]}
+        for table in lake.names("bronze"):
+            files = [] if table == "manifest" or table.startswith("_") else lake.names(f"bronze/{table}/{name}")
+            for file in files:
+                path = f"{table}/{name}/{file}"
+                if path not in named and lake.modified(f"bronze/{path}") < limit:
+                    lake.delete(f"bronze/{path}")
+                    done.unused += 1

@@ -12,10 +12,14 @@ from pyspark.sql import SparkSession
 
 
 def session(master: str | None = None, memory: str | None = None) -> SparkSession:
-    """Return the session: on `master`, such as ``local[2]``, on what spark-submit says, or on this machine.
+    """Return the session: the one that there is, or a new one on `master`, such as ``local[2]``, on what spark-submit says, or on
+    this machine.
 
     `memory` is that of the driver, such as ``2g``; on a local master that is all there is.
     """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
     # Workers must run the interpreter that has the packages, not whichever is first on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("jetstream-insights")
