@@ -132,6 +132,25 @@ def test_small_files_become_large_ones_and_old_ones_go(
     assert rows(lake, HOURS) == files(lake, "silver") == []
 
 
+def test_replaced_runs_go_and_used_ones_stay(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    day, hour = f"date={START:%Y-%m-%d}", place(START)
+    used = [f"silver/streams/run=20261101T000000Z-used/{hour}", f"gold/balance/run=20261101T000000Z-used/{day}"]
+    replaced = [
+        f"silver/streams/run=20261101T000000Z-old/{hour}",
+        f"gold/balance/run=20261101T000000Z-old/{day}",
+        f"silver/streams/run=20261101T000000Z-used/{place(HOURS[1])}",
+    ]
+    new = ["silver/streams/run=20261101T235959Z-busy/_temporary"]
+    for name in (*used, *replaced, *new):
+        (tmp_path / name).mkdir(parents=True)
+    lake.publish("silver", START, "20261101T000000Z-used", [], 0)
+    lake.replace_text(f"gold/_published/{day}.json", '{"run": "20261101T000000Z-used"}')
+    (tmp_path / "bronze" / "_incoming" / "20261101T000000.000000Z-dead").mkdir(parents=True)
+    assert kept(lake, SOON, Keep(unused=timedelta(hours=1))) == Maintained(unused=4)
+    assert [name for name in (*used, *replaced, *new) if (tmp_path / name).exists()] == [*used, *new]
+
+
 def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSession, tmp_path: Path) -> None:
     """Somebody removed files by hand, or retention was killed where folders cannot be renamed at once."""
     lake = Lake(spark, str(tmp_path))

@@ -216,19 +216,32 @@ def _small(lake: Lake, hours: Sequence[datetime], pointers: dict[datetime, dict[
 def _remove_unused(lake: Lake, now: datetime, keep: Keep, done: Maintained) -> None:
     """Remove what was replaced, and what was left by whoever was killed."""
     limit = now - keep.unused
-    used = set()
-    for hour, _name in _hours(lake, "silver/_published"):
-        pointer = lake.pointer("silver", hour)
-        used.add(f"run={pointer['day']}/date={hour:%Y-%m-%d}" if "day" in pointer else f"run={pointer['run']}/{place(hour)}")
-    for table in lake.names("silver"):
-        for run in lake.names(f"silver/{table}"):
-            if run.startswith("run=") and begun(run.removeprefix("run=")) < limit:
-                done.unused += _remove_run(lake, f"silver/{table}", run, used)
+    for layer, used in (("silver", _used_hours(lake)), ("gold", _used_days(lake))):
+        for table in lake.names(layer):
+            for run in lake.names(f"{layer}/{table}"):
+                if run.startswith("run=") and begun(run.removeprefix("run=")) < limit:
+                    done.unused += _remove_run(lake, f"{layer}/{table}", run, used)
     for snapshot in lake.names("bronze/_incoming"):
         if begun(snapshot) < limit:
             lake.delete(f"bronze/_incoming/{snapshot}")
             done.unused += 1
     _remove_unnamed(lake, limit, done)
+
+
+def _used_hours(lake: Lake) -> set[str]:
+    """Return the folders of runs that the hours of silver point to."""
+    used = set()
+    for hour, _name in _hours(lake, "silver/_published"):
+        pointer = lake.pointer("silver", hour)
+        used.add(f"run={pointer['day']}/date={hour:%Y-%m-%d}" if "day" in pointer else f"run={pointer['run']}/{place(hour)}")
+    return used
+
+
+def _used_days(lake: Lake) -> set[str]:
+    """Return the folders of runs that the days of gold point to."""
+    folder, suffix = "gold/_published", ".json"
+    names = [name for name in lake.names(folder) if name.endswith(suffix)]
+    return {f"run={json.loads(lake.read_text(f'{folder}/{name}'))['run']}/{name.removesuffix(suffix)}" for name in names}
 
 
 def begun(name: str) -> datetime:
