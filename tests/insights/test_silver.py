@@ -44,6 +44,14 @@ MORE = {
         }
     },
     "ipqueuesz": {"sendq": {"pending": 3}},
+    "accountz": {
+        "account_detail": {
+            "account_name": "APP",
+            "jetstream_enabled": True,
+            "decoded_jwt": {"exp": 1795286460, "nats": {"limits": {"conn": 10, "disk_storage": -1, "tiered_limits": {"R3": {}}}}},
+        }
+    },
+    "server_log": {"time": "2026-11-21T18:00:00.5Z", "text": "[7] 2026/11/21 19:00:00.123456 [WRN] Slow Consumer Detected"},
     "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
     "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
 }
@@ -153,6 +161,14 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
         assert (row["raft_group"], row["committed"] - row["applied"], row["leader_name"]) == ("_meta_", 1, "n2")
         assert sorted((peer["name"], peer["last_seen"]) for peer in row["peers"]) == [("n1", 1.5), ("n8", None)]
     assert {(row["queue"], row["pending"]) for row in rows_of("ipqueues")} == {("sendq", 3)}
+    for row in rows_of("account_limits"):
+        assert (row["account"], row["jetstream"], row["max_conn"], row["js_max_disk_storage"]) == ("APP", True, 10, -1)
+        assert (set(row["js_tiers"]), row["expires"].minute) == ({"R3"}, 41)
+    events = rows_of("server_events")
+    assert {row["server"] for row in events} == {server.name for server in cluster.servers}
+    for row in events:
+        assert (row["kind"], row["level"], row["text"]) == ("slow_consumer", "WRN", "Slow Consumer Detected")
+        assert (row["time"].second, row["time"].microsecond) == (0, 500000)
     assert {(row["gateway"], row["direction"]) for row in rows_of("gateways")} == {("C2", "outbound")}
     assert {(row["name"], row["rtt"]) for row in rows_of("leafnodes")} == {("l1", 2.0)}
     (snapshot,) = rows_of("snapshots")
