@@ -151,6 +151,8 @@ class Connection:
         self._numbers = itertools.count()
         self._take: Take | None = None
         self._done: asyncio.Future[None] | None = None
+        self._heard = 0
+        self._refusal: SourceError | None = None
 
     def __enter__(self) -> Connection:
         return self
@@ -172,7 +174,7 @@ class Connection:
     def collect(self, subject: str, payload: dict[str, Any], take: Callable[[bytes], Take], wait: float | None = None) -> None:
         """Send a question and hand what comes to what `take` makes of its reply subject, until that says that it was the last.
 
-        Raises SourceError where the server refuses, Trouble where `wait` seconds (by default `timeout`) bring no end.
+        Raises SourceError where the server refuses, Trouble after `wait` seconds (by default `timeout`) without anything.
         """
         try:
             self._run(self._collect(subject, payload, take, wait or self.login.timeout))
@@ -223,15 +225,20 @@ class Connection:
         self._take, self._done = take(inbox.encode()), self._loop.create_future()
         try:
             await client.publish(subject, json.dumps(payload).encode(), reply=inbox)
-            await asyncio.wait_for(self._done, wait)
-        except TimeoutError:
-            raise Trouble(f"no answer to {subject} within {wait:g} s") from None
+            heard = -1
+            while not self._done.done():
+                if self._heard == heard:
+                    raise self._refusal or Trouble(f"no answer to {subject} within {wait:g} s")
+                heard = self._heard
+                await asyncio.wait({self._done}, timeout=wait)
+            self._done.result()
         except nats.errors.Error as error:
             raise Trouble(f"the connection was lost: {error}") from error
         finally:
             self._take = self._done = None
 
     def _tapped(self, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
+        self._heard += 1
         if self._take is not None and self._take(subject, reply, data, headers):
             self._end(None)
 
@@ -259,7 +266,7 @@ class Connection:
         raise (SourceError if final else Trouble)(f"cannot connect to any server: {told}")
 
     async def _connect(self, server: str, context: ssl.SSLContext) -> _Client:
-        login, client = self.login, _Client()
+        login, client, self._refusal = self.login, _Client(), None
         client.wants_tls, client.tap = login.wants_tls, self._tapped
         connecting = True
 
@@ -267,7 +274,8 @@ class Connection:
             if connecting:
                 raise error  # nats-py would try the same server for ever
             if "permissions violation" in str(error).lower():
-                self._end(SourceError(f"no permission: {error}"))
+                self._refusal = SourceError(f"no permission: {error}")
+                self._end(self._refusal)
 
         async def on_closed() -> None:
             self._end(Trouble("the connection was lost"))
@@ -481,7 +489,7 @@ class _Batches:
                 if to != inbox or headers is None:
                     return False
                 status = _status(headers)
-                if status:
+                if status and b"\r\nNats-Sequence: " not in headers:  # some publisher's message may have a status, too
                     ended.append(status)
                     return True
                 told.append((headers, data))
