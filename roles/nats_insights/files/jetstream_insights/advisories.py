@@ -155,14 +155,15 @@ def _messages(lake: Lake, portion: Portion) -> DataFrame:
 
 
 def rows_of(messages: DataFrame, fleet: str, account: str) -> DataFrame:
-    """Return the rows of messages that a stream in an account captured.
+    """Return the rows of messages that a stream in an account captured. All that servers tell in JSON has a type.
 
     `kind` is the type without what all types begin with. An advisory that names no account is of the account where it was
     captured, if it is of a stream. `taken` is when the stream stored it, which decides on its hour.
     """
+    parsed = messages.withColumn("parsed", F.try_parse_json(F.col("data").cast("string")))
     other = F.parse_json(F.to_json(F.struct(F.base64("data").alias("base64"))))
-    document = F.coalesce(F.try_parse_json(F.col("data").cast("string")), other)
-    told = messages.withColumn("document", document).select(
+    readable = F.coalesce(F.try_variant_get("parsed", "$.type", "string"), F.lit("")) != ""
+    told = parsed.withColumn("document", F.when(readable, F.col("parsed")).otherwise(other)).select(
         F.lit(fleet).alias("fleet"),
         F.col("time").alias("taken"),
         F.lit(account).alias("captured_account"),
