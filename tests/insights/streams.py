@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import nats
+import nkeys
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
@@ -48,6 +49,20 @@ class Message:
 def _nanoseconds(text: str) -> int:
     whole, _dot, fraction = text.rstrip("Z").partition(".")
     return int(datetime.fromisoformat(f"{whole}+00:00").timestamp()) * 10**9 + int(fraction.ljust(9, "0"))
+
+
+SEED = bytes(nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER))
+
+
+class _WithKey(NatsProcesses):
+    """Servers whose account APP has a user with an nkey, too."""
+
+    def write_config(self, name: str, extra: str = "") -> None:
+        super().write_config(name, extra)
+        public = nkeys.from_seed(bytearray(SEED)).public_key.decode()
+        file = self.config_file(name)
+        user = f"users: [{{user: {APP_USER},"
+        file.write_text(file.read_text().replace(user, user.replace("[", f"[{{nkey: {public}}}, ")))
 
 
 class Site:
@@ -133,7 +148,7 @@ def _when(moment: Any) -> int:
 @contextmanager
 def site_of(version: str, directory: Path, servers: int = 1, extra: str = "") -> Iterator[Site]:
     """Start servers, and stop them at the end."""
-    processes = NatsProcesses(
+    processes = _WithKey(
         version,
         directory,
         [f"n{number}" for number in range(1, servers + 1)],

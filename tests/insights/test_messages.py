@@ -32,7 +32,7 @@ from jetstream_insights.messages import (
     sequence_at,
     state_of,
 )
-from streams import Message, Site, messages_of, site_of
+from streams import SEED, Message, Site, messages_of, site_of
 
 MANY = 4300
 DELETED = (1, 2, 3, 17, 4096, 4097, MANY)
@@ -204,6 +204,15 @@ def refusals() -> list[tuple[str, Callable[[Login], Login], str]]:
         ("rights", lambda login: replace(login, user="poor"), "no permission: .*stream.info"),
         ("no JetStream", lambda login: replace(login, user="plain"), "JetStream not enabled for account"),
         ("nkey", lambda login: replace(login, nkey_seed="SUNONSENSE"), "the credentials cannot be used"),
+        (
+            "credentials",
+            lambda login: replace(
+                login,
+                credentials=f"-----BEGIN NATS USER JWT-----\nx.y.z\n------END NATS USER JWT------\n\n"
+                f"-----BEGIN USER NKEY SEED-----\n{SEED.decode()}\n------END USER NKEY SEED------\n",
+            ),
+            r"the server does not accept user 'app' \(Authorization",
+        ),
         ("TLS files", lambda login: replace(login, tls_ca="nonsense"), "the TLS files cannot be used"),
     ]
 
@@ -213,6 +222,13 @@ def test_refusals(site: Site, change: Callable[[Login], Login], told: str) -> No
     with Connection(change(site.login)) as connection, pytest.raises(SourceError, match=told) as caught:
         connection.patiently(lambda: state_of(connection, Stream("ANY")))
     assert "secret" not in str(caught.value)
+
+
+def test_an_nkey(site: Site) -> None:
+    site.add_stream("KEYED")
+    login = replace(site.login, user=None, password=None, nkey_seed=SEED.decode())
+    with Connection(login) as connection:
+        assert state_of(connection, Stream("KEYED")).last == 0
 
 
 def test_a_stream_that_is_not_there(site: Site) -> None:
