@@ -118,7 +118,7 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
-	@MYPYPATH=roles/nats_insights/files:tests/insights mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
+	@MYPYPATH=roles/nats_insights/files:tests/insights:tests/integration mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
 		roles/nats_insights/files/jetstream_insights tests/insights
 
 lint-yaml: $(CACHE)/venv/.made

@@ -20,9 +20,11 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
+from jetstream_insights.advisories import captures_of, make_advisories
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, LakeError, hours
 from jetstream_insights.maintenance import Keep, maintain
+from jetstream_insights.messages import SourceError
 from jetstream_insights.session import session
 
 DONE, FAILED, QUARANTINED = 0, 1, 3
@@ -36,14 +38,19 @@ def moment(text: str) -> datetime:
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="jetstream_insights", description=__doc__.split("\n", maxsplit=1)[0])
-    jobs = "silver: typed tables from the snapshots; maintain: join small files, remove what is too old or was replaced"
-    found.add_argument("job", choices=["silver", "maintain"], help=jobs)
+    jobs = (
+        "silver: typed tables from the snapshots; advisories: a table of what streams captured; "
+        "maintain: join small files, remove what is too old or was replaced"
+    )
+    found.add_argument("job", choices=["silver", "advisories", "maintain"], help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
     found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
     found.add_argument("--to", dest="end", type=moment, help="end, which is not part of it; by default now")
     found.add_argument("--master", help="Spark's master, such as local[2]; by default that of spark-submit, or local[*]")
     found.add_argument("--memory", help="memory of the driver, such as 4g")
     found.add_argument("--force", action="store_true", help="make the hours again that are up to date")
+    captured = found.add_argument_group("advisories")
+    captured.add_argument("--streams", metavar="FILE", help="the streams that capture them, as JSON, see docs/insights.md")
     keep = found.add_argument_group("maintain")
     keep.add_argument("--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever")
     keep.add_argument("--keep-silver", type=int, default=0, metavar="DAYS", help="days to keep the tables, by default for ever")
@@ -65,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().error("--from must be before --to")
     try:
         result = run(given, start, end)
-    except LakeError as error:
+    except (LakeError, SourceError) as error:
         say(f"FAILED: {error}")
         return FAILED
     except (Py4JError, PySparkException) as error:
@@ -78,6 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Do a job and return what was done."""
     lake = Lake(session(given.master, given.memory), given.lake)
+    if given.job == "advisories":
+        told = make_advisories(lake, captures_of(given.streams), say)
+        return {**asdict(told), "quarantined": told.unreadable}
     lake.check()
     if given.job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))

@@ -30,6 +30,9 @@ SILVER_FORMAT = 1
 #: How the name of a pack ends: many snapshots of an hour in few files.
 PACK = ".jsonl"
 
+#: Tables of silver that are not made from snapshots, and have pointers of their own, below their own folder.
+APART = ("advisories",)
+
 _HOUR = timedelta(hours=1)
 _HOURS = 24
 
@@ -270,8 +273,9 @@ class Lake:
         """Return the published rows of a table in these hours, None when there are none. Raises LakeError when hours are
         published in an older format."""
         paths, days = [], defaultdict[str, list[datetime]](list)
+        published = f"{layer}/{table}" if table in APART else layer
         for hour in of_hours:
-            pointer = self.pointer(layer, hour)
+            pointer = self.pointer(published, hour)
             if pointer and pointer["format"] < SILVER_FORMAT:
                 raise LakeError(f"{layer} of {hour:%Y-%m-%d %H}:00 is of the older format {pointer['format']}: make it again")
             if "day" in pointer:

@@ -18,12 +18,15 @@ from datetime import datetime, time, timedelta, timezone
 from typing import Any
 
 from jetstream_insights.jobs import Say
-from jetstream_insights.lake import PACK, Lake, new_run, place
+from jetstream_insights.lake import APART, PACK, Lake, new_run, place
 
 #: Bytes of a pack's file, compressed, after which the next one begins: gzip cannot be read by two tasks at once.
 _PACKED = 32 << 20
 #: Bytes of a table's file in silver that is worth reading alone.
 _LARGE = 128 << 20
+
+#: Where the pointers of the hours of silver are.
+_LAYERS = ("silver", *(f"silver/{table}" for table in APART))
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,11 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
         for table in lake.names("bronze"):
             lake.delete(f"bronze/{table}/{name}")
         done.bronze_days += 1
-    for hour, name in _hours(lake, "silver/_published") if keep.silver else ():
-        if hour + timedelta(hours=1) <= silver_end:
-            lake.delete(f"silver/_published/{name}")
-            done.silver_hours += 1
+    for layer in _LAYERS if keep.silver else ():
+        for hour, name in _hours(lake, f"{layer}/_published"):
+            if hour + timedelta(hours=1) <= silver_end:
+                lake.delete(f"{layer}/_published/{name}")
+                done.silver_hours += layer == "silver"
 
 
 def _made(lake: Lake, hour: datetime) -> bool:
@@ -188,7 +192,7 @@ def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) 
             continue
         run = new_run()
         for table in lake.names("silver"):
-            frame = None if table.startswith("_") else lake.read("silver", table, hours)
+            frame = None if table.startswith("_") or table in APART else lake.read("silver", table, hours)
             if frame is not None:
                 lake.write_whole_day(table, run, day, frame, _LARGE)
         for hour, pointer in pointers.items():
@@ -231,9 +235,10 @@ def _remove_unused(lake: Lake, now: datetime, keep: Keep, done: Maintained) -> N
 def _used_hours(lake: Lake) -> set[str]:
     """Return the folders of runs that the hours of silver point to."""
     used = set()
-    for hour, _name in _hours(lake, "silver/_published"):
-        pointer = lake.pointer("silver", hour)
-        used.add(f"run={pointer['day']}/date={hour:%Y-%m-%d}" if "day" in pointer else f"run={pointer['run']}/{place(hour)}")
+    for layer in _LAYERS:
+        for hour, _name in _hours(lake, f"{layer}/_published"):
+            pointer = lake.pointer(layer, hour)
+            used.add(f"run={pointer['day']}/date={hour:%Y-%m-%d}" if "day" in pointer else f"run={pointer['run']}/{place(hour)}")
     return used
 
 

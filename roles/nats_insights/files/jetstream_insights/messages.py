@@ -1,0 +1,757 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The messages of a stream, by sequence, without Spark: the only file of the package that knows NATS.
+
+Messages come from whichever replica answers, which may be behind. So the end of a range is believed only when a message at or
+beyond it has come, or when the stream's leader says that there is none. See docs/insights.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import calendar
+import contextlib
+import itertools
+import json
+import os
+import secrets
+import ssl
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import nats.errors
+from nats.aio.client import Client as NatsPyClient
+from nats.aio.client import RawCredentials
+
+T = TypeVar("T")
+
+#: Messages and bytes of one question: enough to make the question cheap, little enough to hold in memory.
+BATCH_MESSAGES, BATCH_BYTES = 4096, 8 * 1024 * 1024
+
+#: Questions of the slow way, which gets one message for each, before it gives up what it has.
+ONE_BY_ONE = 256
+
+#: Seconds that a pull waits in the server for messages, and after which the server removes a consumer that nobody pulls from.
+PULL_EXPIRES, CONSUMER_THRESHOLD = 2.0, 60.0
+
+#: What the API says of a stream that is not there, of a message, and of an account without JetStream (server/errors.json).
+NO_STREAM, NO_MESSAGE, NO_JETSTREAM = 10059, 10037, 10039
+
+#: How messages are read, see `way_of`.
+BATCHES, CONSUMER, SINGLE = "batches of direct get", "an ephemeral consumer", "one message at a time"
+
+_ACK = b"$JS.ACK."
+
+
+class SourceError(Exception):
+    """What a person must know or change: trying again does not help."""
+
+
+class Trouble(Exception):
+    """What may be over soon: a lost connection, no answer, no leader."""
+
+
+# --- connecting ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Login:
+    """Where and as whom to connect. Files' contents, not their names: executors need not have the files.
+
+    `timeout`: seconds for one attempt. `patience`: seconds without progress after which it is given up.
+    """
+
+    servers: tuple[str, ...]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    credentials: str | None = field(default=None, repr=False)
+    nkey_seed: str | None = field(default=None, repr=False)
+    tls_ca: str | None = field(default=None, repr=False)
+    tls_cert: str | None = field(default=None, repr=False)
+    tls_key: str | None = field(default=None, repr=False)
+    tls_server_name: str | None = None
+    tls_first: bool = False
+    api_prefix: str = "$JS.API"
+    inbox_prefix: str = "_INBOX"
+    timeout: float = 5.0
+    patience: float = 30.0
+
+    @property
+    def wants_tls(self) -> bool:
+        """Return whether a connection in the clear must be refused."""
+        secure = any(urlsplit(server).scheme in ("tls", "wss") for server in self.servers)
+        return secure or self.tls_first or bool(self.tls_ca or self.tls_cert or self.tls_server_name)
+
+    def credentials_of_nats(self) -> dict[str, Any]:
+        """Return the arguments of nats-py that say who connects; those in a URL are its own matter."""
+        if self.credentials is not None:
+            return {"user_credentials": RawCredentials(self.credentials)}
+        if self.nkey_seed is not None:
+            return {"nkeys_seed_str": self.nkey_seed}
+        if self.user is not None:
+            return {"user": self.user, "password": self.password or ""}
+        return {"token": self.token} if self.token is not None else {}
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS settings. Raises SourceError when certificate and key are of no use."""
+        try:
+            context = ssl.create_default_context(cadata=self.tls_ca)
+            if self.tls_cert is not None:
+                with tempfile.TemporaryDirectory() as folder:  # ssl reads these from files only; the folder is 0700
+                    for name, content in (("cert", self.tls_cert), ("key", self.tls_key or self.tls_cert)):
+                        with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+                            file.write(content)
+                    context.load_cert_chain(os.path.join(folder, "cert"), os.path.join(folder, "key"))
+        except (ssl.SSLError, ValueError) as error:
+            raise SourceError(f"the TLS files cannot be used: {error}") from error
+        return context
+
+
+#: Takes subject, reply subject, payload and raw headers of a message, and returns whether it was the last one.
+Take = Callable[[bytes, bytes, bytes, "bytes | None"], bool]
+
+
+class _Client(NatsPyClient):
+    """nats-py's client, made to insist on TLS, and to hand over messages as they came.
+
+    nats-py makes a dictionary of the headers, which loses repeated ones, and an object, a queue and a task's turn of each
+    message, which costs more than everything else here.
+    """
+
+    wants_tls = False
+    tap: Callable[[bytes, bytes, bytes, bytes | None], None]
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if self.wants_tls and initial_connection and not self.options["tls_handshake_first"]:
+            if not info.get("tls_required") and not info.get("tls_available"):
+                raise SourceError("TLS was asked for, but this server does not offer it")
+            info["tls_required"] = True
+        await super()._process_info(info, initial_connection)
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
+        del sid  # there is one subscription
+        self.tap(subject, reply, data, headers)
+
+
+class Connection:
+    """A connection that asks one thing at a time. Used as a context manager; connects when first asked, and again when lost."""
+
+    def __init__(self, login: Login) -> None:
+        self.login = login
+        self._loop = asyncio.new_event_loop()
+        self._client: _Client | None = None
+        self._inbox = ""
+        self._numbers = itertools.count()
+        self._take: Take | None = None
+        self._done: asyncio.Future[None] | None = None
+        self._heard = 0
+        self._refusal: SourceError | None = None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self._loop.is_closed():
+            self._run(self._disconnect())
+            self._loop.close()
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Return major and minor version of the connected server."""
+        found = self._client.connected_server_version if self._client is not None else None
+        return (found.major, found.minor) if found is not None else (0, 0)
+
+    def collect(self, subject: str, payload: dict[str, Any], take: Callable[[bytes], Take], wait: float | None = None) -> None:
+        """Send a question and hand what comes to what `take` makes of its reply subject, until that says that it was the last.
+
+        Raises SourceError where the server refuses, Trouble after `wait` seconds (by default `timeout`) without anything.
+        """
+        try:
+            self._run(self._collect(subject, payload, take, wait or self.login.timeout))
+        except (Trouble, SourceError):
+            self._run(self._disconnect())  # what is still under way must not be taken for the next answer
+            raise
+
+    def ask(self, subject: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of the JetStream API, its error included. Raises as `collect`."""
+        found: list[bytes] = []
+
+        def take_from(inbox: bytes) -> Take:
+            def take(to: bytes, _reply: bytes, data: bytes, headers: bytes | None) -> bool:
+                if to == inbox:
+                    found.append(b"" if headers is not None and _status(headers) == "503" else data)
+                return to == inbox
+
+            return take
+
+        self.collect(f"{self.login.api_prefix}.{subject}", payload, take_from)
+        if not found[0]:
+            raise Trouble(f"nobody answers {self.login.api_prefix}.{subject}: is JetStream there, in this account and domain?")
+        answer: dict[str, Any] = json.loads(found[0])
+        error = answer.get("error", {})
+        if error.get("code", 0) >= 500 and error.get("err_code") != NO_JETSTREAM:
+            raise Trouble(error.get("description", "the JetStream API is not available"))
+        return answer
+
+    def patiently(self, work: Callable[[], T], patience: float | None = None) -> T:
+        """Return what `work` returns, tried again while there is trouble. Raises SourceError when patience is at its end."""
+        limit = self.login.patience if patience is None else patience
+        deadline = time.monotonic() + limit
+        pauses = itertools.chain((0.05, 0.1, 0.2, 0.5), itertools.repeat(1.0))
+        while True:
+            try:
+                return work()
+            except Trouble as trouble:
+                if time.monotonic() > deadline:
+                    raise SourceError(f"{trouble} (tried for {limit:g} s)") from trouble
+                time.sleep(next(pauses))
+
+    def _run(self, work: Awaitable[T]) -> T:
+        return self._loop.run_until_complete(work)
+
+    async def _collect(self, subject: str, payload: dict[str, Any], take: Callable[[bytes], Take], wait: float) -> None:
+        client = await self._connected()
+        inbox = f"{self._inbox}.{next(self._numbers)}"
+        self._take, self._done = take(inbox.encode()), self._loop.create_future()
+        try:
+            await client.publish(subject, json.dumps(payload).encode(), reply=inbox)
+            heard = -1
+            while not self._done.done():
+                if self._heard == heard:
+                    raise self._refusal or Trouble(f"no answer to {subject} within {wait:g} s")
+                heard = self._heard
+                await asyncio.wait({self._done}, timeout=wait)
+            self._done.result()
+        except nats.errors.Error as error:
+            raise Trouble(f"the connection was lost: {error}") from error
+        finally:
+            self._take = self._done = None
+
+    def _tapped(self, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
+        self._heard += 1
+        if self._take is not None and self._take(subject, reply, data, headers):
+            self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        if self._done is not None and not self._done.done():
+            if error is None:
+                self._done.set_result(None)
+            else:
+                self._done.set_exception(error)
+
+    async def _connected(self) -> _Client:
+        if self._client is not None and self._client.is_connected:
+            return self._client
+        await self._disconnect()
+        context = self.login.context()
+        reasons = []
+        for server in self.login.servers:
+            try:
+                self._client = await self._connect(server, context)
+                return self._client
+            except (SourceError, Trouble) as reason:
+                reasons.append(reason)
+        told = "; ".join(f"{_bare(server)}: {reason}" for server, reason in zip(self.login.servers, reasons))
+        final = all(isinstance(reason, SourceError) for reason in reasons)
+        raise (SourceError if final else Trouble)(f"cannot connect to any server: {told}")
+
+    async def _connect(self, server: str, context: ssl.SSLContext) -> _Client:
+        login, client, self._refusal = self.login, _Client(), None
+        client.wants_tls, client.tap = login.wants_tls, self._tapped
+        connecting = True
+
+        async def on_error(error: Exception) -> None:
+            if connecting:
+                raise error  # nats-py would try the same server for ever
+            if "permissions violation" in str(error).lower():
+                self._refusal = SourceError(f"no permission: {error}")
+                self._end(self._refusal)
+
+        async def on_closed() -> None:
+            self._end(Trouble("the connection was lost"))
+
+        arguments = {
+            "servers": [server],
+            "error_cb": on_error,
+            "closed_cb": on_closed,
+            "name": "jetstream_insights",
+            "allow_reconnect": False,
+            "connect_timeout": login.timeout,
+            "tls": context,
+            "tls_handshake_first": login.tls_first,
+            "inbox_prefix": login.inbox_prefix,
+            **({"tls_hostname": login.tls_server_name} if login.tls_server_name else {}),
+            **login.credentials_of_nats(),
+        }
+        try:
+            await asyncio.wait_for(client.connect(**arguments), login.timeout)
+            if not client.is_connected:
+                raise ConnectionError("the server closed the connection during the login")
+            self._inbox = client.new_inbox()
+            await client.subscribe(f"{self._inbox}.*")
+        except Exception as error:
+            await _discard(client)
+            raise _reason(error, login) from error
+        connecting = False
+        return client
+
+    async def _disconnect(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await _discard(client)
+
+
+async def _discard(client: _Client) -> None:
+    with contextlib.suppress(Exception):  # it is given up in any case
+        await asyncio.wait_for(client.close(), 1)
+    for task in asyncio.all_tasks():
+        if task is not asyncio.current_task():
+            task.cancel()
+
+
+def _bare(server: str) -> str:
+    """Return a server's address without credentials."""
+    scheme, separator, rest = server.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def _reason(error: Exception, login: Login) -> Exception:
+    """Return why there is no connection: Trouble where it may be otherwise later."""
+    text = str(error).replace("nats: ", "", 1).strip("' ") or type(error).__name__
+    lowered = text.lower()
+    if isinstance(error, SourceError):
+        return error
+    if "authorization violation" in lowered or "authentication" in lowered:
+        who = f"user {login.user!r}" if login.user else "these credentials"
+        return SourceError(f"the server does not accept {who} ({text})")
+    if isinstance(error, ssl.SSLError) or "certificate" in lowered or "ssl" in lowered:
+        return SourceError(f"TLS failed: {text}")
+    if isinstance(error, TimeoutError):
+        return Trouble(f"no answer within {login.timeout:g} s")
+    if isinstance(error, ConnectionRefusedError):
+        return Trouble("connection refused: nothing listens there")
+    if isinstance(error, (OSError, nats.errors.Error)):
+        return Trouble(text)
+    return SourceError(f"the credentials cannot be used: {type(error).__name__}: {text}")
+
+
+def _status(headers: bytes) -> str:
+    """Return the status of a message that is none of the stream, such as 404; empty for others."""
+    return headers[9:12].decode() if headers[8:9] == b" " else ""
+
+
+# --- what a stream is -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream and which of its messages are wanted: those of the subjects, all without."""
+
+    name: str
+    subjects: tuple[str, ...] = ()
+
+    @property
+    def filter(self) -> str:
+        """Return what servers are asked for: the only subject, or everything, which is then matched here. Direct get knows one
+        subject, and a consumer with several (2.10.27) passes over the first message of a stream that lost its first ones."""
+        return self.subjects[0] if len(self.subjects) == 1 else ">"
+
+
+@dataclass(frozen=True)
+class State:
+    """What a stream's leader says: when it was made, its first and last sequence, and how it can be read."""
+
+    created: str
+    first: int
+    last: int
+    average: int
+    way: str
+
+
+def state_of(connection: Connection, stream: Stream) -> State:
+    """Return the state of a stream. Raises SourceError and Trouble."""
+    answer = connection.ask(f"STREAM.INFO.{stream.name}", {})
+    if "error" in answer:
+        servers = ", ".join(_bare(server) for server in connection.login.servers)
+        if answer["error"].get("err_code") == NO_STREAM:
+            raise SourceError(f"there is no stream {stream.name} in this account (of {servers})")
+        raise SourceError(f"stream {stream.name} of {servers}: {answer['error'].get('description')}")
+    config, state = answer["config"], answer["state"]
+    return State(
+        created=answer["created"],
+        first=max(1, state["first_seq"]),
+        last=state["last_seq"],
+        average=max(1, state["bytes"] // max(1, state["messages"])),
+        way=way_of(config, connection.version),
+    )
+
+
+def way_of(config: dict[str, Any], version: tuple[int, int]) -> str:
+    """Return how to read a stream.
+
+    Batches of direct get (2.11) leave nothing behind and disturb no one, but the stream must allow them. A consumer does only
+    where messages do not vanish when a consumer has them (limits).
+    """
+    if config.get("allow_direct") and version >= (2, 11):
+        return BATCHES
+    return CONSUMER if config.get("retention", "limits") == "limits" else SINGLE
+
+
+def next_message(connection: Connection, stream: Stream, first: int) -> dict[str, Any] | None:
+    """Return the first message of the stream from `first` on, as the leader has it (seq, subject, hdrs, data, time); None for
+    none. Raises SourceError and Trouble."""
+    answer = connection.ask(f"STREAM.MSG.GET.{stream.name}", {"seq": first, "next_by_subj": stream.filter})
+    error = answer.get("error")
+    if error is None:
+        message: dict[str, Any] = answer["message"]
+        return message
+    if error.get("err_code") != NO_MESSAGE:
+        raise SourceError(f"stream {stream.name}: {error.get('description')}")
+    return None
+
+
+def sequence_at(connection: Connection, stream: Stream, state: State, nanoseconds: int) -> int:
+    """Return the sequence that parts the messages stored before that time from those at that time or later."""
+    low, high = state.first, state.last + 1
+    every = Stream(stream.name)
+    while low < high:
+        middle = (low + high) // 2
+        message = connection.patiently(lambda seq=middle: next_message(connection, every, seq))  # type: ignore[misc]
+        if message is None or message["seq"] >= high or _nanoseconds(message["time"]) >= nanoseconds:
+            high = middle
+        else:
+            low = message["seq"] + 1
+    return low
+
+
+def _nanoseconds(text: str) -> int:
+    """Return the nanoseconds since 1970 of a time as servers write it: UTC, up to nine digits of the second."""
+    whole, _dot, fraction = text.rstrip("Z").partition(".")
+    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
+    return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Rows:
+    """Messages in the order of their sequences. `times`: nanoseconds since 1970, or as the server writes them; `headers`: as
+    they were stored, with the line of the protocol's version."""
+
+    subjects: list[bytes] = field(default_factory=list)
+    sequences: list[int] = field(default_factory=list)
+    times: list[int] | list[bytes] = field(default_factory=list)
+    headers: list[bytes | None] = field(default_factory=list)
+    data: list[bytes] = field(default_factory=list)
+
+    def keep(self, indexes: Sequence[int]) -> Rows:
+        """Return some of the messages."""
+        columns: list[Any] = [self.subjects, self.sequences, self.times, self.headers, self.data]
+        return Rows(*([column[index] for index in indexes] for column in columns))
+
+
+class Reader(Protocol):
+    """A way to read a stream."""
+
+    def fetch(self, first: int, count: int) -> Rows:
+        """Return up to `count` messages from `first` on, without a gap that the answering replica does not have; none where it
+        has none. Raises SourceError and Trouble."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class _Batches:
+    """Direct get of many messages at once. Each tells its predecessor, so that what is lost on the way is seen."""
+
+    def __init__(self, connection: Connection, stream: Stream) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._subject = f"{connection.login.api_prefix}.DIRECT.GET.{stream.name}"
+
+    def fetch(self, first: int, count: int) -> Rows:
+        told: list[tuple[bytes, bytes]] = []
+        ended: list[str] = []
+
+        def take_from(inbox: bytes) -> Take:
+            def take(to: bytes, _reply: bytes, data: bytes, headers: bytes | None) -> bool:
+                if to != inbox or headers is None:
+                    return False
+                status = _status(headers)
+                if status and b"\r\nNats-Sequence: " not in headers:  # some publisher's message may have a status, too
+                    ended.append(status)
+                    return True
+                told.append((headers, data))
+                return b"\r\nNats-Num-Pending: " not in headers  # an older server gives one message
+
+            return take
+
+        question = {"seq": first, "batch": count, "next_by_subj": self._stream.filter}
+        self._connection.collect(self._subject, question, take_from)
+        if ended and ended[0] not in ("204", "404"):
+            raise Trouble(f"no batch of {self._stream.name} can be had now (status {ended[0]})")
+        return self._rows(told)
+
+    def _rows(self, told: Sequence[tuple[bytes, bytes]]) -> Rows:
+        rows, before = Rows(), 0
+        times: list[bytes] = []
+        for headers, data in told:
+            # The server's own headers are the last ones, in this order (stream.go getDirectRequest).
+            lines = headers.rsplit(b"\r\n", 8)
+            if lines[5].startswith(b"Nats-Num-Pending: "):
+                stored, _stream, subject, sequence, moment, _pending, previous = lines[:7]
+                if int(previous[20:]) != before:
+                    raise Trouble(f"messages of {self._stream.name} were lost on the way")
+            else:
+                stored, _stream, subject, sequence, moment = headers.rsplit(b"\r\n", 6)[:5]
+            before = int(sequence[15:])
+            rows.subjects.append(subject[14:])
+            rows.sequences.append(before)
+            times.append(moment[17:])
+            rows.headers.append(stored if len(stored) > 8 else None)
+            rows.data.append(data)
+        rows.times = times
+        return rows
+
+    def close(self) -> None:
+        """There is nothing."""
+
+
+class _Pulls:
+    """An ephemeral consumer without acknowledgements. The server counts what it delivers, so that what is lost on the way is
+    seen."""
+
+    def __init__(self, connection: Connection, stream: Stream) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._name = ""
+        self._next = 0
+        self._delivered = 0
+
+    def fetch(self, first: int, count: int) -> Rows:
+        try:
+            if (not self._name or first != self._next) and not self._create(first):
+                return Rows()
+            return self._pull(count)
+        except Trouble:
+            self.close()
+            raise
+
+    def _create(self, first: int) -> int:
+        """Make a consumer that begins at a sequence; return how many messages it has."""
+        self.close()
+        self._name, self._next, self._delivered = f"spark-{secrets.token_hex(8)}", first, 0
+        config: dict[str, Any] = {
+            "name": self._name,
+            "description": "reads a range of sequences for Spark",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": first,
+            "ack_policy": "none",
+            "inactive_threshold": int(CONSUMER_THRESHOLD * 1e9),
+            "num_replicas": 1,
+            "mem_storage": True,
+        }
+        if self._stream.filter != ">":
+            config["filter_subjects"] = [self._stream.filter]
+        request = {"stream_name": self._stream.name, "action": "create", "config": config}
+        answer = self._connection.ask(f"CONSUMER.CREATE.{self._stream.name}.{self._name}", request)
+        if "error" in answer:
+            self._name = ""
+            raise SourceError(f"stream {self._stream.name} cannot be read: {answer['error'].get('description')}")
+        return int(answer.get("num_pending", 0))
+
+    def _pull(self, count: int) -> Rows:
+        told: list[tuple[bytes, list[bytes], bytes, bytes | None]] = []
+        ended: list[str] = []
+
+        def take_from(inbox: bytes) -> Take:
+            def take(to: bytes, reply: bytes, data: bytes, headers: bytes | None) -> bool:
+                if reply.startswith(_ACK):
+                    tokens = reply.split(b".")
+                    # $JS.ACK.stream.consumer.…, or with domain and account before the stream and a token at the end (ADR-15).
+                    told.append((to, tokens[2:9] if len(tokens) == 9 else tokens[4:11], data, headers))
+                    return len(told) == count or told[-1][1][6] == b"0"
+                if to == inbox and headers is not None:
+                    ended.append(_status(headers))
+                    return True
+                return False
+
+            return take
+
+        request = {"batch": count, "expires": int(PULL_EXPIRES * 1e9)}
+        subject = f"{self._connection.login.api_prefix}.CONSUMER.MSG.NEXT.{self._stream.name}.{self._name}"
+        self._connection.collect(subject, request, take_from, PULL_EXPIRES + self._connection.login.timeout)
+        if ended and ended[0] not in ("404", "408"):
+            raise Trouble(f"the consumer of {self._stream.name} cannot be read now (status {ended[0]})")
+        rows = Rows()
+        times: list[int] = []
+        for to, (_stream, consumer, _times, sequence, number, moment, _pending), data, headers in told:
+            self._delivered += 1
+            if int(number) != self._delivered or consumer.decode() != self._name:
+                raise Trouble(f"messages of {self._stream.name} were lost on the way")
+            rows.subjects.append(to)
+            rows.sequences.append(int(sequence))
+            times.append(int(moment))
+            rows.headers.append(headers)
+            rows.data.append(data)
+        rows.times = times
+        if rows.sequences:
+            self._next = rows.sequences[-1] + 1
+        return rows
+
+    def close(self) -> None:
+        name, self._name = self._name, ""
+        if name:
+            with contextlib.suppress(Trouble, SourceError):  # the server does it after the threshold
+                self._connection.ask(f"CONSUMER.DELETE.{self._stream.name}.{name}", {})
+
+
+class _Singles:
+    """The leader's messages one by one: slow, but possible everywhere."""
+
+    def __init__(self, connection: Connection, stream: Stream) -> None:
+        self._connection = connection
+        self._stream = stream
+
+    def fetch(self, first: int, count: int) -> Rows:
+        rows = Rows()
+        times: list[bytes] = []
+        for _message in range(min(count, ONE_BY_ONE)):
+            message = next_message(self._connection, self._stream, first)
+            if message is None:
+                break
+            first = message["seq"] + 1
+            rows.subjects.append(message["subject"].encode())
+            rows.sequences.append(message["seq"])
+            times.append(message["time"].encode())
+            stored = base64.b64decode(message.get("hdrs") or "")
+            rows.headers.append(stored or None)
+            rows.data.append(base64.b64decode(message.get("data") or ""))
+        rows.times = times
+        return rows
+
+    def close(self) -> None:
+        """There is nothing."""
+
+
+_WAYS: dict[str, type[_Batches] | type[_Pulls] | type[_Singles]] = {BATCHES: _Batches, CONSUMER: _Pulls, SINGLE: _Singles}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Sequences from `first` to `last`, both included, of a stream that was made at `created`."""
+
+    first: int
+    last: int
+    created: str = ""
+    way: str = BATCHES
+    average: int = 1
+
+
+def read_range(login: Login, stream: Stream, wanted: Range, fail_on_data_loss: bool) -> Iterator[Rows]:
+    """Yield the messages of a range in order. Raises SourceError, also when the stream is another one now, and with
+    `fail_on_data_loss` when messages were removed before they were read."""
+    if wanted.first > wanted.last:
+        return
+    with Connection(login) as connection:
+        reader: Reader = _WAYS[wanted.way](connection, stream)
+        try:
+            yield from _read(connection, reader, stream, wanted, fail_on_data_loss)
+        finally:
+            reader.close()
+
+
+def _read(
+    connection: Connection, reader: Reader, stream: Stream, wanted: Range, fail_on_data_loss: bool
+) -> Iterator[Rows]:
+    position, most = wanted.first, max(1, min(BATCH_MESSAGES, BATCH_BYTES // wanted.average))
+
+    def fetch() -> Rows:
+        rows = reader.fetch(position, min(most, wanted.last - position + 1))
+        if not rows.sequences:
+            message = next_message(connection, stream, position)
+            if message is not None and message["seq"] <= wanted.last:
+                raise Trouble(f"no replica of {stream.name} gives message {message['seq']}, which its leader has")
+        return rows
+
+    while position <= wanted.last:
+        rows = connection.patiently(fetch)
+        sequences = rows.sequences
+        if fail_on_data_loss and (not sequences or sequences[-1] - position + 1 > len(sequences)):
+            _refuse_loss(connection, stream, wanted, _first_gap(position, sequences))
+        if not sequences:
+            break
+        position = sequences[-1] + 1
+        indexes = _wanted(rows, stream, wanted.last)
+        yield rows if len(indexes) == len(sequences) else rows.keep(indexes)
+    state = connection.patiently(lambda: state_of(connection, stream))
+    if state.created != wanted.created:
+        raise SourceError(made_anew(stream, wanted.created, state.created))
+
+
+def _first_gap(position: int, sequences: Sequence[int]) -> int:
+    for sequence in sequences:
+        if sequence != position:
+            break
+        position += 1
+    return position
+
+
+def _refuse_loss(connection: Connection, stream: Stream, wanted: Range, gap: int) -> None:
+    state = connection.patiently(lambda: state_of(connection, stream))
+    if gap <= wanted.last and state.created == wanted.created and state.first > gap:
+        raise SourceError(lost(stream, gap, min(state.first, wanted.last + 1)))
+
+
+def _wanted(rows: Rows, stream: Stream, last: int) -> Sequence[int]:
+    """Return which of the messages are in the range and of the subjects."""
+    within = range(len(rows.sequences)) if rows.sequences[-1] <= last else [
+        index for index, sequence in enumerate(rows.sequences) if sequence <= last
+    ]
+    if len(stream.subjects) < 2:
+        return within
+    return [index for index in within if any(matches(rows.subjects[index].decode(), one) for one in stream.subjects)]
+
+
+def matches(subject: str, pattern: str) -> bool:
+    """Return whether a subject matches a pattern with the wildcards * and >."""
+    have, want = subject.split("."), pattern.split(".")
+    if want[-1] == ">":
+        return len(have) >= len(want) and all(w in ("*", h) for h, w in zip(have, want[:-1]))
+    return len(have) == len(want) and all(w in ("*", h) for h, w in zip(have, want))
+
+
+def lost(stream: Stream, expected: int, first: int) -> str:
+    """Return what is said of messages that are gone."""
+    return (
+        f"stream {stream.name} begins at sequence {first} now, and {expected} was to be read next: up to {first - expected} "
+        "messages were removed before they were read, by limits, a purge or consumers. Set fail_on_data_loss to false to go on "
+        "without them"
+    )
+
+
+def made_anew(stream: Stream, then: str, now: str) -> str:
+    """Return what is said of a stream that is another one under the same name."""
+    return (
+        f"stream {stream.name} was deleted and made anew: it was created at {now}, and what was read so far is of one that was "
+        f"created at {then}. Set fail_on_data_loss to false to read the new one from its first message"
+    )
+
+
+def shortened(stream: Stream, last: int, read: int) -> str:
+    """Return what is said of a stream that ends before what was read of it."""
+    return (
+        f"stream {stream.name} ends at sequence {last}, and {read} was read already: it lost its end, or came from an older "
+        "backup. Set fail_on_data_loss to false to read it from its first message again"
+    )

@@ -1,0 +1,439 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Spark data source ``jetstream``: the messages of a stream as rows, in a batch or as a streaming query.
+
+::
+
+    spark.dataSource.register(JetStreamSource)
+    spark.read.format("jetstream").option("servers", "nats://n1:4222").option("stream", "ORDERS").load()
+
+Options, delivery and what counts as lost are told in docs/insights.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from jetstream_insights.messages import (
+    Connection,
+    Login,
+    Range,
+    Rows,
+    SourceError,
+    State,
+    Stream,
+    Trouble,
+    lost,
+    made_anew,
+    read_range,
+    sequence_at,
+    shortened,
+    state_of,
+)
+
+SCHEMA = "subject string, seq bigint, time timestamp, headers map<string,array<string>>, data binary"
+
+FIRST, NEW, LAST = "first", "new", "last"
+
+#: Without the option `partitions`: sequences of one partition, and how many partitions there are at most.
+SEQUENCES_PER_PARTITION, MOST_PARTITIONS = 100_000, 200
+
+#: Seconds for which a stream's state is not asked again: a query without a trigger's interval asks a hundred times a second.
+STATE_AGE = 0.2
+
+#: A sequence, or nanoseconds since 1970.
+Place = str | int | datetime
+
+
+# --- options ----------------------------------------------------------------------------------------------------------------
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _file(value: str) -> str:
+    try:
+        with open(value, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {value}: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+
+
+def _seed(value: str) -> str:
+    return value if value.startswith("SU") else _file(value).strip()
+
+
+def _names(value: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in value.split(",") if name.strip())
+    if not found:
+        raise ValueError("there is none")
+    return found
+
+
+def _flag(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value.lower() == "true"
+
+
+def _count(value: str) -> int:
+    found = int(value) if value.strip().isdigit() else 0
+    if found < 1:
+        raise ValueError(f"{value!r} is not a number of 1 or more")
+    return found
+
+
+def _seconds(value: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 86400:
+        raise ValueError(f"{value!r} is not a number of seconds")
+    return found
+
+
+def _place(*words: str) -> Callable[[str], Place]:
+    def place(value: str) -> Place:
+        if value in words or value.isdigit():
+            return value if value in words else int(value)
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            known = ", ".join(words)
+            raise ValueError(f"{value!r} is not {known}, a sequence, or a time such as 2026-11-21T18:00:00Z") from None
+        return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+
+    return place
+
+
+#: Every option, and what reads it.
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "servers": _names,
+    "stream": _text,
+    "user": _text,
+    "password": _text,
+    "token": _text,
+    "credentials": _file,
+    "nkey_seed": _seed,
+    "tls_ca_file": _file,
+    "tls_cert_file": _file,
+    "tls_key_file": _file,
+    "tls_server_name": _text,
+    "tls_first": _flag,
+    "domain": _text,
+    "api_prefix": _text,
+    "inbox_prefix": _text,
+    "filter_subjects": _names,
+    "start": _place(FIRST, NEW),
+    "end": _place(LAST),
+    "partitions": _count,
+    "max_messages_per_trigger": _count,
+    "fail_on_data_loss": _flag,
+    "timeout": _seconds,
+    "patience": _seconds,
+}
+
+#: Options of the login that are called otherwise there, because they hold a file's content.
+_CONTENTS = {"tls_ca_file": "tls_ca", "tls_cert_file": "tls_cert", "tls_key_file": "tls_key"}
+_LOGIN = (
+    "servers", "user", "password", "token", "credentials", "nkey_seed", "tls_server_name", "tls_first", "inbox_prefix", "timeout",
+    "patience", *_CONTENTS,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the options say."""
+
+    login: Login
+    stream: Stream
+    start: Place = FIRST
+    end: Place = LAST
+    partitions: int | None = None
+    max_messages_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Settings:
+        """Return what the options say. Raises SourceError for one that is not known, is missing, or says nothing useful."""
+        unknown = sorted(set(options) - set(_OPTIONS))
+        if unknown:
+            raise SourceError(f"there is no option {', '.join(unknown)}; there are: {', '.join(sorted(_OPTIONS))}")
+        missing = [name for name in ("servers", "stream") if not options.get(name)]
+        if missing:
+            raise SourceError(f"the option {' and '.join(missing)} is missing")
+        told: dict[str, Any] = {}
+        for name, value in options.items():
+            try:
+                told[name] = _OPTIONS[name](value)
+            except ValueError as error:
+                raise SourceError(f"option {name}: {error}") from error
+        if any(character in told["stream"] for character in ".*> \t/\\"):
+            raise SourceError(f"option stream: {told['stream']!r} is not the name of a stream")
+        for one, other in (("domain", "api_prefix"), ("tls_key_file", "tls_cert_file")):
+            if one in told and (other in told) is (one == "domain"):
+                raise SourceError(f"{one} and {other} exclude each other" if one == "domain" else f"{one} needs {other}")
+        prefix = f"$JS.{told['domain']}.API" if "domain" in told else told.get("api_prefix", "$JS.API")
+        login = {_CONTENTS.get(name, name): told[name] for name in _LOGIN if name in told}
+        rest = ("start", "end", "partitions", "max_messages_per_trigger", "fail_on_data_loss")
+        return cls(
+            login=Login(api_prefix=prefix, **login),
+            stream=Stream(told["stream"], told.get("filter_subjects", ())),
+            **{name: told[name] for name in rest if name in told},
+        )
+
+
+def place_of(connection: Connection, settings: Settings, state: State, place: Place) -> int:
+    """Return the sequence that a start or an end names; a time's is that of the first message at or after it."""
+    if isinstance(place, datetime):
+        whole = int(place.replace(microsecond=0).timestamp())
+        nanoseconds = whole * 1_000_000_000 + place.microsecond * 1000
+        return sequence_at(connection, settings.stream, state, nanoseconds)
+    return int(place)
+
+
+def first_of(connection: Connection, settings: Settings, state: State) -> int:
+    """Return the first sequence that the option `start` wants, which is in the stream or the next one of it."""
+    if settings.start in (FIRST, NEW):
+        return state.first if settings.start == FIRST else state.last + 1
+    return max(state.first, min(state.last + 1, place_of(connection, settings, state, settings.start)))
+
+
+def ranges(settings: Settings, state: State, first: int, last: int) -> list[InputPartition]:
+    """Return the sequences from `first` to `last` cut into partitions of nearly the same size."""
+    total = last - first + 1
+    if total < 1:
+        return []
+    wanted = settings.partitions or min(MOST_PARTITIONS, -(-total // SEQUENCES_PER_PARTITION))
+    count = min(wanted, total)
+    cuts = [first + total * index // count for index in range(count + 1)]
+    return [
+        InputPartition(Range(cuts[index], cuts[index + 1] - 1, state.created, state.way, state.average)) for index in range(count)
+    ]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------------
+
+
+def headers_of(stored: bytes | None) -> list[tuple[str, list[str]]] | None:
+    """Return the headers of a message in their order, each with all its values; None for a message without headers."""
+    if stored is None:
+        return None
+    found: dict[str, list[str]] = {}
+    for line in stored.split(b"\r\n")[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            found.setdefault(name.decode("utf-8", "replace"), []).append(value.strip().decode("utf-8", "replace"))
+    return list(found.items())
+
+
+def batch_of(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows as Spark takes them."""
+    if rows.times and isinstance(rows.times[0], bytes):
+        nanoseconds = pa.array(rows.times, pa.string()).cast(pa.timestamp("ns", "UTC"))
+        times = nanoseconds.cast(schema.field("time").type, safe=False)
+    else:
+        times = pa.array([moment // 1000 for moment in rows.times], schema.field("time").type)  # type: ignore[operator]
+    some = any(stored is not None for stored in rows.headers)
+    headers = [headers_of(stored) for stored in rows.headers] if some else [None] * len(rows.headers)
+    columns = [
+        pa.array([subject.decode("utf-8", "replace") for subject in rows.subjects], schema.field("subject").type),
+        pa.array(rows.sequences, schema.field("seq").type),
+        times,
+        pa.array(headers, schema.field("headers").type),
+        pa.array(rows.data, schema.field("data").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Rows:
+    """What both readers read of a partition; runs on the executors."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.settings = Settings.of(options)
+        self._schema = schema
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        settings, wanted = self.settings, partition.value
+        if wanted is None:  # Spark's own partition in place of none at all
+            return
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        for rows in read_range(settings.login, settings.stream, wanted, settings.fail_on_data_loss):
+            if rows.sequences:
+                yield batch_of(rows, schema)
+
+
+class _BatchReader(_Rows, DataSourceReader):
+    """Reads what is in the stream now."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        settings = self.settings
+        for name, words in (("start", (NEW,)), ("max_messages_per_trigger", ())):
+            value = getattr(settings, name)
+            if value in words or (not words and value is not None):
+                raise SourceError(f"option {name}={value} is for streaming queries (readStream)")
+        with Connection(settings.login) as connection:
+            state = connection.patiently(lambda: state_of(connection, settings.stream))
+            first, last = first_of(connection, settings, state), state.last
+            if settings.end != LAST:
+                before = isinstance(settings.end, datetime)
+                last = min(last, place_of(connection, settings, state, settings.end) - int(before))
+        return ranges(settings, state, first, last)
+
+
+# --- streaming ----------------------------------------------------------------------------------------------------------------
+
+#: An offset: the stream's name and `created`, the last sequence that was read, and `initial`, that of the query's beginning,
+#: which Spark asks for anew when the first batch is repeated.
+Offset = dict[str, Any]
+
+
+class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what comes. One object plans on the driver; others read partitions, and never connect for themselves."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(options, schema)
+        if self.settings.end != LAST:
+            raise SourceError("option end is for batch queries (read); a streaming query ends with its trigger")
+        self._connection: Connection | None = None
+        self._state: State | None = None
+        self._asked = 0.0
+        self._until: int | None = None
+
+    def stop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def initialOffset(self) -> Offset:
+        state = self._now()
+        before = first_of(self._connected(), self.settings, state) - 1
+        return self._offset(state, before, before)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.settings.max_messages_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._until = self._now().last
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        self._check_name(start)
+        state, begin, initial = self._now(), start["sequence"], start["initial"]
+        if state.last < begin and state.created == start["created"]:
+            state = self._caught_up(begin)
+        if state.created != start["created"] or state.last < begin:
+            self._lose(
+                made_anew(self.settings.stream, start["created"], state.created)
+                if state.created != start["created"]
+                else shortened(self.settings.stream, state.last, begin)
+            )
+            begin = initial = state.first - 1
+        if state.first > begin + 1:
+            self._lose(lost(self.settings.stream, begin + 1, state.first))
+            begin = state.first - 1
+        last = state.last if self._until is None else min(state.last, self._until)
+        if isinstance(limit, ReadMaxRows):
+            last = min(last, begin + limit.max_rows)
+        return self._offset(state, max(last, begin), initial)
+
+    def reportLatestOffset(self) -> Offset | None:
+        state = self._state
+        return None if state is None else self._offset(state, state.last, 0)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        self._check_name(end)
+        first = start["sequence"] + 1
+        if (start["created"], start["initial"]) != (end["created"], end["initial"]) or first > end["sequence"] + 1:
+            # Another beginning than that of the start: the stream is another one, or the first batch is repeated.
+            first = end["initial"] + 1
+        if first > end["sequence"]:
+            return []
+        state = self._now()
+        if end["created"] != state.created:
+            self._lose(made_anew(self.settings.stream, end["created"], state.created))
+            return []
+        if state.last < end["sequence"]:
+            state = self._caught_up(end["sequence"])
+        if state.first > first:
+            self._lose(lost(self.settings.stream, first, min(state.first, end["sequence"] + 1)))
+        return ranges(self.settings, state, max(first, state.first), end["sequence"])
+
+    def _offset(self, state: State, sequence: int, initial: int) -> Offset:
+        return {"stream": self.settings.stream.name, "created": state.created, "sequence": sequence, "initial": initial}
+
+    def _check_name(self, offset: Offset) -> None:
+        name = self.settings.stream.name
+        if offset["stream"] != name:
+            raise SourceError(f"the checkpoint is of stream {offset['stream']}; to read {name}, give the query one of its own")
+
+    def _lose(self, why: str) -> None:
+        if self.settings.fail_on_data_loss:
+            raise SourceError(why)
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(self.settings.login)
+        return self._connection
+
+    def _now(self) -> State:
+        if self._state is None or time.monotonic() - self._asked > STATE_AGE:
+            connection = self._connected()
+            self._state = connection.patiently(lambda: state_of(connection, self.settings.stream))
+            self._asked = time.monotonic()
+        return self._state
+
+    def _caught_up(self, sequence: int) -> State:
+        """Return the state once it has reached a sequence, otherwise after all patience: a leader just elected may still be
+        applying what it has."""
+        connection, found = self._connected(), self._now()
+
+        def look() -> State:
+            nonlocal found
+            found = state_of(connection, self.settings.stream)
+            if found.last < sequence:
+                raise Trouble("not yet")
+            return found
+
+        try:
+            self._state = connection.patiently(look)
+        except SourceError:
+            self._state = found
+        return self._state
+
+
+class JetStreamSource(DataSource):
+    """The data source ``jetstream``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "jetstream"
+
+    def schema(self) -> str:
+        Settings.of(self.options)
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _BatchReader(self.options, _known(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _StreamReader(self.options, _known(schema))
+
+
+def _known(schema: StructType) -> StructType:
+    """Return the schema. Raises SourceError for one that somebody made up."""
+    if schema.simpleString() != f"struct<{SCHEMA.replace(', ', ',').replace(' ', ':')}>":
+        raise SourceError(f"the schema is always {SCHEMA}; select from it")
+    return schema

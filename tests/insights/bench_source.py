@@ -1,0 +1,124 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rows of a stream per second of CPU time: the data source in Spark, its reader alone, and nats-py alone.
+
+``.cache/venv-insights/bin/python tests/insights/bench_source.py --messages 200000``, with the package on PYTHONPATH. One server
+on loopback; only the readers' own CPU time counts (with Spark: of the JVM and its workers), since the server shares the
+machine. What counts is the ratio to nats-py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from jetstream_insights.messages import Connection, Range, Stream, read_range, state_of
+from jetstream_insights.session import session
+from jetstream_insights.source import JetStreamSource
+from streams import Site, site_of
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of_tree(root: int, without: int) -> float:
+    """Return the CPU seconds of a process and all below it, but for one with all below that."""
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                values = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            parents[int(entry.name)] = int(values[1])
+            spent[int(entry.name)] = sum(int(value) for value in values[11:15]) / TICKS
+    total = 0.0
+    for process, seconds in spent.items():
+        above = process
+        while above not in (0, root, without):
+            above = parents.get(above, 0)
+        total += seconds if above == root else 0.0
+    return total
+
+
+def measure(what: str, server: int, repeat: int, work: Callable[[], int]) -> float:
+    """Print and return the best rows per CPU second of some runs."""
+    best = wall = 0.0
+    for _run in range(repeat):
+        cpu, started = cpu_of_tree(os.getpid(), server), time.perf_counter()
+        rows = work()
+        cpu, elapsed = cpu_of_tree(os.getpid(), server) - cpu, time.perf_counter() - started
+        best, wall = max(best, rows / cpu), max(wall, rows / elapsed)
+    print(f"{what:40} {best:10,.0f} rows/core s {wall:10,.0f} rows/s", flush=True)
+    return best
+
+
+async def nats_py(site: Site, stream: str, messages: int) -> int:
+    """Read a stream with nats-py's own pull subscription, and touch what a row has."""
+    connection = await site.connect()
+    subscription = await connection.jetstream().pull_subscribe(f"{stream}.>", stream=stream)
+    rows = 0
+    while rows < messages:
+        for message in await subscription.fetch(min(1000, messages - rows), timeout=30):
+            metadata = message.metadata
+            row = (message.subject, metadata.sequence.stream, metadata.timestamp, message.headers, message.data)
+            rows += len(row) > 0
+    await subscription.unsubscribe()
+    await connection.close()
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--version", default="2.15.1")
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    try:
+        with site_of(given.version, folder) as site:
+            run(site, given.messages, given.repeat)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(site: Site, messages: int, repeat: int) -> None:
+    server = next(iter(site.servers.processes.values())).pid
+    for stream, config in (("DIRECT", {"allow_direct": True}), ("PLAIN", {})):
+        site.add_stream(stream, **config)
+        for begin in range(1, messages, 20_000):
+            site.publish(stream, min(20_000, messages - begin + 1), begin=begin)
+    alone = measure("nats-py, pull subscription", server, repeat, lambda: asyncio.run(nats_py(site, "PLAIN", messages)))
+    spark = session("local[1]", "1g")
+    spark.dataSource.register(JetStreamSource)
+    for stream in ("DIRECT", "PLAIN"):
+        with Connection(site.login) as connection:
+            state = state_of(connection, Stream(stream))
+        whole = Range(1, state.last, state.created, state.way, state.average)
+
+        def rows(stream: str = stream, whole: Range = whole) -> int:
+            return sum(len(some.sequences) for some in read_range(site.login, Stream(stream), whole, True))
+
+        options = {"servers": site.servers.urls[0], "stream": stream, "user": site.login.user, "password": site.login.password}
+
+        def table(options: dict[str, str | None] = options) -> int:
+            spark.read.format("jetstream").options(**options).load().write.format("noop").mode("overwrite").save()
+            return messages
+
+        for what, work in ((f"{state.way}, without Spark", rows), (f"{state.way}, Spark local[1]", table)):
+            print(f"{'':20} {measure(what, server, repeat, work) / alone:.2f} × nats-py")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Advisories of real servers, captured by streams in two accounts, as the table that the job makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jetstream_insights import advisories, cli
+from jetstream_insights.advisories import Capture, captures_of, make_advisories
+from jetstream_insights.lake import Lake, hours
+from jetstream_insights.maintenance import Keep, maintain
+from jetstream_insights.messages import SourceError
+from nats_processes import APP_PASSWORD, NatsProcesses
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from streams import Site
+
+OWN = ("$JS.EVENT.ADVISORY.STREAM.>", "$JS.EVENT.ADVISORY.CONSUMER.>")
+OF_SYSTEM = ("$JS.EVENT.ADVISORY.DOMAIN.>", "$JS.EVENT.ADVISORY.SERVER.>")
+
+
+class Exporting(NatsProcesses):
+    """Servers whose system account exports its advisories, which the account OPS imports."""
+
+    def write_config(self, name: str, extra: str = "") -> None:
+        super().write_config(name, extra)
+        file = self.config_file(name)
+        subject = "$JS.EVENT.ADVISORY.>"
+        imports = f'imports: [{{stream: {{account: "$SYS", subject: "{subject}"}}}}], users: [{{user: ops'
+        text = file.read_text().replace('"$SYS" {', f'"$SYS" {{ exports: [{{stream: "{subject}"}}],')
+        file.write_text(text.replace("users: [{user: ops", imports))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    servers = Exporting(
+        "2.15.1", tmp_path_factory.mktemp("site"), ["n1", "n2", "n3"], accounts={"APP": "app", "OPS": "ops"}
+    )
+    servers.start()
+    try:
+        found = Site("2.15.1", servers)
+        servers.add_stream("ADVISORIES", 1, "APP", subjects=list(OWN), allow_direct=True)
+        servers.add_stream("ADVISORIES", 1, "OPS", subjects=[*OWN, *OF_SYSTEM], allow_direct=True)
+        yield found
+    finally:
+        servers.kill()
+
+
+@pytest.fixture
+def captures(site: Site, tmp_path: Path) -> list[Capture]:
+    options = {"servers": ",".join(site.servers.urls), "stream": "ADVISORIES", "password": APP_PASSWORD}
+    users = site.servers.accounts.items()
+    told = [{"fleet": "F", "account": account, "options": {**options, "user": user}} for account, user in users]
+    (tmp_path / "streams.json").write_text(json.dumps(told))
+    return captures_of(str(tmp_path / "streams.json"))
+
+
+def say(_text: str) -> None:
+    """Nobody listens."""
+
+
+def table(lake: Lake) -> list[dict[str, Any]]:
+    """Return the published rows of the days around now."""
+    now, day = datetime.now(timezone.utc), timedelta(days=1)
+    frame = lake.read("silver", "advisories", hours(now - day, now + day))
+    assert frame is not None
+    rows = frame.withColumn("extra", F.to_json("extra")).orderBy("time", "id").collect()
+    return [row.asDict(recursive=True) for row in rows]
+
+
+def test_the_table_and_its_going_on(
+    spark: SparkSession, site: Site, captures: list[Capture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    site.add_stream("ORDERS", 3)
+    site.servers.add_consumer("ORDERS", "WORKER")
+    site.api("STREAM.LEADER.STEPDOWN.ORDERS")
+    _publish(site, b"no advisory")
+
+    # A run that is killed before its position is written: what it published is read again, and not there twice.
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, "replace_text", _killed_at_the_end(Lake.replace_text))
+        with pytest.raises(KeyboardInterrupt):
+            make_advisories(lake, captures, say)
+    between = len(table(lake))
+    assert between > 5
+    first = make_advisories(lake, captures, say)
+    rows = table(lake)
+    assert len(rows) >= between
+    assert first.unreadable == 1
+    assert first.rows > len(rows)  # what two accounts captured is one row
+    ids = [row["id"] for row in rows if row["id"]]
+    assert len(ids) == len(set(ids)) == len(rows) - 1
+
+    elected = [row for row in rows if row["kind"] == "stream_leader_elected" and row["stream"] == "ORDERS"]
+    assert len(elected) >= 2
+    assert {row["leader"] for row in elected} <= set(site.servers.names)
+    assert {len(row["replicas"]) for row in elected} <= {2, 3}
+    assert {peer["name"] for row in elected for peer in row["replicas"]} <= set(site.servers.names)
+    assert {row["account"] for row in elected} == {"APP"}
+    assert {row["type"] for row in elected} == {"io.nats.jetstream.advisory.v1.stream_leader_elected"}
+    made = next(row for row in rows if row["kind"] == "consumer_action")
+    assert (made["account"], made["stream"], made["consumer"], made["action"]) == ("APP", "ORDERS", "WORKER", "create")
+    assert abs((made["time"] - made["taken"]).total_seconds()) < 5
+    wrong = next(row for row in rows if row["kind"] == advisories.UNREADABLE)
+    assert json.loads(wrong["extra"]) == {"base64": "bm8gYWR2aXNvcnk="}
+
+    # What comes later is added, with another process, by the command.
+    site.api("STREAM.DELETE.ORDERS")
+    arguments = ["advisories", "--lake", lake.uri, "--streams", str(tmp_path / "streams.json")]
+    monkeypatch.setattr(cli, "session", lambda *_arguments: spark)
+    assert cli.main(arguments) == cli.DONE
+    told = json.loads(capsys.readouterr().out)
+    assert (told["job"], told["lost"], told["unreadable"]) == ("advisories", 0, 0)
+    later = table(lake)
+    assert later[: len(rows)] == rows or {row["id"] for row in rows} <= {row["id"] for row in later}
+    assert ("ORDERS", "delete") in {(row["stream"], row["action"]) for row in later}
+    assert make_advisories(lake, captures, say).rows == 0
+    assert table(lake) == later
+
+    # Messages that are gone, and a stream that is another one, are told.
+    _publish(site, b'{"type": "io.nats.jetstream.advisory.v1.x", "id": "gone"}')
+    site.api("STREAM.PURGE.ADVISORIES")
+    heard: list[str] = []
+    assert make_advisories(lake, captures, heard.append).lost >= 1
+    site.api("STREAM.DELETE.ADVISORIES")
+    site.servers.add_stream("ADVISORIES", 1, "APP", subjects=list(OWN), allow_direct=True)
+    make_advisories(lake, captures, heard.append)
+    assert any("were removed before they were read" in text for text in heard)
+    assert any("F/APP/ADVISORIES was made anew" in text for text in heard)
+    assert {row["id"] for row in later} <= {row["id"] for row in table(lake)}
+
+    # Maintenance leaves what the table's own pointers name, and removes what was replaced.
+    rows = table(lake)
+    runs = lake.names("silver/advisories")
+    maintain(lake, datetime.now(timezone.utc) + timedelta(days=3), Keep(unused=timedelta(hours=1)), say)
+    assert table(lake) == rows
+    assert len(lake.names("silver/advisories")) < len(runs)
+
+
+def _killed_at_the_end(replace_text: Any) -> Any:
+    def replacing(self: Lake, name: str, text: str) -> None:
+        if name.endswith("_position.json"):
+            raise KeyboardInterrupt
+        replace_text(self, name, text)
+
+    return replacing
+
+
+def _publish(site: Site, data: bytes) -> None:
+    async def publish() -> None:
+        connection = await site.connect()
+        await connection.jetstream().publish("$JS.EVENT.ADVISORY.STREAM.TEST", data, stream="ADVISORIES")
+        await connection.close()
+
+    asyncio.run(publish())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[{"fleet": "F"}]', "no list of objects with fleet, account and options"),
+        ("{", "no list of objects with fleet, account and options"),
+        ('[{"fleet": "F", "account": "A", "options": {"stream": "S"}}]', "the option servers is missing"),
+    ],
+)
+def test_a_file_that_names_no_streams(text: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "streams.json"
+    file.write_text(text)
+    with pytest.raises(SourceError, match=told):
+        captures_of(str(file))
+
+
+def test_what_the_command_refuses(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "session", lambda *_arguments: None)
+    monkeypatch.setattr(cli, "Lake", lambda *_arguments: None)
+    assert cli.main(["advisories", "--lake", str(tmp_path)]) == cli.FAILED
+    assert "--streams is missing" in capsys.readouterr().err
+    assert cli.main(["advisories", "--lake", str(tmp_path), "--streams", str(tmp_path / "none")]) == cli.FAILED
+    assert "No such file" in capsys.readouterr().err
