@@ -94,7 +94,7 @@ REPORT_META = (
     Col("pending", "bigint", "what the leader has yet to apply"),
     _MEMBERS,
     _REPLICAS,
-    Col("views", "map<string,string>", "server → whom it names as leader, empty for nobody"),
+    Col("views", "array<struct<server:string,leader:string>>", "whom each server names as leader, empty for nobody"),
 )
 REPORT_STREAMS = (
     *MOMENT,

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the gold tables share: settings, the moments of a day, zones, and the live modules' rules as expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from jetstream_insights.silver import peer_name
+
+SNAPSHOT_KEY = ["fleet", "snapshot"]
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """A window in which what happens was meant. `servers`: only these; empty for all."""
+
+    begin: datetime
+    end: datetime
+    servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is judged by.
+
+    `longest_gap`: seconds between two snapshots beyond which nothing is known of the time in between. `max_lag`, `max_active`:
+    as of nats_cluster_health (_quorum.py Limits). `storm_groups`: groups that must leave a server at once. `slo`: the objective
+    of the time with quorum. `recent`: seconds that the rates of consumers are of. `fill`: the part of a server's storage that may
+    be used after another one failed.
+    """
+
+    maintenance: tuple[Maintenance, ...] = ()
+    longest_gap: float = 7200.0
+    max_lag: int = 200
+    max_active: float = 5.0
+    storm_groups: int = 5
+    slo: float = 0.999
+    recent: float = 3 * 3600.0
+    fill: float = 0.8
+
+
+def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Column | None = None) -> Column:
+    """Return whether a time overlaps a maintenance window; of a window for some servers, whether one of `servers` is among them."""
+    found = F.lit(False)
+    for window in settings.maintenance:
+        inside = (end >= F.lit(window.begin)) & (begin <= F.lit(window.end))
+        if window.servers and servers is not None:
+            inside = inside & F.coalesce(F.arrays_overlap(servers, F.array(*map(F.lit, window.servers))), F.lit(False))
+        found = found | inside
+    return found
+
+
+def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+    """Return a row for each snapshot of the day: `number` in its fleet, and `absent`: the servers that did not answer, expected
+    ones and members of the meta group."""
+    answered = servers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("server").alias("answered"))
+    members = meta_peers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("peer").alias("meta_members"))
+    nobody = F.array().cast("array<string>")
+    known = F.array_union(F.coalesce("missing", nobody), F.coalesce("meta_members", nobody))
+    of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
+    return (
+        snapshots.join(answered, on=SNAPSHOT_KEY, how="left")
+        .join(members, on=SNAPSHOT_KEY, how="left")
+        .withColumn("absent", F.array_sort(F.array_except(known, F.coalesce("answered", nobody))))
+        .withColumn("number", F.row_number().over(of_fleet))
+        .select("fleet", "snapshot", "taken", "number", "absent", "complete")
+    )
+
+
+def last_of_day(of_moments: DataFrame) -> DataFrame:
+    """Return the last snapshot of each fleet."""
+    latest = of_moments.groupBy("fleet").agg(F.max_by("snapshot", F.struct("taken", "snapshot")).alias("snapshot"))
+    return of_moments.join(F.broadcast(latest), on=SNAPSHOT_KEY, how="left_semi")
+
+
+def at(frame: DataFrame, moment: DataFrame) -> DataFrame:
+    """Return the rows of these snapshots."""
+    return frame.join(F.broadcast(moment.select(*SNAPSHOT_KEY)), on=SNAPSHOT_KEY, how="left_semi")
+
+
+def with_day(frame: DataFrame) -> DataFrame:
+    """Add the day of `taken`."""
+    return frame.withColumn("day", F.to_date("taken"))
+
+
+def zone() -> Column:
+    """Return a server's zone: what follows the prefix in its first tag with it. The prefix is its unique_tag, otherwise az: or zone:."""
+    tags = F.coalesce(F.col("tags"), F.array().cast("array<string>"))
+
+    def found(prefix: Column) -> Column:
+        tag = F.element_at(F.filter(tags, lambda tag: F.lower(tag).startswith(F.lower(prefix))), 1)
+        return F.substr(tag, F.length(prefix) + 1)
+
+    unique = F.when(F.coalesce(F.length("js_unique_tag"), F.lit(0)) > 0, F.col("js_unique_tag"))
+    return F.when(unique.isNotNull(), F.when(F.size(tags) > 0, found(unique))).otherwise(
+        F.when(F.size(tags) > 0, F.coalesce(found(F.lit("az:")), found(F.lit("zone:"))))
+    )
+
+
+def in_step(peer: Column, settings: Settings) -> Column:
+    """Return whether a leader's view of a replica can be counted on (_quorum.py Limits.in_step)."""
+    lag = F.coalesce(peer["lag"], F.lit(0))
+    silent = F.coalesce(peer["active"], F.lit(0)) > F.lit(settings.max_active * 1e9)
+    away = F.coalesce(peer["offline"], F.lit(False)) | silent | (lag > F.lit(settings.max_lag))
+    return ~away & (F.coalesce(peer["current"], F.lit(False)) | (lag > F.lit(0)))
+
+
+def behind(settings: Settings) -> Column:
+    """Return the names of the peers that cannot be counted on; `absent` must be a column (_quorum.py _in_step)."""
+
+
+    def out(peer: Column) -> Column:
+        absent = F.array_contains("absent", peer_name(peer["name"], peer["peer"]))
+        return ~in_step(peer, settings) | F.coalesce(absent, F.lit(False))
+
+    names = F.transform(F.filter("peers", out), lambda peer: peer_name(peer["name"], peer["peer"]))
+    return F.coalesce(F.array_sort(names), F.array().cast("array<string>"))
+
+
+def group_state() -> Column:
+    """Return how a group is: by `leader`, `peers`, `num_replicas`, `quorum` and `behind` (_quorum.py _group_problems)."""
+    others = F.coalesce(F.size("peers"), F.lit(0))
+    counted = F.lit(1) + others - F.size("behind")
+    return (
+        F.when(F.col("leader").isNull(), "no_leader")
+        .when(counted < F.col("quorum"), "no_quorum")
+        .when((F.size("behind") > 0) | (others != F.col("num_replicas") - 1), "not_redundant")
+        .otherwise("ok")
+    )
+
+
+def pair_slopes(points: Column) -> Column:
+    """Return the sorted slopes of all pairs of an array of points (at, value); their median is the slope of Theil and Sen. All are
+    in memory: the points' number squared bounds it."""
+    pairs = F.flatten(
+        F.transform(
+            points,
+            lambda first: F.transform(
+                F.filter(points, lambda second: second["at"] > first["at"]),
+                lambda second: (second["value"] - first["value"]) / (second["at"] - first["at"]),
+            ),
+        )
+    )
+    return F.array_sort(pairs)
+
+
+def middle(values: Column) -> Column:
+    """Return the median of a sorted array, null when it is empty."""
+    size = F.size(values)
+    low = F.element_at(values, F.greatest(F.floor((size + 1) / 2).cast("int"), F.lit(1)))
+    high = F.element_at(values, F.greatest(F.floor((size + 2) / 2).cast("int"), F.lit(1)))
+    return F.when(size > 0, (low + high) / 2)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all frames, by column name."""
+    first, *others = frames
+    for frame in others:
+        first = first.unionByName(frame)
+    return first
+
