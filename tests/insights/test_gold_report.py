@@ -99,12 +99,12 @@ def test_it_equals_the_live_report(spark: SparkSession, version: str, tmp_path: 
     assert fleet["connections"] == live["servers"]["totals"][0]["connections"]
     # What the live gate says of the groups is what the timeline says.
     problems = {problem.subject for problem in health_problems(cluster, Expectations()) if problem.code.partition("_")[0] != "server"}
-    found = {
+    unwell = {
         " ".join(filter(None, [row["kind"], "/".join(filter(None, [row["account"], row["stream"], row["consumer"]]))]))
         for row in table(lake, "timeline")
         if row["state"] != "ok"
     }
-    assert {subject if subject != "meta group" else "meta" for subject in problems} == found
+    assert {subject if subject != "meta group" else "meta" for subject in problems} == unwell
 
 
 def test_a_day_is_made_again_only_when_something_changed(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights import silver
 from jetstream_insights.gold import TABLES
-from jetstream_insights.gold.common import Settings
+from jetstream_insights.gold.common import DEFAULTS, Settings
 from jetstream_insights.gold.tables import Table
 from jetstream_insights.jobs import SNAPSHOTS, Outcome, Say
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours, new_run
@@ -44,7 +44,7 @@ HISTORY = max((int(source.partition(":")[2]) for table in TABLES.values() for so
 
 
 def make_gold(
-    lake: Lake, of_days: Iterable[date], say: Say, force: bool = False, settings: Settings = Settings()
+    lake: Lake, of_days: Iterable[date], say: Say, force: bool = False, settings: Settings = DEFAULTS
 ) -> Outcome:
     """Make the gold tables of the days that have silver rows, and whose silver tables, earlier days or settings are not those
     that they were made from."""

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from graphlib import TopologicalSorter
 
-from jetstream_insights.gold import balance, health, leadership, report
+from jetstream_insights.gold import (
+    accounts,
+    balance,
+    capacity,
+    changes,
+    consumers,
+    divergence,
+    health,
+    leadership,
+    report,
+)
 from jetstream_insights.gold.tables import Table
 
 #: The themes, in the order of docs/insights.md, with their tables.
@@ -16,6 +26,11 @@ THEMES: dict[str, tuple[Table, ...]] = {
     "Balance": balance.TABLES,
     "Leadership": leadership.TABLES,
     "Health": health.TABLES,
+    "Consumers": consumers.TABLES,
+    "Divergence": divergence.TABLES,
+    "Changes": changes.TABLES,
+    "Accounts": accounts.TABLES,
+    "Capacity": capacity.TABLES,
 }
 
 

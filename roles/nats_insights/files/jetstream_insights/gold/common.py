@@ -32,8 +32,8 @@ class Settings:
 
     `longest_gap`: seconds between two snapshots beyond which nothing is known of the time in between. `max_lag`, `max_active`:
     as of nats_cluster_health (_quorum.py Limits). `storm_groups`: groups that must leave a server at once. `slo`: the objective
-    of the time with quorum. `recent`: seconds that the rates of consumers are of. `fill`: the part of a server's storage that may
-    be used after another one failed.
+    of the time with quorum. `recent`: seconds that the rates of consumers are of. `stuck_after`: seconds without progress, or three
+    times ack_wait, that make a consumer stuck. `fill`: the part of a server's storage that may be used after another one failed.
     """
 
     maintenance: tuple[Maintenance, ...] = ()
@@ -43,7 +43,11 @@ class Settings:
     storm_groups: int = 5
     slo: float = 0.999
     recent: float = 3 * 3600.0
+    stuck_after: float = 900.0
     fill: float = 0.8
+
+
+DEFAULTS = Settings()
 
 
 def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Column | None = None) -> Column:
@@ -58,9 +62,12 @@ def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Colu
 
 
 def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return a row for each snapshot of the day: `number` in its fleet, and `absent`: the servers that did not answer, expected
-    ones and members of the meta group."""
-    answered = servers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("server").alias("answered"))
+    """Return a row for each snapshot of the day: `number` in its fleet; `absent`: the servers that did not answer, expected ones
+    and members of the meta group; `silent`: those, and the ones that did not tell of their JetStream."""
+    told = F.coalesce(F.col("jsz_told"), F.lit(False))
+    answered = servers.groupBy(*SNAPSHOT_KEY).agg(
+        F.collect_set("server").alias("answered"), F.collect_set(F.when(~told, F.col("server"))).alias("mute")
+    )
     members = meta_peers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("peer").alias("meta_members"))
     nobody = F.array().cast("array<string>")
     known = F.array_union(F.coalesce("missing", nobody), F.coalesce("meta_members", nobody))
@@ -69,8 +76,9 @@ def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> 
         snapshots.join(answered, on=SNAPSHOT_KEY, how="left")
         .join(members, on=SNAPSHOT_KEY, how="left")
         .withColumn("absent", F.array_sort(F.array_except(known, F.coalesce("answered", nobody))))
+        .withColumn("silent", F.array_union("absent", F.coalesce("mute", nobody)))
         .withColumn("number", F.row_number().over(of_fleet))
-        .select("fleet", "snapshot", "taken", "number", "absent", "complete")
+        .select("fleet", "snapshot", "taken", "number", "absent", "silent", "complete")
     )
 
 

@@ -52,8 +52,8 @@ def timeline(
 ) -> DataFrame:
     """Return the runs of each Raft group: snapshots in a row with the same leader, state and members.
 
-    A group that nobody tells of while all who told of it are away has no leader; while one of them is there, nothing is known of
-    it, and at the end of the day it is taken as deleted. `past`: the timeline of the day before, whose end is where this begins.
+    A group that nobody tells of while all who told of it are away has no leader; while they answer, but not to JSZ, nothing is
+    known of it; otherwise it was deleted, if it does not come back. `past`: the timeline of the day before, whose end is where this begins.
     """
     of_day = moments(snapshots, servers, meta_peers)
     known = F.broadcast(of_day.select(*SNAPSHOT_KEY, "number", "absent"))
@@ -124,14 +124,15 @@ def _unseen(runs: DataFrame, of_day: DataFrame) -> DataFrame:
         .withColumns({"to": F.coalesce(F.col("next") - 1, F.col("count")), "from": F.col("to") + 1})
         .where(F.col("from") <= F.col("to"))
     )
-    first = of_day.select("fleet", F.col("number").alias("from"), F.col("taken").alias("first"), F.col("absent").alias("away"))
+    first = of_day.select("fleet", F.col("number").alias("from"), F.col("taken").alias("first"), "absent", "silent")
     last = of_day.select("fleet", F.col("number").alias("to"), F.col("taken").alias("last"))
-    away = F.size(F.array_except("hosts", "away")) == 0
+    away = F.size(F.array_except("hosts", "absent")) == 0
+    mute = F.size(F.array_except("hosts", "silent")) == 0
     same = F.col("next").isNotNull() & (F.col("next_created").eqNullSafe(F.col("created")))
     return (
         gaps.join(F.broadcast(first), on=["fleet", "from"])
         .join(F.broadcast(last), on=["fleet", "to"])
-        .where(away | same)
+        .where(mute | same)
         .withColumns({
             "begin": F.col("first"),
             "end": F.col("last"),

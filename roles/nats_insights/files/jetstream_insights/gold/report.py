@@ -62,7 +62,7 @@ def replicas() -> Column:
             peer["peer"].alias("id"),
             F.lit(False).alias("leader"),
             F.coalesce(peer["current"], F.lit(False)).alias("current"),
-            ~F.coalesce(peer["offline"], F.lit(False)).alias("online"),
+            (~F.coalesce(peer["offline"], F.lit(False))).alias("online"),
             (F.coalesce(peer["active"], F.lit(0)) / F.lit(1e9)).alias("active"),
             F.coalesce(peer["lag"], F.lit(0)).cast("bigint").alias("lag"),
         ),

@@ -1,0 +1,200 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was changed between two snapshots: configurations, versions, members, limits, and what came and went."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from jetstream_insights.gold import columns
+from jetstream_insights.gold.common import SNAPSHOT_KEY, moments, union
+from jetstream_insights.gold.report import meta_groups
+from jetstream_insights.gold.tables import Table
+
+_NAMES = ("server", "account", "stream", "consumer")
+_THING = ("fleet", "object", *_NAMES)
+
+#: What a thing's state holds → what its change is called.
+_WHAT = {
+    "version": "version",
+    "members": "members",
+    "size": "members",
+    "config_load_time": "reload",
+    "max_storage": "limits",
+    "max_memory": "limits",
+    "max_ha_assets": "limits",
+    "max_connections": "limits",
+    "max_payload": "limits",
+}
+
+#: Seconds by which a thing may be older than the snapshot that did not show it and still be new: clocks differ.
+_NEW = 60
+
+
+def _things(object_: str, frame: DataFrame, hosts: Column, created: Column, state: dict[str, Column], **names: Column) -> DataFrame:
+    """Return things as rows of one form: names, who tells of them, when they were created, and their state as text."""
+    empty = F.lit("")
+    texts = [item for name, value in state.items() for item in (F.lit(name), value.cast("string"))]
+    return frame.select(
+        *SNAPSHOT_KEY,
+        "taken",
+        F.lit(object_).alias("object"),
+        *(names.get(name, empty).alias(name) for name in _NAMES),
+        hosts.alias("hosts"),
+        created.alias("created"),
+        F.create_map(*texts).alias("state"),
+    )
+
+
+def things(servers: DataFrame, streams: DataFrame, consumers: DataFrame, accounts: DataFrame) -> DataFrame:
+    """Return everything whose changes are told: servers, the meta group, streams, durable consumers, accounts with JetStream."""
+    never = F.lit(None).cast("timestamp")
+    start = F.col("start")
+    limits = {name: F.col(f"js_{name}") for name in ("max_storage", "max_memory", "max_ha_assets")}
+    of_servers = {
+        "version": F.col("version"), "cluster": F.col("cluster"), "tags": F.to_json(F.array_sort("tags")),
+        "config_digest": F.col("config_digest"),
+        # A start loads the configuration too, which is no reload.
+        "config_load_time": F.when(F.col("config_load_time") > start + F.expr("INTERVAL 5 SECONDS"), F.col("config_load_time")),
+        "max_connections": F.col("max_connections"), "max_payload": F.col("max_payload"), **limits,
+    }  # fmt: skip
+    members = {"members": F.to_json("members")}
+    led = F.col("leader").isNotNull()
+    hosting = accounts.where(F.col("js_storage").isNotNull()).groupBy(*SNAPSHOT_KEY, "taken", "account").agg(
+        F.collect_set("server").alias("hosts")
+    )
+    return union([
+        _things("server", servers, F.array("server"), never, of_servers, server=F.col("server")),
+        _things(
+            "meta", meta_groups(servers).where(led), F.col("hosts"), never, {**members, "size": F.col("size")}
+        ),
+        _things(
+            "stream", streams.where(led), F.col("hosts"), F.col("created"), {**members, "config": F.col("config_hash")},
+            account=F.col("account"), stream=F.col("stream"),
+        ),
+        _things(
+            "consumer", consumers.where(led & F.col("durable")), F.col("hosts"), F.col("created"),
+            {**members, "config": F.col("config_hash")},
+            account=F.col("account"), stream=F.col("stream"), consumer=F.col("consumer"),
+        ),
+        _things("account", hosting, F.col("hosts"), never, {}, account=F.col("account")),
+    ])  # fmt: skip
+
+
+def changes(
+    snapshots: DataFrame,
+    servers: DataFrame,
+    meta_peers: DataFrame,
+    streams: DataFrame,
+    consumers: DataFrame,
+    accounts: DataFrame,
+    snapshots_before: DataFrame,
+    servers_before: DataFrame,
+    meta_peers_before: DataFrame,
+    streams_before: DataFrame,
+    consumers_before: DataFrame,
+    accounts_before: DataFrame,
+    day: Column,
+) -> DataFrame:
+    """Return what changed in the day, in order. The frames `before`: the last hour before the day."""
+    all_streams, all_consumers = streams.unionByName(streams_before), consumers.unionByName(consumers_before)
+    all_servers = servers.unionByName(servers_before)
+    of_all = moments(snapshots.unionByName(snapshots_before), all_servers, meta_peers.unionByName(meta_peers_before))
+    told = things(all_servers, all_streams, all_consumers, accounts.unionByName(accounts_before)).join(
+        F.broadcast(of_all.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY
+    )
+    one = Window.partitionBy(*_THING).orderBy("number")
+    old = {f"old_{name}": F.lag(name).over(one) for name in ("state", "taken", "snapshot", "created")}
+    seen = told.withColumns({**old, "next": F.lead("number").over(one)})
+    today = F.to_date("taken") == day
+    differ = F.filter(F.map_keys("state"), lambda name: ~F.col("state")[name].eqNullSafe(F.col("old_state")[name]))
+    recreated = F.col("created") != F.col("old_created")
+    known = F.col("old_taken").isNotNull()
+    changed = seen.where(today & known).withColumn(
+        "fields", F.when(F.coalesce(recreated, F.lit(False)), F.array(F.lit("created"))).otherwise(differ)
+    ).withColumn("field", F.explode("fields"))
+    what = F.coalesce(F.create_map(*(F.lit(text) for pair in _WHAT.items() for text in pair))[F.col("field")], F.lit("config"))
+    plain = changed.where((F.col("field") != "config") | ~F.col("object").isin("stream", "consumer")).select(
+        *_THING, "taken", F.col("old_taken").alias("before"),
+        F.when(F.col("field") == "created", "recreated").otherwise(what).alias("what"), "field",
+        F.when(F.col("field") == "created", F.col("old_created").cast("string")).otherwise(F.col("old_state")[F.col("field")])
+        .alias("old"),
+        F.when(F.col("field") == "created", F.col("created").cast("string")).otherwise(F.col("state")[F.col("field")]).alias("new"),
+    )  # fmt: skip
+    configured = changed.where((F.col("field") == "config") & F.col("object").isin("stream", "consumer"))
+    fields = _configurations(configured, all_streams, all_consumers)
+    return union([plain, fields, _came(seen.where(today), of_all), _went(seen, of_all, day)]).withColumn("day", day)
+
+
+def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
+    """Return the top-level fields in which configurations differ. Only those that did are read again."""
+    key = ["fleet", "snapshot", "account", "stream", "consumer"]
+
+    def of(snapshot: str, name: str) -> DataFrame:
+        wanted = changed.select("fleet", F.col(snapshot).alias("snapshot"), "account", "stream", "consumer").distinct()
+        every = streams.withColumn("consumer", F.lit("")).select(*key, "config").unionByName(consumers.select(*key, "config"))
+        fields = F.from_json(F.to_json("config"), "map<string,string>")
+        return every.join(F.broadcast(wanted), on=key, how="left_semi").select(
+            "fleet", F.col("snapshot").alias(snapshot), "account", "stream", "consumer", fields.alias(name)
+        )
+
+    asset = ["fleet", "account", "stream", "consumer"]
+    joined = (
+        changed.join(of("snapshot", "new_fields"), on=[*asset, "snapshot"])
+        .join(of("old_snapshot", "old_fields"), on=[*asset, "old_snapshot"])
+        .withColumn("names", F.array_union(F.map_keys("old_fields"), F.map_keys("new_fields")))
+    )
+    differ = F.filter("names", lambda name: ~F.col("old_fields")[name].eqNullSafe(F.col("new_fields")[name]))
+    return joined.withColumn("field", F.explode(differ)).select(
+        *_THING, "taken", F.col("old_taken").alias("before"), F.lit("config").alias("what"), "field",
+        F.col("old_fields")[F.col("field")].alias("old"), F.col("new_fields")[F.col("field")].alias("new"),
+    )  # fmt: skip
+
+
+def _event(what: str) -> tuple[Column, ...]:
+    nothing = F.lit(None).cast("string")
+    return F.lit(what).alias("what"), F.lit("").alias("field"), nothing.alias("old"), nothing.alias("new")
+
+
+def _came(seen: DataFrame, of_all: DataFrame) -> DataFrame:
+    """Return what was not there in the snapshot before: not what was only not told."""
+    previous = of_all.select(
+        "fleet", (F.col("number") + 1).alias("number"), F.col("taken").alias("old"), F.col("silent").alias("old_silent")
+    )
+    new = F.coalesce(F.unix_seconds("created") >= F.unix_seconds("old") - _NEW, F.lit(True))
+    untold = F.size(F.array_except("hosts", "old_silent")) == 0
+    return (
+        seen.where(F.col("old_taken").isNull())
+        .join(F.broadcast(previous), on=["fleet", "number"])
+        .where(new & ~(untold & F.col("created").isNull()))
+        .select(*_THING, "taken", F.lit(None).cast("timestamp").alias("before"), *_event("added"))
+    )
+
+
+def _went(seen: DataFrame, of_all: DataFrame, day: Column) -> DataFrame:
+    """Return what the next snapshot did not show any more, although one that had told of it answered. A server is gone when nobody
+    expects it any more."""
+    after = of_all.select(
+        "fleet", (F.col("number") - 1).alias("number"), F.col("taken").alias("gone"), F.col("silent").alias("new_silent")
+    )
+    told = (F.size(F.array_except("hosts", "new_silent")) > 0)
+    return (
+        seen.where(F.col("next").isNull())
+        .join(F.broadcast(after), on=["fleet", "number"])
+        .where(told & (F.to_date("gone") == day))
+        .select(*_THING, F.col("gone").alias("taken"), F.col("taken").alias("before"), *_event("removed"))
+    )
+
+
+_FRAMES = ("snapshots", "servers", "meta_peers", "streams", "consumers", "accounts")
+TABLES = (
+    Table(
+        "changes",
+        "change between two snapshots",
+        columns.CHANGES,
+        (*(f"silver.{name}" for name in _FRAMES), *(f"before.{name}" for name in _FRAMES), "day"),
+        changes,
+    ),
+)
