@@ -21,15 +21,16 @@ from jetstream_insights.gold.tables import markdown
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 
 DAY = HOUR.date()
 REPORTS = ("servers", "jetstream", "streams", "consumers")
 
 
-def table(lake: Lake, name: str) -> list[Row]:
+def rows(lake: Lake, name: str, fleet: str) -> list[Row]:
     frame = lake.read("gold", name, [DAY])
     assert frame is not None, name
-    return frame.collect()
+    return frame.where(F.col("fleet") == fleet).collect()
 
 
 def quiet(_text: str) -> None:
@@ -42,18 +43,28 @@ def same(found: Row, live: Mapping[str, Any], *names: str, **renamed: str) -> No
         assert found[gold] == live[told], (gold, found, live)
 
 
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Return a lake with the day of a fleet for each version."""
+    path = tmp_path_factory.mktemp("lake")
+    for version in VERSIONS:
+        write_snapshot(path, recorded(version), fleet=version)
+    arguments = ["--lake", str(path), "--from", "2026-11-21", "--to", "2026-11-22", "--master", "local[1]"]
+    assert main(["silver", *arguments]) == DONE
+    assert main(["gold", *arguments]) == DONE
+    return Lake(spark, str(path))
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_it_equals_the_live_report(spark: SparkSession, version: str, tmp_path: Path) -> None:
-    replies = recorded(version)
-    write_snapshot(tmp_path, replies)
-    lake = Lake(spark, str(tmp_path))
-    make_silver(lake, [HOUR], quiet)
-    assert make_gold(lake, [DAY], quiet).made == 1
-    cluster = cluster_of(replies)
+def test_it_equals_the_live_report(lake: Lake, version: str) -> None:
+    def table(name: str) -> list[Row]:
+        return rows(lake, name, version)
+
+    cluster = cluster_of(recorded(version))
     live = {one["name"]: one for one in report_data(cluster.as_dict(), {}, REPORTS)["tables"]}
     info = cluster.as_dict()
 
-    servers = {row["server"]: row for row in table(lake, "report_servers")}
+    servers = {row["server"]: row for row in table("report_servers")}
     assert set(servers) == {row["name"] for row in live["servers"]["rows"]}
     for row in live["servers"]["rows"]:
         found = servers[row["name"]]
@@ -69,14 +80,14 @@ def test_it_equals_the_live_report(spark: SparkSession, version: str, tmp_path: 
         same(servers[one["name"]], one["health"], health="status", health_code="status_code", health_errors="errors")
         same(servers[one["name"]], one["js"], "max_storage", "max_memory", "reserved_storage", "ha_assets", "max_ha_assets", "api_level")
 
-    (meta,) = table(lake, "report_meta")
+    (meta,) = table("report_meta")
     same(meta, info["meta"], "leader", "leaders", "size", "quorum", "pending", "members")
     assert [row.asDict() for row in meta["replicas"]] == info["meta"]["replicas"]
 
-    streams = {(row["account"], row["stream"]): row for row in table(lake, "report_streams")}
+    streams = {(row["account"], row["stream"]): row for row in table("report_streams")}
     shown = {(row["account"], row["stream"]): row for row in live["streams"]["rows"]}
     assert set(streams) == set(shown)
-    consumers = {(row["account"], row["stream"], row["consumer"]): row for row in table(lake, "report_consumers")}
+    consumers = {(row["account"], row["stream"], row["consumer"]): row for row in table("report_consumers")}
     assert set(consumers) == {(row["account"], row["stream"], row["consumer"]) for row in live["consumers"]["rows"]}
     for stream in info["streams"]:
         key = (stream["account"], stream["name"])
@@ -93,7 +104,7 @@ def test_it_equals_the_live_report(spark: SparkSession, version: str, tmp_path: 
         same(found, row, "ack_floor", "api_level")
 
     once = live["jetstream"]["totals"][1]
-    (fleet,) = table(lake, "report_fleet")
+    (fleet,) = table("report_fleet")
     same(fleet, once, "streams", "consumers", "messages", "bytes")
     assert (fleet["servers"], fleet["missing"], fleet["meta_leader"]) == (len(servers), [], info["meta"]["leader"])
     assert fleet["connections"] == live["servers"]["totals"][0]["connections"]
@@ -101,35 +112,31 @@ def test_it_equals_the_live_report(spark: SparkSession, version: str, tmp_path: 
     problems = {problem.subject for problem in health_problems(cluster, Expectations()) if problem.code.partition("_")[0] != "server"}
     unwell = {
         " ".join(filter(None, [row["kind"], "/".join(filter(None, [row["account"], row["stream"], row["consumer"]]))]))
-        for row in table(lake, "timeline")
+        for row in table("timeline")
         if row["state"] != "ok"
     }
     assert {subject if subject != "meta group" else "meta" for subject in problems} == unwell
 
 
-def test_a_day_is_made_again_only_when_something_changed(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path))
-    replies = recorded("2.15.1")
-    write_snapshot(tmp_path, replies)
-    arguments = ["--lake", str(tmp_path), "--from", "2026-11-21", "--to", "2026-11-22", "--master", "local[1]"]
-    assert main(["silver", *arguments]) == DONE
-    assert main(["gold", *arguments]) == DONE
+def test_a_day_is_made_again_only_when_something_changed(lake: Lake) -> None:
     first = lake.pointer("gold", DAY)
-    assert main(["gold", *arguments]) == DONE
-    assert lake.pointer("gold", DAY) == first
     # Killed before the end: what is published stays. Silver hours that are no longer kept change nothing either.
-    (tmp_path / "gold" / "report_servers" / "run=killed").mkdir()
-    pointer = tmp_path / "silver" / "_published" / "date=2026-11-21" / "hour=18.json"
+    root = Path(lake.uri)
+    (root / "gold" / "report_servers" / "run=killed").mkdir()
+    pointer = root / "silver" / "_published" / "date=2026-11-21" / "hour=18.json"
     kept = pointer.read_text()
-    pointer.unlink()
-    outcome = make_gold(lake, [DAY], quiet)
-    assert (outcome.made, outcome.fresh, lake.pointer("gold", DAY)) == (0, 1, first)
+    for without in (False, True):
+        if without:
+            pointer.unlink()
+        outcome = make_gold(lake, [DAY], quiet)
+        assert (outcome.made, outcome.fresh, lake.pointer("gold", DAY)) == (0, 1, first)
     pointer.write_text(kept)
-    write_snapshot(tmp_path, replies, HOUR + timedelta(minutes=1))
+    version = VERSIONS[-1]
+    write_snapshot(root, recorded(version), HOUR + timedelta(minutes=1), version)
     make_silver(lake, [HOUR], quiet)
     assert make_gold(lake, [DAY], quiet).made == 1
     assert lake.pointer("gold", DAY)["run"] != first["run"]
-    assert {row["taken"].minute for row in table(lake, "report_servers")} == {1}
+    assert {row["taken"].minute for row in rows(lake, "report_servers", version)} == {1}
 
 
 def test_every_table_and_column_is_explained() -> None:

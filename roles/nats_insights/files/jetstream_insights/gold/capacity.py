@@ -31,7 +31,7 @@ LONG, SHORT, ENOUGH = 14, 4, 3
 _HOURS = 3
 
 #: The windows disagree when they differ by more than this part of the larger slope.
-_DISAGREE = 0.5
+_DISAGREE = 1 / 3
 
 #: Days ahead of the forecasts that are judged, the one that is shown first; and over how many days they are.
 HORIZONS, JUDGED = (7, 1), 14

@@ -279,6 +279,10 @@ SERVER_AVAILABILITY = (
     Col("answered_ratio", "double", "answered / snapshots"),
     Col("healthy_ratio", "double", "healthy / judged"),
     Col("restarts", "int", "starts that were seen"),
+    Col("seen", "timestamp", "last snapshot in which it answered; what follows is of it"),
+    Col("server_id", "string", "id"),
+    Col("version", "string", "version"),
+    Col("start", "timestamp", "when it started, by its clock"),
 )
 CAUSES = "array<struct<cause:string,server:string,at:timestamp,detail:string>>"
 INCIDENTS = (
@@ -443,7 +447,7 @@ FORECASTS = (
     Col("days_short", "int", "days with a slope in the short window (4 days)"),
     Col("slope_long", "double", "median of the daily slopes in the long window, per day"),
     Col("slope_short", "double", "median of the daily slopes in the short window"),
-    Col("basis", "string", "`short` when the two disagree by more than half of the larger, and the short one has at least 3 days; otherwise `long`"),
+    Col("basis", "string", "`short` when the two disagree by more than a third of the larger, and the short one has at least 3 days; otherwise `long`"),
     Col("slope_p10", "double", "10th percentile of the daily slopes in that window"),
     Col("slope_p50", "double", "their median: the forecast is used + days × slope_p50"),
     Col("slope_p90", "double", "90th percentile"),

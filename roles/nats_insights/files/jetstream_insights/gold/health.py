@@ -19,24 +19,31 @@ _BAD = ("no_leader", "no_quorum", "not_redundant")
 _ADVISORY_MARGIN = 60.0
 
 
+def _started() -> Column:
+    """Return when a server started; without VARZ, by the uptime that STATSZ tells."""
+    return F.coalesce("start", F.timestamp_micros(F.unix_micros("taken") - (F.col("uptime") * 1e6).cast("bigint")))
+
+
 def restarts(servers: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
-    """Return the starts of servers, by name. `past`: report_servers of the days before, for when each answered last.
+    """Return the starts of servers, by name. `past`: server_availability of the days before, for when each answered last.
 
     A name that two servers have is no identity: it is left out.
     """
-    shared = ("fleet", "server", "server_id", "cluster", "version", "start", "uptime", "taken")
+    shared = ("fleet", "server", "server_id", "cluster", "version", "started", "taken")
     several = Window.partitionBy("fleet", "snapshot", "server")
-    today = servers.withColumn("namesakes", F.max("server_id").over(several) != F.min("server_id").over(several))
-    before = past.where("answered").groupBy("fleet", "server").agg(F.max_by(F.struct(*shared), "taken").alias("of")).select("of.*")
+    today = servers.withColumns({
+        "namesakes": F.max("server_id").over(several) != F.min("server_id").over(several), "started": _started()
+    })
+    renamed = past.withColumns({"taken": F.col("seen"), "started": F.col("start")}).where(F.col("seen").isNotNull())
+    before = renamed.groupBy("fleet", "server").agg(F.max_by(F.struct(*shared), "taken").alias("of")).select("of.*")
     rows = today.where("NOT namesakes").select(*shared, F.lit(True).alias("today")).unionByName(
         before.withColumn("today", F.lit(False))
     )
-    started = F.coalesce("start", F.timestamp_micros(F.unix_micros("taken") - (F.col("uptime") * 1e6).cast("bigint")))
     server = Window.partitionBy("fleet", "server").orderBy("taken")
     old = {f"old_{name}": F.lag(name).over(server) for name in ("server_id", "version", "started", "taken")}
     later = F.col("started") > F.col("old_started") + F.expr("INTERVAL 1 SECOND")
     again = (F.col("server_id") != F.col("old_server_id")) | F.coalesce(later, F.lit(False))
-    found = rows.withColumn("started", started).withColumns(old).where(F.col("today") & again)
+    found = rows.withColumns(old).where(F.col("today") & again)
     return found.select(
         "fleet",
         F.to_date("taken").alias("day"),
@@ -105,6 +112,7 @@ def presence(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) ->
         F.min("cluster").alias("cluster"),
         F.lit(True).alias("answered"),
         F.min(F.when(F.col("health").isNotNull(), F.col("health") == "ok")).alias("healthy"),
+        F.max(F.struct(_started().alias("start"), "server_id", "version")).alias("identity"),
     )
     away = of_day.select("fleet", F.explode("absent").alias("server"), "number", "taken", F.lit(False).alias("answered"))
     return there.unionByName(away, allowMissingColumns=True)
@@ -119,9 +127,11 @@ def server_availability(snapshots: DataFrame, servers: DataFrame, meta_peers: Da
         F.count_if("answered").alias("answered"),
         F.count_if("healthy").alias("healthy"),
         F.count("healthy").alias("judged"),
+        F.max(F.when(F.col("answered"), F.col("taken"))).alias("seen"),
+        F.max_by("identity", F.when(F.col("answered"), F.col("taken"))).alias("identity"),
     )
     starts = of_restarts.groupBy(*key).agg(F.count(F.lit(1)).alias("restarts"))
-    return counted.join(starts, on=key, how="left").withColumns({
+    return counted.join(starts, on=key, how="left").select("*", "identity.*").withColumns({
         "restarts": F.coalesce("restarts", F.lit(0)),
         "answered_ratio": ratio(F.col("answered"), F.col("snapshots")),
         "healthy_ratio": ratio(F.col("healthy"), F.col("judged")),
@@ -289,7 +299,7 @@ TABLES = (
         "restarts",
         "start of a server",
         columns.RESTARTS,
-        ("silver.servers", "past.report_servers:7", "settings"),
+        ("silver.servers", "past.server_availability:7", "settings"),
         restarts,
     ),
     Table("availability", "Raft group", columns.AVAILABILITY, ("gold.timeline", "past.timeline:1", "settings"), availability),
