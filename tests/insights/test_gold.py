@@ -28,7 +28,9 @@ FIRST = [at for at in MOMENTS if at < DAY]
 SECOND = [at for at in MOMENTS if at >= DAY]
 NEWER = "2.15.2"
 #: n2 is away for half an hour, n3 over midnight, and comes back newer.
-FLEET = Fleet(5, 40, 129, outages=(Outage(1, 21 * HOUR + 300, 21.5 * HOUR + 300), Outage(2, 23.7 * HOUR, 24.4 * HOUR, NEWER)))
+FLEET = Fleet(
+    5, 40, 129, outages=(Outage(1, 21 * HOUR + 300, 21.5 * HOUR + 300), Outage(2, 23.7 * HOUR, 24.4 * HOUR, NEWER))
+)
 UPGRADE = Maintenance(START + timedelta(hours=23.6), START + timedelta(hours=24.6), ("n3",))
 
 
@@ -120,7 +122,11 @@ def test_load_and_balance(gold: Gold) -> None:
     total = sum(counts)
     assert (row["members"], row["total"], row["max"], row["min"]) == (4, total, counts[-1], counts[0])
     optimum = -(-total // 4)
-    assert (row["optimum"], row["excess"], row["distance"]) == (optimum, counts[-1] - optimum, (counts[-1] - optimum) / optimum)
+    assert (row["optimum"], row["excess"], row["distance"]) == (
+        optimum,
+        counts[-1] - optimum,
+        (counts[-1] - optimum) / optimum,
+    )
     assert row["max_to_mean"] == pytest.approx(counts[-1] / (total / 4))
     assert row["gini"] == pytest.approx(sum((2 * i - 4 - 1) * x for i, x in enumerate(counts, 1)) / (4 * total))
     assert leaders[int(row["max_name"][1:]) - 1] == counts[-1]
@@ -168,7 +174,8 @@ def test_elections_and_storms(gold: Gold) -> None:
         for row in gold.rows("leader_changes", kind="stream")
     }
     named = {
-        (change.stream.name, change.taken, change.before, FLEET.name(change.old), FLEET.name(change.new)): change for change in expected
+        (change.stream.name, change.taken, change.before, FLEET.name(change.old), FLEET.name(change.new)): change
+        for change in expected
     }
     assert set(found) == set(named)
     # The consumers of the fleet are led where their streams are.
@@ -207,9 +214,7 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
     assert (row["continues"], row["end"], row["maintenance"]) == (True, None, True)
     (row,) = gold.rows("incidents", 1, incident="server_missing", server="n3")
     assert (row["began_before"], at(row["end"]), row["causes"][0]["cause"]) == (True, 24.5 * HOUR, "upgrade")
-    lost = {
-        stream.name for stream in FLEET.assets if any(state(stream, moment) == "no_leader" for moment in FIRST)
-    }
+    lost = {stream.name for stream in FLEET.assets if any(state(stream, moment) == "no_leader" for moment in FIRST)}
     found = gold.rows("incidents", incident="no_leader", kind="stream")
     assert {row["stream"] for row in found} == lost
     for row in found:
@@ -225,12 +230,17 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
 def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:
     end = FIRST[-1]
     found = {row["stream"]: row for row in gold.rows("consumer_lag")}
-    by_state = {name: {row["stream"] for row in found.values() if row["state"] == name} for name in ("stuck", "redelivering", "growing")}
+    by_state = {
+        name: {row["stream"] for row in found.values() if row["state"] == name}
+        for name in ("stuck", "redelivering", "growing")
+    }
 
     def since(stream: Stream, begin: float) -> Callable[[float], bool]:
         return lambda moment: begin <= moment and FLEET.written(stream, moment) > FLEET.written(stream, begin)
 
-    seen = {stream.name: [moment for moment in FIRST if FLEET.leader(stream, moment) is not None] for stream in FLEET.assets}
+    seen = {
+        stream.name: [moment for moment in FIRST if FLEET.leader(stream, moment) is not None] for stream in FLEET.assets
+    }
     for stream in faulty("stuck"):
         behind = [moment for moment in seen[stream.name] if since(stream, stream.stuck)(moment)]
         if behind and seen[stream.name][-1] - behind[0] >= 2 * 900:
@@ -272,8 +282,9 @@ def test_changes(gold: Gold) -> None:
         }
 
     resized = {
-        stream.name for stream in faulty("resized") if MOMENTS[0] < stream.resized <= FIRST[-1]
-        and FLEET.leader(stream, FIRST[-1]) is not None
+        stream.name
+        for stream in faulty("resized")
+        if MOMENTS[0] < stream.resized <= FIRST[-1] and FLEET.leader(stream, FIRST[-1]) is not None
     }
     assert resized
     assert what(0) == {("stream", name, "config", "max_bytes", "-1", str(RESIZED)) for name in resized}
@@ -311,7 +322,9 @@ def test_headroom(gold: Gold) -> None:
         server = int(name[1:]) - 1
         mine = [stream for stream in FLEET.assets if server in stream.replicas]
         sizes = {
-            stream.name: max(FLEET.detail(stream, server, moment)["state"]["bytes"], RESIZED * (0 < stream.resized <= moment))
+            stream.name: max(
+                FLEET.detail(stream, server, moment)["state"]["bytes"], RESIZED * (0 < stream.resized <= moment)
+            )
             for stream in mine
         }
         copies = {stream.name: sum(not FLEET.down(one, moment) for one in stream.replicas) for stream in mine}

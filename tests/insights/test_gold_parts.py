@@ -19,7 +19,7 @@ from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
 from jetstream_insights.gold.divergence import divergence
 from jetstream_insights.gold.health import restarts
 from jetstream_insights.gold.leadership import flap
-from jetstream_insights.gold.report import peer_id as peer_id_of
+from jetstream_insights.gold.common import peer_id as peer_id_of
 from jetstream_insights.gold.tables import schema
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -64,7 +64,19 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
             for hour in range(0, 24, 4):
                 limit = asset["limit"] * 1e6 if asset["limit"] else None
                 first = 1 + day * 24 + hour if asset.get("trimmed") else 1
-                values = ("fleet", LAST - timedelta(days=21 - day), hour, "stream", "file", name, "C1", used(name, day, hour), 0.0, limit, first)
+                values = (
+                    "fleet",
+                    LAST - timedelta(days=21 - day),
+                    hour,
+                    "stream",
+                    "file",
+                    name,
+                    "C1",
+                    used(name, day, hour),
+                    0.0,
+                    limit,
+                    first,
+                )
                 assert len(values) == len(names)
                 rows.append(values)
     usage = spark.createDataFrame(rows, schema(columns.USAGE)).cache()
@@ -73,10 +85,14 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
     def made(day: date) -> DataFrame:
         literal = F.lit(day)
         past = grown.where(F.col("day").between(day - timedelta(days=13), day - timedelta(days=1)))
-        return forecasts(grown.where(F.col("day") == literal), past, literal).select(*(column.name for column in columns.FORECASTS))
+        return forecasts(grown.where(F.col("day") == literal), past, literal).select(
+            *(column.name for column in columns.FORECASTS)
+        )
 
     told = made(LAST - timedelta(days=7)).unionByName(made(LAST - timedelta(days=1)))
-    came = backtests(grown.where(F.col("day") == F.lit(LAST)), told, F.lit(LAST)).select(*(c.name for c in columns.BACKTESTS))
+    came = backtests(grown.where(F.col("day") == F.lit(LAST)), told, F.lit(LAST)).select(
+        *(c.name for c in columns.BACKTESTS)
+    )
     nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
     return {row["name"]: row for row in capacity(made(LAST), came, nothing).collect()}
 
@@ -124,7 +140,10 @@ def test_formulas(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [("line", line), ("spoiled", spoiled), ("one", line[:1]), ("none", [])], f"name string, points {points}"
     )
-    slopes = {row["name"]: row["slope"] for row in frame.select("name", middle(pair_slopes(F.col("points"))).alias("slope")).collect()}
+    slopes = {
+        row["name"]: row["slope"]
+        for row in frame.select("name", middle(pair_slopes(F.col("points"))).alias("slope")).collect()
+    }
     assert slopes == {"line": pytest.approx(3.0), "spoiled": pytest.approx(3.0), "one": None, "none": None}
     shares = [([1.0, 1.0, 1.0, 1.0], 0.0), ([0.0, 0.0, 0.0, 8.0], 0.75), ([1.0, 2.0, 3.0], 2 / 9), ([0.0, 0.0], None)]
     values = spark.createDataFrame(
@@ -145,7 +164,11 @@ def _server(minute: int, name: str, identity: str, start: int) -> tuple[Any, ...
 
 
 def test_a_name_that_two_servers_have_is_no_identity(spark: SparkSession) -> None:
-    rows = [_server(minute, name, name + end, 0) for minute in range(3) for name, end in (("twin", "1"), ("twin", "2"), ("n1", "a"))]
+    rows = [
+        _server(minute, name, name + end, 0)
+        for minute in range(3)
+        for name, end in (("twin", "1"), ("twin", "2"), ("n1", "a"))
+    ]
     rows += [_server(3, "n1", "b", 2)]
     form = (
         "fleet string, snapshot string, taken timestamp, server string, server_id string, cluster string, version string, "
@@ -153,7 +176,11 @@ def test_a_name_that_two_servers_have_is_no_identity(spark: SparkSession) -> Non
     )
     nothing = spark.createDataFrame([], schema(columns.SERVER_AVAILABILITY))
     (row,) = restarts(spark.createDataFrame(rows, form), nothing, DEFAULTS).collect()
-    assert (row["server"], row["before"].timestamp(), row["down"]) == ("n1", (NOON + timedelta(minutes=2)).timestamp(), 0.0)
+    assert (row["server"], row["before"].timestamp(), row["down"]) == (
+        "n1",
+        (NOON + timedelta(minutes=2)).timestamp(),
+        0.0,
+    )
 
 
 def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> None:
@@ -196,5 +223,10 @@ def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSessi
             rows.append(("fleet", f"s{minute}", taken, "A", "S", server, received, leads, leads, seq, seq * 10, 1, seq))
     found = {row["server"]: row for row in divergence(spark.createDataFrame(rows, form)).collect()}
     assert set(found) == {"n2", "n3"}
-    assert (found["n2"]["behind"], found["n2"]["diverged"], found["n2"]["lagging"], found["n2"]["begin"]) == (False, False, 0, None)
+    assert (found["n2"]["behind"], found["n2"]["diverged"], found["n2"]["lagging"], found["n2"]["begin"]) == (
+        False,
+        False,
+        0,
+        None,
+    )
     assert (found["n3"]["behind"], found["n3"]["diverged"], found["n3"]["in_a_row"]) == (True, False, 4)

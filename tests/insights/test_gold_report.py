@@ -68,7 +68,20 @@ def test_it_equals_the_live_report(lake: Lake, version: str) -> None:
     assert set(servers) == {row["name"] for row in live["servers"]["rows"]}
     for row in live["servers"]["rows"]:
         found = servers[row["name"]]
-        same(found, row, "cluster", "host", "version", "connections", "subscriptions", "routes", "gateways", "mem", "cpu", "cores")
+        same(
+            found,
+            row,
+            "cluster",
+            "host",
+            "version",
+            "connections",
+            "subscriptions",
+            "routes",
+            "gateways",
+            "mem",
+            "cpu",
+            "cores",
+        )
         same(found, row, "slow_consumers", "uptime", "rtt")
         assert bool(found["jetstream"]) == bool(row["jetstream"])
     for row in live["jetstream"]["rows"]:
@@ -78,7 +91,16 @@ def test_it_equals_the_live_report(lake: Lake, version: str) -> None:
         same(servers[row["server"]], row, stream_leaders="streams", consumer_leaders="consumers")
     for one in info["servers"]:
         same(servers[one["name"]], one["health"], health="status", health_code="status_code", health_errors="errors")
-        same(servers[one["name"]], one["js"], "max_storage", "max_memory", "reserved_storage", "ha_assets", "max_ha_assets", "api_level")
+        same(
+            servers[one["name"]],
+            one["js"],
+            "max_storage",
+            "max_memory",
+            "reserved_storage",
+            "ha_assets",
+            "max_ha_assets",
+            "api_level",
+        )
 
     (meta,) = table("report_meta")
     same(meta, info["meta"], "leader", "leaders", "size", "quorum", "pending", "members")
@@ -91,8 +113,29 @@ def test_it_equals_the_live_report(lake: Lake, version: str) -> None:
     assert set(consumers) == {(row["account"], row["stream"], row["consumer"]) for row in live["consumers"]["rows"]}
     for stream in info["streams"]:
         key = (stream["account"], stream["name"])
-        same(streams[key], shown[key], "storage", "consumers", "messages", "bytes", "num_deleted", "api_level", lost_messages="lost")
-        same(streams[key], stream, "num_replicas", "quorum", "leader", "leaders", "members", "first_seq", "last_seq", "cluster")
+        same(
+            streams[key],
+            shown[key],
+            "storage",
+            "consumers",
+            "messages",
+            "bytes",
+            "num_deleted",
+            "api_level",
+            lost_messages="lost",
+        )
+        same(
+            streams[key],
+            stream,
+            "num_replicas",
+            "quorum",
+            "leader",
+            "leaders",
+            "members",
+            "first_seq",
+            "last_seq",
+            "cluster",
+        )
         assert [row.asDict() for row in streams[key]["replicas"]] == stream["replicas"]
         for consumer in stream["consumers"]:
             found = consumers[(*key, consumer["name"])]
@@ -100,7 +143,17 @@ def test_it_equals_the_live_report(lake: Lake, version: str) -> None:
             assert [row.asDict() for row in found["replicas"]] == consumer["replicas"]
     for row in live["consumers"]["rows"]:
         found = consumers[row["account"], row["stream"], row["consumer"]]
-        same(found, row, "mode", "ack_policy", "ack_wait", "num_ack_pending", "num_redelivered", "num_pending", "unprocessed")
+        same(
+            found,
+            row,
+            "mode",
+            "ack_policy",
+            "ack_wait",
+            "num_ack_pending",
+            "num_redelivered",
+            "num_pending",
+            "unprocessed",
+        )
         same(found, row, "ack_floor", "api_level")
 
     once = live["jetstream"]["totals"][1]
@@ -109,7 +162,11 @@ def test_it_equals_the_live_report(lake: Lake, version: str) -> None:
     assert (fleet["servers"], fleet["missing"], fleet["meta_leader"]) == (len(servers), [], info["meta"]["leader"])
     assert fleet["connections"] == live["servers"]["totals"][0]["connections"]
     # What the live gate says of the groups is what the timeline says.
-    problems = {problem.subject for problem in health_problems(cluster, Expectations()) if problem.code.partition("_")[0] != "server"}
+    problems = {
+        problem.subject
+        for problem in health_problems(cluster, Expectations())
+        if problem.code.partition("_")[0] != "server"
+    }
     unwell = {
         " ".join(filter(None, [row["kind"], "/".join(filter(None, [row["account"], row["stream"], row["consumer"]]))]))
         for row in table("timeline")

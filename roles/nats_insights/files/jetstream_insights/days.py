@@ -37,10 +37,14 @@ def hours_of(day: date) -> list[datetime]:
 
 
 #: What gold reads of advisories, where none were captured.
-ADVISORIES = "fleet string, account string, stream string, consumer string, time timestamp, kind string, taken timestamp"
+ADVISORIES = (
+    "fleet string, account string, stream string, consumer string, time timestamp, kind string, taken timestamp"
+)
 
 #: The days before that a day may be made from.
-HISTORY = max((int(source.partition(":")[2]) for table in TABLES.values() for source in table.of if ":" in source), default=0)
+HISTORY = max(
+    (int(source.partition(":")[2]) for table in TABLES.values() for source in table.of if ":" in source), default=0
+)
 
 
 def make_gold(

@@ -38,7 +38,8 @@ def _in_order() -> dict[str, Table]:
     """Return all tables, each after those that it is made from."""
     tables = {table.name: table for of_theme in THEMES.values() for table in of_theme}
     needs = {
-        name: [source.partition(".")[2] for source in table.of if source.startswith("gold.")] for name, table in tables.items()
+        name: [source.partition(".")[2] for source in table.of if source.startswith("gold.")]
+        for name, table in tables.items()
     }
     return {name: tables[name] for name in TopologicalSorter(needs).static_order()}
 

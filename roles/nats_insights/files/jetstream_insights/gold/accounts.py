@@ -25,8 +25,12 @@ def steps(rows: DataFrame, settings: Settings) -> DataFrame:
     by_name = Window.partitionBy("fleet", "account", "server").orderBy("taken")
     rises = {name: F.col(name) - F.lag(name).over(by_name) for name in _COUNTERS}
     elapsed = seconds(F.lag("taken").over(by_name), F.col("taken"))
-    same = (F.lag("server_id").over(by_name) == F.col("server_id")) & F.lag("start").over(by_name).eqNullSafe(F.col("start"))
-    measured = rows.withColumns({**{f"rise_{name}": value for name, value in rises.items()}, "elapsed": elapsed, "same": same})
+    same = (F.lag("server_id").over(by_name) == F.col("server_id")) & F.lag("start").over(by_name).eqNullSafe(
+        F.col("start")
+    )
+    measured = rows.withColumns(
+        {**{f"rise_{name}": value for name, value in rises.items()}, "elapsed": elapsed, "same": same}
+    )
     whole = F.col("same") & (F.col("elapsed") <= F.lit(settings.longest_gap))
     for name in _COUNTERS:
         whole = whole & (F.coalesce(F.col(f"rise_{name}"), F.lit(0)) >= 0)
@@ -38,21 +42,34 @@ def account_usage(
 ) -> DataFrame:
     """Return what each account used, summed over the servers. Nothing is extrapolated over gaps: `coverage` tells of how much of
     the time the counts are."""
-    today = accounts.join(servers.select(*_SERVER, "start"), on=list(_SERVER), how="left").withColumn("today", F.lit(True))
+    today = accounts.join(servers.select(*_SERVER, "start"), on=list(_SERVER), how="left").withColumn(
+        "today", F.lit(True)
+    )
     last = accounts_before.join(servers_before.select(*_SERVER, "start"), on=list(_SERVER), how="left")
     latest = Window.partitionBy("fleet", "account", "server")
-    before = last.withColumn("latest", F.max("taken").over(latest)).where(F.col("taken") == F.col("latest")).drop("latest")
+    before = (
+        last.withColumn("latest", F.max("taken").over(latest)).where(F.col("taken") == F.col("latest")).drop("latest")
+    )
     key = ["fleet", "day", "account"]
     rows = today.unionByName(before.withColumn("today", F.lit(False))).withColumn("day", F.to_date("taken"))
-    flow = steps(rows, settings).where("today").groupBy(*key).agg(
-        *(F.sum(F.when(F.col("whole"), F.col(f"rise_{name}"))).alias(name) for name in _COUNTERS),
-        F.coalesce(F.sum(F.when(F.col("whole"), F.col("elapsed"))), F.lit(0.0)).alias("observed"),
-        F.count_if(~F.coalesce("whole", F.lit(False))).alias("gaps"),
-        F.sum("elapsed").alias("possible"),
+    flow = (
+        steps(rows, settings)
+        .where("today")
+        .groupBy(*key)
+        .agg(
+            *(F.sum(F.when(F.col("whole"), F.col(f"rise_{name}"))).alias(name) for name in _COUNTERS),
+            F.coalesce(F.sum(F.when(F.col("whole"), F.col("elapsed"))), F.lit(0.0)).alias("observed"),
+            F.count_if(~F.coalesce("whole", F.lit(False))).alias("gaps"),
+            F.sum("elapsed").alias("possible"),
+        )
     )
     sums = ("connections", "leafnodes", "num_subscriptions", "js_storage", "js_memory")
-    moments = rows.where("today").groupBy(*key, "snapshot", "taken").agg(
-        *(F.sum(name).alias(name) for name in (*sums, "js_reserved_storage", "js_reserved_memory", "js_ha_assets")),
+    moments = (
+        rows.where("today")
+        .groupBy(*key, "snapshot", "taken")
+        .agg(
+            *(F.sum(name).alias(name) for name in (*sums, "js_reserved_storage", "js_reserved_memory", "js_ha_assets")),
+        )
     )
     stock = moments.groupBy(*key).agg(
         F.count(F.lit(1)).alias("snapshots"),
@@ -69,12 +86,14 @@ def account_usage(
         F.max_by("js_ha_assets", "taken").alias("ha_assets"),
         (seconds(F.min("taken"), F.max("taken")) / 3600).alias("hours"),
     )
-    return stock.join(flow, on=key, how="left").withColumns({
-        "observed": F.coalesce("observed", F.lit(0.0)),
-        "gaps": F.coalesce("gaps", F.lit(0)),
-        "coverage": ratio(F.col("observed"), F.col("possible")),
-        "byte_hours": F.col("storage") * F.col("hours"),
-    })
+    return stock.join(flow, on=key, how="left").withColumns(
+        {
+            "observed": F.coalesce("observed", F.lit(0.0)),
+            "gaps": F.coalesce("gaps", F.lit(0)),
+            "coverage": ratio(F.col("observed"), F.col("possible")),
+            "byte_hours": F.col("storage") * F.col("hours"),
+        }
+    )
 
 
 TABLES = (

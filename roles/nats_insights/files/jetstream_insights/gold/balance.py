@@ -17,8 +17,8 @@ AMOUNTS = ("bytes", "led_bytes", "write_msgs", "write_bytes")
 
 
 def write_rates(streams: DataFrame) -> DataFrame:
-    """Return of each stream how many messages per second came over the snapshots: rise of last_seq, which neither purge nor limits
-    lower. A stream that was made again begins anew."""
+    """Return of each stream how many messages per second came over the snapshots: rise of last_seq, which neither purge nor
+    limits lower. A stream that was made again begins anew."""
     told = streams.where(F.col("leader").isNotNull() & F.col("last_seq").isNotNull())
     grouped = told.groupBy("fleet", "account", "stream", "created").agg(
         F.min("taken").alias("begin"),
@@ -26,13 +26,17 @@ def write_rates(streams: DataFrame) -> DataFrame:
         F.min_by("last_seq", "taken").alias("first"),
         F.max_by("last_seq", "taken").alias("last"),
     )
-    latest = grouped.groupBy("fleet", "account", "stream").agg(F.max_by(F.struct("begin", "end", "first", "last"), "end").alias("of"))
+    latest = grouped.groupBy("fleet", "account", "stream").agg(
+        F.max_by(F.struct("begin", "end", "first", "last"), "end").alias("of")
+    )
     rise = F.greatest(F.col("of.last") - F.col("of.first"), F.lit(0))
     rate = ratio(rise, seconds(F.col("of.begin"), F.col("of.end")))
     return latest.select("fleet", "account", "stream", rate.alias("write_msgs"))
 
 
-def load(report_servers: DataFrame, stream_replicas: DataFrame, streams: DataFrame, consumer_replicas: DataFrame) -> DataFrame:
+def load(
+    report_servers: DataFrame, stream_replicas: DataFrame, streams: DataFrame, consumer_replicas: DataFrame
+) -> DataFrame:
     """Return what each JetStream server carries in the last snapshot, and what was written to it over the day."""
     servers = report_servers.where("answered AND jetstream").select(
         *(column.name for column in MOMENT), "server", "cluster", "zone", "stream_leaders", "consumer_leaders"
@@ -56,8 +60,8 @@ def load(report_servers: DataFrame, stream_replicas: DataFrame, streams: DataFra
             F.sum(F.col("write_msgs") * mean_size).alias("write_bytes"),
         )
     )
-    of_consumers = at(consumer_replicas, moment).groupBy(*SNAPSHOT_KEY, "server").agg(
-        F.count(F.lit(1)).alias("consumer_replicas")
+    of_consumers = (
+        at(consumer_replicas, moment).groupBy(*SNAPSHOT_KEY, "server").agg(F.count(F.lit(1)).alias("consumer_replicas"))
     )
     # With a single snapshot of the day there is no rate, which is not the same as none.
     rated = F.max(F.col("write_msgs").isNotNull())
@@ -69,10 +73,12 @@ def load(report_servers: DataFrame, stream_replicas: DataFrame, streams: DataFra
     )
     zero = ("replicas", "consumer_replicas", "bytes", "led_bytes")
     rates = ("write_msgs", "write_bytes")
-    return joined.withColumns({
-        **{name: F.coalesce(F.col(name), F.lit(0)) for name in zero},
-        **{name: F.when(F.col("rated"), F.coalesce(F.col(name), F.lit(0.0))) for name in rates},
-    })
+    return joined.withColumns(
+        {
+            **{name: F.coalesce(F.col(name), F.lit(0)) for name in zero},
+            **{name: F.when(F.col("rated"), F.coalesce(F.col(name), F.lit(0.0))) for name in rates},
+        }
+    )
 
 
 def balance(of_load: DataFrame) -> DataFrame:
@@ -91,31 +97,41 @@ def balance(of_load: DataFrame) -> DataFrame:
         .groupBy(*key, F.lit("zone").alias("scope"), F.col("zone").alias("name"))
         .agg(F.sum("value").alias("value"))
     )
-    grouped = by_server.unionByName(by_zone).groupBy(*key, "scope").agg(
-        F.array_sort(F.collect_list(F.struct("value", "name"))).alias("sorted"),
-        F.count(F.lit(1)).alias("members"),
-        F.sum("value").alias("total"),
-        F.avg("value").alias("mean"),
-        F.stddev_pop("value").alias("deviation"),
-        F.max("value").alias("max"),
-        F.min_by("name", F.struct(-F.col("value"), F.col("name"))).alias("max_name"),
-        F.min("value").alias("min"),
-        F.min_by("name", F.struct("value", "name")).alias("min_name"),
+    grouped = (
+        by_server.unionByName(by_zone)
+        .groupBy(*key, "scope")
+        .agg(
+            F.array_sort(F.collect_list(F.struct("value", "name"))).alias("sorted"),
+            F.count(F.lit(1)).alias("members"),
+            F.sum("value").alias("total"),
+            F.avg("value").alias("mean"),
+            F.stddev_pop("value").alias("deviation"),
+            F.max("value").alias("max"),
+            F.min_by("name", F.struct(-F.col("value"), F.col("name"))).alias("max_name"),
+            F.min("value").alias("min"),
+            F.min_by("name", F.struct("value", "name")).alias("min_name"),
+        )
     )
     counted = F.col("measure").isin(*COUNTS)
-    return grouped.withColumns({
-        "gini": gini(F.col("sorted")),
-        "optimum": F.when(counted, F.ceil(F.col("total") / F.col("members")).cast("double")).otherwise(F.col("mean")),
-    }).withColumns({
-        "max_to_mean": ratio(F.col("max"), F.col("mean")),
-        "cov": ratio(F.col("deviation"), F.col("mean")),
-        "excess": F.col("max") - F.col("optimum"),
-        "distance": ratio(F.col("max") - F.col("optimum"), F.col("optimum")),
-    })
+    return grouped.withColumns(
+        {
+            "gini": gini(F.col("sorted")),
+            "optimum": F.when(counted, F.ceil(F.col("total") / F.col("members")).cast("double")).otherwise(
+                F.col("mean")
+            ),
+        }
+    ).withColumns(
+        {
+            "max_to_mean": ratio(F.col("max"), F.col("mean")),
+            "cov": ratio(F.col("deviation"), F.col("mean")),
+            "excess": F.col("max") - F.col("optimum"),
+            "distance": ratio(F.col("max") - F.col("optimum"), F.col("optimum")),
+        }
+    )
 
 
 def gini(points: Column) -> Column:
-    """Return the Gini coefficient of the `value` of sorted structs: Σ(2i − n − 1)·xᵢ / (n·Σx), i from 1; null when the sum is 0."""
+    """Return the Gini coefficient of the `value` of sorted structs: Σ(2i − n − 1)·xᵢ / (n·Σx); null for a sum of 0."""
     size = F.size(points)
     weighted = F.transform(points, lambda point, index: (2 * (index + 1) - size - 1) * point["value"])
     whole = F.transform(points, lambda point: point["value"])
@@ -134,5 +150,7 @@ TABLES = (
         ("gold.report_servers", "silver.stream_replicas", "silver.streams", "silver.consumer_replicas"),
         load,
     ),
-    Table("balance", "measure, for the servers and for the zones of a cluster", columns.BALANCE, ("gold.load",), balance),
+    Table(
+        "balance", "measure, for the servers and for the zones of a cluster", columns.BALANCE, ("gold.load",), balance
+    ),
 )

@@ -5,8 +5,8 @@
 others could take what a failed server holds.
 
 Growth is the median of differences to the same hour of the day before: Theil and Sen's slope over pairs a day apart. What swings
-over the day falls out, a purge is one day of many, and some bad points change nothing. Of six methods that were tried on synthetic
-series it had the smallest error in all scenarios with purges, plateaus and changes of rate.
+over the day falls out, a purge is one day of many, and some bad points change nothing. Of six methods that were tried on
+synthetic series it had the smallest error in all scenarios with purges, plateaus and changes of rate.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings, at, union
-from jetstream_insights.gold.tables import MOMENT, Table, ratio
+from jetstream_insights.gold.common import Settings, at, union, zone
+from jetstream_insights.gold.tables import MOMENT, Table, not_negative, ratio
 
 _ASSET = tuple(column.name for column in columns.ASSET)
 _KEY = ("fleet", *_ASSET)
@@ -40,11 +40,10 @@ HORIZONS, JUDGED = (7, 1), 14
 _FULL, _FLAT, _TOLERANCE = 0.99, 0.001, 0.001
 
 
-def usage(servers: DataFrame, report_servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFrame:
+def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFrame:
     """Return what every asset used in each hour, in the hour's last snapshot that told of it."""
-    zones = report_servers.where("answered").select("fleet", "server", "zone").distinct()
     told = servers.where("jsz_told AND NOT coalesce(js_disabled, false)")
-    of_servers = _last_of_hour(told, "server").join(F.broadcast(zones), on=["fleet", "server"], how="left")
+    of_servers = _last_of_hour(told, "server").withColumn("zone", zone())
     resources = F.array(
         *(
             F.struct(
@@ -60,15 +59,27 @@ def usage(servers: DataFrame, report_servers: DataFrame, streams: DataFrame, acc
             )
         )
     )
-    long = of_servers.withColumn("of", F.explode(resources)).select(
-        "fleet", "day", "hour", "cluster", "server", "zone", "of.*", F.lit(None).cast("bigint").alias("first_seq")
-    ).where(F.col("used").isNotNull())
+    long = (
+        of_servers.withColumn("of", F.explode(resources))
+        .select(
+            "fleet", "day", "hour", "cluster", "server", "zone", "of.*", F.lit(None).cast("bigint").alias("first_seq")
+        )
+        .where(F.col("used").isNotNull())
+    )
     by_server = long.select(
-        "fleet", "day", "hour", F.lit("server").alias("scope"), "resource", F.col("server").alias("name"), "cluster", *_FIGURES
+        "fleet",
+        "day",
+        "hour",
+        F.lit("server").alias("scope"),
+        "resource",
+        F.col("server").alias("name"),
+        "cluster",
+        *_FIGURES,
     )
     stored = long.where(F.col("resource") != "ha_assets")
     sums = [
-        _sums(stored.where(F.col(name).isNotNull()), scope, F.col(name)) for scope, name in (("zone", "zone"), ("cluster", "cluster"))
+        _sums(stored.where(F.col(name).isNotNull()), scope, F.col(name))
+        for scope, name in (("zone", "zone"), ("cluster", "cluster"))
     ]
     return union([by_server, *sums, _of_accounts(accounts, told), *_of_streams(streams)])
 
@@ -77,7 +88,9 @@ def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
     """Return the rows of the last snapshot in each hour that told of a thing."""
     hourly = frame.withColumns({"day": F.to_date("taken"), "hour": F.hour("taken")})
     thing = Window.partitionBy("fleet", "day", "hour", *name)
-    return hourly.withColumn("latest", F.max("taken").over(thing)).where(F.col("taken") == F.col("latest")).drop("latest")
+    return (
+        hourly.withColumn("latest", F.max("taken").over(thing)).where(F.col("taken") == F.col("latest")).drop("latest")
+    )
 
 
 def _sums(of_servers: DataFrame, scope: str, name: Column) -> DataFrame:
@@ -94,8 +107,10 @@ def _sums(of_servers: DataFrame, scope: str, name: Column) -> DataFrame:
         F.count(F.lit(1)).alias("many"),
     )
     most = F.max("many").over(Window.partitionBy(*key))
-    return summed.withColumn("most", most).where(F.col("many") == F.col("most")).select(
-        "fleet", "day", "hour", *_ASSET, *_FIGURES
+    return (
+        summed.withColumn("most", most)
+        .where(F.col("many") == F.col("most"))
+        .select("fleet", "day", "hour", *_ASSET, *_FIGURES)
     )
 
 
@@ -105,15 +120,28 @@ def _of_accounts(accounts: DataFrame, servers: DataFrame) -> DataFrame:
     count = servers.groupBy(*moment).agg(F.count_distinct("server").alias("many"))
     most = F.max("many").over(Window.partitionBy("fleet", F.to_date("taken")))
     whole = count.withColumn("most", most).where(F.col("many") == F.col("most"))
-    held = at(accounts.where(F.col("js_storage").isNotNull()), whole).groupBy(*moment, "account").agg(
-        *(F.sum(name).cast("double").alias(name) for name in ("js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory"))
+    held = (
+        at(accounts.where(F.col("js_storage").isNotNull()), whole)
+        .groupBy(*moment, "account")
+        .agg(
+            *(
+                F.sum(name).cast("double").alias(name)
+                for name in ("js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory")
+            )
+        )
     )
-    resources = F.array(*(
-        F.struct(F.lit(name).alias("resource"), F.col(used).alias("used"), F.col(reserved).alias("reserved"))
-        for name, used, reserved in (("file", "js_storage", "js_reserved_storage"), ("memory", "js_memory", "js_reserved_memory"))
-    ))
+    resources = F.array(
+        *(
+            F.struct(F.lit(name).alias("resource"), F.col(used).alias("used"), F.col(reserved).alias("reserved"))
+            for name, used, reserved in (
+                ("file", "js_storage", "js_reserved_storage"),
+                ("memory", "js_memory", "js_reserved_memory"),
+            )
+        )
+    )
     return _last_of_hour(held, "account").withColumn("of", F.explode(resources)).select(
-        "fleet", "day", "hour", F.lit("account").alias("scope"), F.col("of.resource").alias("resource"), F.col("account").alias("name"),
+        "fleet", "day", "hour", F.lit("account").alias("scope"), F.col("of.resource").alias("resource"),
+        F.col("account").alias("name"),
         F.lit("").alias("cluster"), "of.used", "of.reserved", F.lit(None).cast("double").alias("limit"),
         F.lit(None).cast("bigint").alias("first_seq"),
     )  # fmt: skip
@@ -126,7 +154,8 @@ def _of_streams(streams: DataFrame) -> Sequence[DataFrame]:
     key = ("fleet", "day", "hour", F.lit("stream").alias("scope"))
     name = F.concat_ws("/", "account", "stream").alias("name")
     in_bytes = hourly.select(
-        *key, F.coalesce("storage", F.lit("file")).alias("resource"), name, "cluster", F.col("bytes").cast("double").alias("used"),
+        *key, F.coalesce("storage", F.lit("file")).alias("resource"), name, "cluster",
+        F.col("bytes").cast("double").alias("used"),
         F.coalesce(limit, F.lit(0.0)).alias("reserved"), limit.alias("limit"), "first_seq",
     )  # fmt: skip
     in_messages = hourly.where(F.col("max_msgs") > 0).select(
@@ -173,15 +202,17 @@ def forecasts(of_growth: DataFrame, past: DataFrame, day: Column) -> DataFrame:
     chosen = F.when(changed, F.col("short")).otherwise(F.col("long"))
     return (
         today.join(slopes, on=list(_KEY), how="left")
-        .withColumns({
-            "days_long": F.coalesce("days_long", F.lit(0)),
-            "days_short": F.coalesce("days_short", F.lit(0)),
-            "slope_long": F.col("long")[1],
-            "slope_short": F.col("short")[1],
-            "basis": F.when(F.coalesce(changed, F.lit(False)), "short").otherwise("long"),
-            "chosen": chosen,
-            "day": day,
-        })
+        .withColumns(
+            {
+                "days_long": F.coalesce("days_long", F.lit(0)),
+                "days_short": F.coalesce("days_short", F.lit(0)),
+                "slope_long": F.col("long")[1],
+                "slope_short": F.col("short")[1],
+                "basis": F.when(F.coalesce(changed, F.lit(False)), "short").otherwise("long"),
+                "chosen": chosen,
+                "day": day,
+            }
+        )
         .withColumns({f"slope_p{number * 100:.0f}": F.col("chosen")[index] for index, number in enumerate(quantiles)})
     )
 
@@ -204,34 +235,42 @@ def backtests(of_growth: DataFrame, past: DataFrame, day: Column) -> DataFrame:
     return (
         actual.join(told, on=list(_KEY))
         .withColumns({f"forecast_{name}": value(f"slope_{name}") for name in ("p10", "p50", "p90")})
-        .withColumns({
-            "error": ratio(F.col("forecast_p50") - F.col("actual"), F.col("actual")),
-            "naive_error": ratio(F.col("base") - F.col("actual"), F.col("actual")),
-            "covered": F.col("actual").between(F.col("forecast_p10") - slack, F.col("forecast_p90") + slack),
-            "day": day,
-        })
+        .withColumns(
+            {
+                "error": ratio(F.col("forecast_p50") - F.col("actual"), F.col("actual")),
+                "naive_error": ratio(F.col("base") - F.col("actual"), F.col("actual")),
+                "covered": F.col("actual").between(F.col("forecast_p10") - slack, F.col("forecast_p90") + slack),
+                "day": day,
+            }
+        )
     )
 
 
 def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) -> DataFrame:
     """Return how full each asset is, when it is full, and how wrong such forecasts were. `past`: backtests of the days before."""
-    judged = of_backtests.unionByName(past).groupBy(*_KEY, "horizon").agg(
-        F.count(F.lit(1)).alias("backtests"),
-        F.percentile(F.abs("error"), 0.5).alias("error_p50"),
-        F.percentile(F.abs("error"), 0.9).alias("error_p90"),
-        F.percentile(F.abs("naive_error"), 0.5).alias("naive_p50"),
-        F.avg(F.col("covered").cast("double")).alias("coverage"),
+    judged = (
+        of_backtests.unionByName(past)
+        .groupBy(*_KEY, "horizon")
+        .agg(
+            F.count(F.lit(1)).alias("backtests"),
+            F.percentile(F.abs("error"), 0.5).alias("error_p50"),
+            F.percentile(F.abs("error"), 0.9).alias("error_p90"),
+            F.percentile(F.abs("naive_error"), 0.5).alias("naive_p50"),
+            F.avg(F.col("covered").cast("double")).alias("coverage"),
+        )
     )
     shown = ("horizon", "backtests", "error_p50", "error_p90", "naive_p50", "coverage")
     best = judged.groupBy(*_KEY).agg(F.max_by(F.struct(*shown), "horizon").alias("of")).select(*_KEY, "of.*")
-    known = of_forecasts.join(best, on=list(_KEY), how="left").withColumns({
-        "days": F.when(F.col("basis") == "short", F.col("days_short")).otherwise(F.col("days_long")),
-        "changed": F.col("basis") == "short",
-        "free": F.greatest(F.col("limit") - F.greatest("used", F.coalesce("reserved", F.lit(0.0))), F.lit(0.0)),
-        "used_ratio": ratio(F.col("used"), F.col("limit")),
-        "reserved_ratio": ratio(F.col("reserved"), F.col("limit")),
-        "backtests": F.coalesce("backtests", F.lit(0)),
-    })
+    known = of_forecasts.join(best, on=list(_KEY), how="left").withColumns(
+        {
+            "days": F.when(F.col("basis") == "short", F.col("days_short")).otherwise(F.col("days_long")),
+            "changed": F.col("basis") == "short",
+            "free": not_negative(F.col("limit") - F.greatest("used", "reserved")),
+            "used_ratio": ratio(F.col("used"), F.col("limit")),
+            "reserved_ratio": ratio(F.col("reserved"), F.col("limit")),
+            "backtests": F.coalesce("backtests", F.lit(0)),
+        }
+    )
     flat = F.col("trimmed") & (F.abs("slope_short") <= F.col("used") * _FLAT)
     state = (
         F.when(F.col("limit").isNull(), "unlimited")
@@ -243,23 +282,29 @@ def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) 
     )
 
     def full(slope: str) -> Column:
-        left = F.greatest(F.col("limit") - F.col("used"), F.lit(0.0))
+        left = not_negative(F.col("limit") - F.col("used"))
         days = F.when((F.col(slope) > 0) & (F.col("days_long") >= ENOUGH), left / F.col(slope))
         return F.when(F.col("state") == "full", 0.0).when(F.col("state") != "plateau", days)
 
-    return known.withColumn("state", state).withColumns({
-        "full_p10": full("slope_p90"), "full_p50": full("slope_p50"), "full_p90": full("slope_p10")
-    })
+    return known.withColumn("state", state).withColumns(
+        {"full_p10": full("slope_p90"), "full_p50": full("slope_p50"), "full_p90": full("slope_p10")}
+    )
 
 
-def headroom(report_servers: DataFrame, stream_replicas: DataFrame, of_forecasts: DataFrame, settings: Settings) -> DataFrame:
+def headroom(
+    report_servers: DataFrame, stream_replicas: DataFrame, of_forecasts: DataFrame, settings: Settings
+) -> DataFrame:
     """Return for each server, and each zone, whether the others of its cluster could take what it holds if it failed now."""
     moment = [column.name for column in MOMENT]
-    servers = report_servers.where("answered AND jetstream").select(*moment, "cluster", "server", "zone", "max_storage", "storage", "reserved_storage")
+    servers = report_servers.where("answered AND jetstream").select(
+        *moment, "cluster", "server", "zone", "max_storage", "storage", "reserved_storage"
+    )
     used = F.greatest("storage", "reserved_storage")
     room = F.when(F.col("max_storage") > 0, F.greatest(F.col("max_storage") * F.lit(settings.fill) - used, F.lit(0.0)))
     with_room = servers.select(*moment, "cluster", "server", "zone", room.alias("room"))
-    everybody = with_room.groupBy(*moment, "cluster").agg(F.collect_list(F.struct("server", "zone", "room")).alias("servers"))
+    everybody = with_room.groupBy(*moment, "cluster").agg(
+        F.collect_list(F.struct("server", "zone", "room")).alias("servers")
+    )
     held = (
         at(stream_replicas, servers.select("fleet", "snapshot").distinct())
         .where(F.col("storage") == "file")
@@ -270,16 +315,16 @@ def headroom(report_servers: DataFrame, stream_replicas: DataFrame, of_forecasts
         )
         .withColumn("copies", F.count(F.lit(1)).over(Window.partitionBy("fleet", "snapshot", "account", "stream")))
     )  # fmt: skip
-    failing = union([
-        _failing(held, with_room, everybody, scope, name) for scope, name in (("server", "server"), ("zone", "zone"))
-    ])
+    failing = union(
+        [_failing(held, with_room, everybody, scope, name) for scope, name in (("server", "server"), ("zone", "zone"))]
+    )
     slope = of_forecasts.where("scope = 'cluster' AND resource = 'file' AND days_long >= 1").select(
         "fleet", "cluster", "slope_p50"
     )
     joined = failing.join(F.broadcast(slope), on=["fleet", "cluster"], how="left")
     after = F.col("free") - F.col("need")
     days = F.when(after < 0, 0.0).when(F.col("slope_p50") > 0, after / F.col("slope_p50"))
-    fits = (after >= 0) & (F.coalesce("largest", F.lit(0.0)) <= F.col("largest_free"))
+    fits = (after >= 0) & (F.col("largest").isNull() | (F.col("largest") <= F.col("largest_free")))
     return joined.withColumns({"after": after, "fits": fits, "days": days})
 
 
@@ -287,8 +332,15 @@ def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: s
     """Return what is to be made again, and what is lost, when each server or zone fails, and the room on those that are left."""
     moment = [column.name for column in MOMENT]
     key = ["fleet", "snapshot", "cluster", name]
-    of_stream = held.where(F.col(name).isNotNull()).groupBy(*key, "account", "stream").agg(
-        F.count(F.lit(1)).alias("here"), F.max("copies").alias("copies"), F.sum("size").alias("size"), F.max("size").alias("largest")
+    of_stream = (
+        held.where(F.col(name).isNotNull())
+        .groupBy(*key, "account", "stream")
+        .agg(
+            F.count(F.lit(1)).alias("here"),
+            F.max("copies").alias("copies"),
+            F.sum("size").alias("size"),
+            F.max("size").alias("largest"),
+        )
     )
     survives = F.col("here") < F.col("copies")
     sums = of_stream.groupBy(*key).agg(
@@ -325,13 +377,25 @@ TABLES = (
         "usage",
         "hour and asset",
         columns.USAGE,
-        ("silver.servers", "gold.report_servers", "silver.streams", "silver.accounts"),
+        ("silver.servers", "silver.streams", "silver.accounts"),
         usage,
     ),
     Table("growth", "asset", columns.GROWTH, ("gold.usage", "past.usage:1"), growth),
     Table("forecasts", "asset", columns.FORECASTS, ("gold.growth", f"past.growth:{LONG - 1}", "day"), forecasts),
-    Table("backtests", "forecast that came due", columns.BACKTESTS, ("gold.growth", f"past.forecasts:{max(HORIZONS)}", "day"), backtests),
-    Table("capacity", "asset", columns.CAPACITY, ("gold.forecasts", "gold.backtests", f"past.backtests:{JUDGED - 1}"), capacity),
+    Table(
+        "backtests",
+        "forecast that came due",
+        columns.BACKTESTS,
+        ("gold.growth", f"past.forecasts:{max(HORIZONS)}", "day"),
+        backtests,
+    ),
+    Table(
+        "capacity",
+        "asset",
+        columns.CAPACITY,
+        ("gold.forecasts", "gold.backtests", f"past.backtests:{JUDGED - 1}"),
+        capacity,
+    ),
     Table(
         "headroom",
         "server or zone that may fail",

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, moments, union
-from jetstream_insights.gold.report import meta_groups
+from jetstream_insights.gold.common import SNAPSHOT_KEY, union
+from jetstream_insights.gold.report import meta_groups, moments
 from jetstream_insights.gold.tables import Table
 
 _NAMES = ("server", "account", "stream", "consumer")
@@ -33,53 +33,61 @@ _WHAT = {
 _NEW = 60
 
 
-def _things(object_: str, frame: DataFrame, hosts: Column, created: Column, state: dict[str, Column], **names: Column) -> DataFrame:
-    """Return things as rows of one form: names, who tells of them, when they were created, and their state as text."""
-    empty = F.lit("")
-    texts = [item for name, value in state.items() for item in (F.lit(name), value.cast("string"))]
+#: Instead of a time: the configuration was loaded when the server started.
+_AT_START = "at start"
+
+
+def _things(
+    object_: str,
+    frame: DataFrame,
+    hosts: Column,
+    state: dict[str, Column],
+    known: Column | None = None,
+    **names: Column,
+) -> DataFrame:
+    """Return things as rows of one form: names, who tells of them, when they were created, and their state as text, null where it
+    is not `known`: such a row only tells that the thing is there."""
+    texts = F.create_map(*(item for name, value in state.items() for item in (F.lit(name), value.cast("string"))))
     return frame.select(
         *SNAPSHOT_KEY,
         "taken",
         F.lit(object_).alias("object"),
-        *(names.get(name, empty).alias(name) for name in _NAMES),
+        *(names.get(name, F.lit("")).alias(name) for name in _NAMES),
         hosts.alias("hosts"),
-        created.alias("created"),
-        F.create_map(*texts).alias("state"),
+        (F.col("created") if "created" in frame.columns else F.lit(None)).cast("timestamp").alias("created"),
+        (texts if known is None else F.when(known, texts)).alias("state"),
     )
 
 
 def things(servers: DataFrame, streams: DataFrame, consumers: DataFrame, accounts: DataFrame) -> DataFrame:
     """Return everything whose changes are told: servers, the meta group, streams, durable consumers, accounts with JetStream."""
-    never = F.lit(None).cast("timestamp")
-    start = F.col("start")
-    limits = {name: F.col(f"js_{name}") for name in ("max_storage", "max_memory", "max_ha_assets")}
-    of_servers = {
-        "version": F.col("version"), "cluster": F.col("cluster"), "tags": F.to_json(F.array_sort("tags")),
-        "config_digest": F.col("config_digest"),
-        # A start loads the configuration too, which is no reload.
-        "config_load_time": F.when(F.col("config_load_time") > start + F.expr("INTERVAL 5 SECONDS"), F.col("config_load_time")),
-        "max_connections": F.col("max_connections"), "max_payload": F.col("max_payload"), **limits,
-    }  # fmt: skip
-    members = {"members": F.to_json("members")}
-    led = F.col("leader").isNotNull()
-    hosting = accounts.where(F.col("js_storage").isNotNull()).groupBy(*SNAPSHOT_KEY, "taken", "account").agg(
-        F.collect_set("server").alias("hosts")
+    # A start loads the configuration too, which is no reload.
+    reloaded = F.col("config_load_time") > F.col("start") + F.expr("INTERVAL 5 SECONDS")
+    loaded = F.when(reloaded, F.col("config_load_time").cast("string")).when(
+        F.col("config_load_time").isNotNull(), _AT_START
+    )
+    same = ("version", "cluster", "config_digest", "max_connections", "max_payload")
+    of_server = {
+        **{name: F.col(name) for name in same},
+        **{name: F.col(f"js_{name}") for name in ("max_storage", "max_memory", "max_ha_assets")},
+        "tags": F.to_json(F.array_sort("tags")),
+        "config_load_time": loaded,
+    }
+    members, hosts, led = {"members": F.to_json("members")}, F.col("hosts"), F.col("leader").isNotNull()
+    of_asset = {**members, "config": F.col("config_hash")}
+    stream = {"account": F.col("account"), "stream": F.col("stream")}
+    durable = consumers.where("durable")
+    hosting = (
+        accounts.where(F.col("js_storage").isNotNull())
+        .groupBy(*SNAPSHOT_KEY, "taken", "account")
+        .agg(F.collect_set("server").alias("hosts"))
     )
     return union([
-        _things("server", servers, F.array("server"), never, of_servers, server=F.col("server")),
-        _things(
-            "meta", meta_groups(servers).where(led), F.col("hosts"), never, {**members, "size": F.col("size")}
-        ),
-        _things(
-            "stream", streams.where(led), F.col("hosts"), F.col("created"), {**members, "config": F.col("config_hash")},
-            account=F.col("account"), stream=F.col("stream"),
-        ),
-        _things(
-            "consumer", consumers.where(led & F.col("durable")), F.col("hosts"), F.col("created"),
-            {**members, "config": F.col("config_hash")},
-            account=F.col("account"), stream=F.col("stream"), consumer=F.col("consumer"),
-        ),
-        _things("account", hosting, F.col("hosts"), never, {}, account=F.col("account")),
+        _things("server", servers, F.array("server"), of_server, server=F.col("server")),
+        _things("meta", meta_groups(servers), hosts, {**members, "size": F.col("size")}, led),
+        _things("stream", streams, hosts, of_asset, led, **stream),
+        _things("consumer", durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
+        _things("account", hosting, hosts, {"account": F.col("account")}, account=F.col("account")),
     ])  # fmt: skip
 
 
@@ -106,26 +114,46 @@ def changes(
         F.broadcast(of_all.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY
     )
     one = Window.partitionBy(*_THING).orderBy("number")
-    old = {f"old_{name}": F.lag(name).over(one) for name in ("state", "taken", "snapshot", "created")}
-    seen = told.withColumns({**old, "next": F.lead("number").over(one)})
+    earlier = one.rowsBetween(Window.unboundedPreceding, -1)
+    known = F.col("state").isNotNull()
+    old = {
+        f"old_{name}": F.last(F.when(known, F.col(name)), ignorenulls=True).over(earlier)
+        for name in ("state", "taken", "snapshot")
+    }
+    seen = told.withColumns(
+        {
+            **old,
+            "old_created": F.lag("created").over(one),
+            "first": F.lag("number").over(one).isNull(),
+            "next": F.lead("number").over(one),
+        }
+    )
     today = F.to_date("taken") == day
-    differ = F.filter(F.map_keys("state"), lambda name: ~F.col("state")[name].eqNullSafe(F.col("old_state")[name]))
-    recreated = F.col("created") != F.col("old_created")
-    known = F.col("old_taken").isNotNull()
-    changed = seen.where(today & known).withColumn(
-        "fields", F.when(F.coalesce(recreated, F.lit(False)), F.array(F.lit("created"))).otherwise(differ)
-    ).withColumn("field", F.explode("fields"))
-    what = F.coalesce(F.create_map(*(F.lit(text) for pair in _WHAT.items() for text in pair))[F.col("field")], F.lit("config"))
+    recreated = F.coalesce(F.col("created") != F.col("old_created"), F.lit(False))
+
+    def differs(name: Column) -> Column:
+        new, before = F.col("state")[name], F.col("old_state")[name]
+        # What one of the two did not tell is no change.
+        return F.coalesce((new != before) & (new != _AT_START), F.lit(False))
+
+    fields = F.when(recreated, F.array(F.lit("created"))).otherwise(F.filter(F.map_keys("state"), differs))
+    changed = seen.where(today & known & F.col("old_state").isNotNull()).withColumn("field", F.explode(fields))
+    what = F.coalesce(
+        F.create_map(*(F.lit(text) for pair in _WHAT.items() for text in pair))[F.col("field")], F.lit("config")
+    )
     plain = changed.where((F.col("field") != "config") | ~F.col("object").isin("stream", "consumer")).select(
         *_THING, "taken", F.col("old_taken").alias("before"),
         F.when(F.col("field") == "created", "recreated").otherwise(what).alias("what"), "field",
         F.when(F.col("field") == "created", F.col("old_created").cast("string")).otherwise(F.col("old_state")[F.col("field")])
         .alias("old"),
-        F.when(F.col("field") == "created", F.col("created").cast("string")).otherwise(F.col("state")[F.col("field")]).alias("new"),
+        F.when(F.col("field") == "created", F.col("created").cast("string")).otherwise(F.col("state")[F.col("field")])
+        .alias("new"),
     )  # fmt: skip
     configured = changed.where((F.col("field") == "config") & F.col("object").isin("stream", "consumer"))
-    fields = _configurations(configured, all_streams, all_consumers)
-    return union([plain, fields, _came(seen.where(today), of_all), _went(seen, of_all, day)]).withColumn("day", day)
+    configurations = _configurations(configured, all_streams, all_consumers)
+    return union([plain, configurations, _came(seen.where(today), of_all), _went(seen, of_all, day)]).withColumn(
+        "day", day
+    )
 
 
 def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
@@ -134,7 +162,11 @@ def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame
 
     def of(snapshot: str, name: str) -> DataFrame:
         wanted = changed.select("fleet", F.col(snapshot).alias("snapshot"), "account", "stream", "consumer").distinct()
-        every = streams.withColumn("consumer", F.lit("")).select(*key, "config").unionByName(consumers.select(*key, "config"))
+        every = (
+            streams.withColumn("consumer", F.lit(""))
+            .select(*key, "config")
+            .unionByName(consumers.select(*key, "config"))
+        )
         fields = F.from_json(F.to_json("config"), "map<string,string>")
         return every.join(F.broadcast(wanted), on=key, how="left_semi").select(
             "fleet", F.col("snapshot").alias(snapshot), "account", "stream", "consumer", fields.alias(name)
@@ -166,7 +198,7 @@ def _came(seen: DataFrame, of_all: DataFrame) -> DataFrame:
     new = F.coalesce(F.unix_seconds("created") >= F.unix_seconds("old") - _NEW, F.lit(True))
     untold = F.size(F.array_except("hosts", "old_silent")) == 0
     return (
-        seen.where(F.col("old_taken").isNull())
+        seen.where("first")
         .join(F.broadcast(previous), on=["fleet", "number"])
         .where(new & ~(untold & F.col("created").isNull()))
         .select(*_THING, "taken", F.lit(None).cast("timestamp").alias("before"), *_event("added"))
@@ -174,12 +206,15 @@ def _came(seen: DataFrame, of_all: DataFrame) -> DataFrame:
 
 
 def _went(seen: DataFrame, of_all: DataFrame, day: Column) -> DataFrame:
-    """Return what the next snapshot did not show any more, although one that had told of it answered. A server is gone when nobody
-    expects it any more."""
+    """Return what the next snapshot did not show any more, although one that had told of it answered. A server is gone when
+    nobody expects it any more."""
     after = of_all.select(
-        "fleet", (F.col("number") - 1).alias("number"), F.col("taken").alias("gone"), F.col("silent").alias("new_silent")
+        "fleet",
+        (F.col("number") - 1).alias("number"),
+        F.col("taken").alias("gone"),
+        F.col("silent").alias("new_silent"),
     )
-    told = (F.size(F.array_except("hosts", "new_silent")) > 0)
+    told = F.size(F.array_except("hosts", "new_silent")) > 0
     return (
         seen.where(F.col("next").isNull())
         .join(F.broadcast(after), on=["fleet", "number"])

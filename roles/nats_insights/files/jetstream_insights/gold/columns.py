@@ -9,7 +9,11 @@ from jetstream_insights.gold.tables import DAY, GROUP, MOMENT, Col
 
 REPLICAS = "array<struct<name:string,id:string,leader:boolean,current:boolean,online:boolean,active:double,lag:bigint>>"
 _MEMBERS = Col("members", "array<string>", "every server that any member knows in the group")
-_REPLICAS = Col("replicas", REPLICAS, "the members as the sole leader sees them, itself among them; empty without one. `active` in seconds")
+_REPLICAS = Col(
+    "replicas",
+    REPLICAS,
+    "the members as the sole leader sees them, itself among them; empty without one. `active` in seconds",
+)
 _VOTES = (
     Col("num_replicas", "int", "how many members the group should have"),
     Col("quorum", "int", "how many must agree: num_replicas / 2 + 1"),
@@ -22,6 +26,15 @@ _VOTES = (
 
 # --- report -------------------------------------------------------------------------------------------------------------
 
+MOMENTS = (
+    *DAY,
+    Col("snapshot", "string", "a snapshot of the day"),
+    Col("taken", "timestamp", "when it began"),
+    Col("number", "int", "its number in the day of the fleet, from 1"),
+    Col("complete", "boolean", "whether every known server answered everything"),
+    Col("absent", "array<string>", "servers that did not answer: expected ones, and members of the meta group"),
+    Col("silent", "array<string>", "those, and the ones that answered, but not to JSZ"),
+)
 REPORT_FLEET = (
     *MOMENT,
     Col("servers", "int", "servers that answered"),
@@ -43,15 +56,25 @@ REPORT_SERVERS = (
     Col("server", "string", "name"),
     Col("server_id", "string", "id, which is new at each start"),
     Col("cluster", "string", "cluster"),
-    Col("zone", "string", "what follows the prefix `unique_tag` of its configuration (else `az:` or `zone:`) in its first such tag"),
+    Col(
+        "zone",
+        "string",
+        "what follows the prefix `unique_tag` of its configuration (else `az:` or `zone:`) in its first such tag",
+    ),
     Col("host", "string", "host"),
     Col("version", "string", "version"),
     Col("domain", "string", "JetStream domain"),
     Col("tags", "array<string>", "tags"),
-    Col("answered", "boolean", "false: it was expected or is a member of the meta group, and did not answer; all else is null"),
+    Col(
+        "answered",
+        "boolean",
+        "false: it was expected or is a member of the meta group, and did not answer; all else is null",
+    ),
     Col("jetstream", "boolean", "whether JetStream runs"),
-    *(Col(name, "bigint", f"{name.replace('_', ' ')}, by STATSZ") for name in (
-        "connections", "subscriptions", "routes", "gateways", "inbound_gateways", "leafnodes")),
+    *(
+        Col(name, "bigint", f"{name.replace('_', ' ')}, by STATSZ")
+        for name in ("connections", "subscriptions", "routes", "gateways", "inbound_gateways", "leafnodes")
+    ),
     Col("mem", "bigint", "resident memory in bytes"),
     Col("cpu", "double", "percent of one core"),
     Col("cores", "bigint", "cores"),
@@ -63,26 +86,29 @@ REPORT_SERVERS = (
     Col("health", "string", "status by HEALTHZ; null: it did not tell"),
     Col("health_code", "int", "its status code"),
     Col("health_errors", "array<string>", "every error that it names"),
-    *(Col(name, "bigint", meaning) for name, meaning in (
-        ("streams", "replicas of streams; null, like what follows, when it runs without JetStream or did not tell"),
-        ("consumers", "replicas of consumers"),
-        ("messages", "messages of its replicas"),
-        ("bytes", "their bytes"),
-        ("memory", "bytes in memory"),
-        ("storage", "bytes in files"),
-        ("reserved_memory", "bytes reserved by max_bytes of memory streams"),
-        ("reserved_storage", "bytes reserved by max_bytes of file streams"),
-        ("max_memory", "limit of memory in bytes"),
-        ("max_storage", "limit of files in bytes"),
-        ("api_total", "API requests since the start"),
-        ("api_errors", "of which ended in errors"),
-        ("api_level", "API level (0 before 2.11)"),
-        ("ha_assets", "replicated Raft groups"),
-        ("max_ha_assets", "limit of them, 0 for none"),
-        ("pending", "what its meta layer has yet to apply"),
-        ("stream_leaders", "streams that it leads"),
-        ("consumer_leaders", "consumers that it leads"),
-    )),
+    *(
+        Col(name, "bigint", meaning)
+        for name, meaning in (
+            ("streams", "replicas of streams; null, like what follows, when it runs without JetStream or did not tell"),
+            ("consumers", "replicas of consumers"),
+            ("messages", "messages of its replicas"),
+            ("bytes", "their bytes"),
+            ("memory", "bytes in memory"),
+            ("storage", "bytes in files"),
+            ("reserved_memory", "bytes reserved by max_bytes of memory streams"),
+            ("reserved_storage", "bytes reserved by max_bytes of file streams"),
+            ("max_memory", "limit of memory in bytes"),
+            ("max_storage", "limit of files in bytes"),
+            ("api_total", "API requests since the start"),
+            ("api_errors", "of which ended in errors"),
+            ("api_level", "API level (0 before 2.11)"),
+            ("ha_assets", "replicated Raft groups"),
+            ("max_ha_assets", "limit of them, 0 for none"),
+            ("pending", "what its meta layer has yet to apply"),
+            ("stream_leaders", "streams that it leads"),
+            ("consumer_leaders", "consumers that it leads"),
+        )
+    ),
     Col("is_meta_leader", "boolean", "whether it leads the meta group"),
 )
 REPORT_META = (
@@ -107,8 +133,10 @@ REPORT_STREAMS = (
     Col("placement_cluster", "string", "cluster of its placement"),
     Col("placement_tags", "array<string>", "tags of its placement"),
     Col("consumers", "bigint", "consumers that any server tells of"),
-    *(Col(name, "bigint", f"{name.replace('_', ' ')}, as the leader tells") for name in (
-        "messages", "bytes", "first_seq", "last_seq", "num_deleted", "lost_messages", "lost_bytes")),
+    *(
+        Col(name, "bigint", f"{name.replace('_', ' ')}, as the leader tells")
+        for name in ("messages", "bytes", "first_seq", "last_seq", "num_deleted", "lost_messages", "lost_bytes")
+    ),
     Col("api_level", "int", "API level that a server must have to serve it"),
     *_VOTES,
     Col("moving", "boolean", "whether it is being moved or reconfigured (2.15)"),
@@ -144,14 +172,27 @@ LOAD = (
     Col("consumer_replicas", "bigint", "replicas of consumers that it holds"),
     Col("bytes", "bigint", "bytes of those stream replicas"),
     Col("led_bytes", "bigint", "bytes of the streams that it leads"),
-    Col("write_msgs", "double", "messages per second written to the streams that it leads: rise of last_seq over the day's snapshots"),
-    Col("write_bytes", "double", "bytes per second written to the replicas that it holds: their messages per second × mean message size"),
+    Col(
+        "write_msgs",
+        "double",
+        "messages per second written to the streams that it leads: rise of last_seq over the day's snapshots",
+    ),
+    Col(
+        "write_bytes",
+        "double",
+        "bytes per second written to the replicas that it holds: their messages per second × mean message size",
+    ),
 )
 BALANCE = (
     *MOMENT,
     Col("cluster", "string", "cluster"),
     Col("scope", "string", "`server` or `zone`: what is compared"),
-    Col("measure", "string", "stream_leaders, consumer_leaders, replicas, consumer_replicas, bytes, led_bytes, write_msgs or write_bytes of `load`"),
+    Col(
+        "measure",
+        "string",
+        "stream_leaders, consumer_leaders, replicas, consumer_replicas, bytes, led_bytes, write_msgs or write_bytes of "
+        "`load`",
+    ),
     Col("members", "int", "n: servers or zones that are compared, those with nothing included"),
     Col("total", "double", "sum"),
     Col("mean", "double", "total / n"),
@@ -162,7 +203,9 @@ BALANCE = (
     Col("max_to_mean", "double", "max / mean; 1 is even, n is all on one"),
     Col("cov", "double", "coefficient of variation: population standard deviation / mean"),
     Col("gini", "double", "Σ(2i − n − 1)·xᵢ / (n·Σx) over the sorted values; 0 is even, (n − 1)/n all on one"),
-    Col("optimum", "double", "the least maximum that can be had: ⌈total / n⌉ for counts, total / n for bytes and rates"),
+    Col(
+        "optimum", "double", "the least maximum that can be had: ⌈total / n⌉ for counts, total / n for bytes and rates"
+    ),
     Col("excess", "double", "max − optimum"),
     Col("distance", "double", "excess / optimum; 0: nothing can be won"),
 )
@@ -178,14 +221,26 @@ TIMELINE = (
     Col("run", "int", "number of the run within the day: snapshots in a row that told the same of the group"),
     Col("begin", "timestamp", "first snapshot of the run"),
     Col("end", "timestamp", "last snapshot of the run"),
-    Col("before", "timestamp", "the group's snapshot before; null when it is more than the longest gap away, or there is none"),
+    Col(
+        "before",
+        "timestamp",
+        "the group's snapshot before; null when it is more than the longest gap away, or there is none",
+    ),
     Col("snapshots", "int", "snapshots in the run"),
     Col("leader", "string", "sole leader"),
     Col("leader_since", "timestamp", "since when, as the leader tells at the begin of the run"),
-    Col("state", "string", "`ok`, `not_redundant` (quorum, but a replica out of step or missing), `no_quorum`, `no_leader`, `unknown` (nobody told, "
-        "and not all its servers were away)"),
-    Col("behind", "array<string>", "members that are out of step (rule of `nats_cluster_health`: offline, silent for 5 s, 200 entries behind, "
-        "did not answer)"),
+    Col(
+        "state",
+        "string",
+        "`ok`, `not_redundant` (quorum, but a replica out of step or missing), `no_quorum`, `no_leader`, `unknown` "
+        "(nobody told, and not all its servers were away)",
+    ),
+    Col(
+        "behind",
+        "array<string>",
+        "members that are out of step (rule of `nats_cluster_health`: offline, silent for 5 s, 200 entries behind, did "
+        "not answer)",
+    ),
     _MEMBERS,
     Col("hosts", "array<string>", "the servers that told of it at the begin of the run"),
     Col("num_replicas", "int", "how many members the group should have"),
@@ -199,8 +254,16 @@ LEADER_CHANGES = (
     Col("old_leader", "string", "who led last"),
     Col("new_leader", "string", "who leads now; the same where a leader was elected again"),
     Col("without_leader", "boolean", "whether a snapshot in between saw no leader"),
-    Col("dwell", "double", "seconds for which the old one had led: since leader_since, otherwise as far as was seen in the day"),
-    Col("old_leader_left", "boolean", "whether the old leader started again, or did not answer, between `before` and `taken`"),
+    Col(
+        "dwell",
+        "double",
+        "seconds for which the old one had led: since leader_since, otherwise as far as was seen in the day",
+    ),
+    Col(
+        "old_leader_left",
+        "boolean",
+        "whether the old leader started again, or did not answer, between `before` and `taken`",
+    ),
     Col("storm", "string", "the storm that it is part of"),
     Col("maintenance", "boolean", "whether it falls into a maintenance window"),
 )
@@ -287,7 +350,11 @@ SERVER_AVAILABILITY = (
 CAUSES = "array<struct<cause:string,server:string,at:timestamp,detail:string>>"
 INCIDENTS = (
     *DAY,
-    Col("incident", "string", "`no_leader`, `no_quorum`, `not_redundant` of a group; `server_missing`, `server_unhealthy` of a server"),
+    Col(
+        "incident",
+        "string",
+        "`no_leader`, `no_quorum`, `not_redundant` of a group; `server_missing`, `server_unhealthy` of a server",
+    ),
     Col("kind", "string", "`meta`, `stream`, `consumer` or `server`"),
     Col("account", "string", "account; empty where it does not apply, like stream, consumer and server"),
     Col("stream", "string", "stream"),
@@ -302,8 +369,12 @@ INCIDENTS = (
     Col("began_before", "boolean", "whether the day before ended with it"),
     Col("continues", "boolean", "whether the day's last snapshot still saw it"),
     Col("maintenance", "boolean", "whether it began in a maintenance window"),
-    Col("causes", CAUSES, "candidates, the likeliest first: `restart`, `upgrade`, `server_missing`, `advisory`, `no_answer`, `behind` of a "
-        "member between `before` and `last`"),
+    Col(
+        "causes",
+        CAUSES,
+        "candidates, the likeliest first: `restart`, `upgrade`, `server_missing`, `advisory`, `no_answer`, `behind` "
+        "of a member between `before` and `last`",
+    ),
 )
 
 # --- consumers ----------------------------------------------------------------------------------------------------------
@@ -316,8 +387,12 @@ CONSUMER_LAG = (
     Col("created", "timestamp", "when it was created; one that was made again is another"),
     Col("durable", "boolean", "whether it is durable"),
     Col("leader", "string", "leader at the end"),
-    Col("state", "string", "`unknown` (less than 3 snapshots of the day), `paused`, `redelivering`, `stuck`, `growing`, `catching_up`, `behind` "
-        "(none of these, with messages pending) or `current`; the first that holds"),
+    Col(
+        "state",
+        "string",
+        "`unknown` (less than 3 snapshots of the day), `paused`, `redelivering`, `stuck`, `growing`, `catching_up`, "
+        "`behind` (none of these, with messages pending) or `current`; the first that holds",
+    ),
     Col("snapshots", "int", "snapshots of the day with a leader"),
     Col("begin", "timestamp", "first of them"),
     Col("end", "timestamp", "last of them; figures without another word are of it"),
@@ -328,14 +403,33 @@ CONSUMER_LAG = (
     Col("max_ack_pending", "bigint", "limit of num_ack_pending, -1 for none"),
     Col("pending_min", "bigint", "smallest num_pending of the day"),
     Col("pending_max", "bigint", "largest num_pending of the day"),
-    Col("deliver_rate", "double", "deliveries per second in the last hours (a setting): rise of delivered.consumer_seq"),
+    Col(
+        "deliver_rate", "double", "deliveries per second in the last hours (a setting): rise of delivered.consumer_seq"
+    ),
     Col("ack_rate", "double", "stream sequences per second by which the ack floor rose in the last hours"),
-    Col("ingest_rate", "double", "messages per second that came for it in the last hours: deliveries (again included) and rise of num_pending"),
-    Col("pending_slope", "double", "messages per second by which num_pending grows: Theil–Sen over at most 24 points of the last hours"),
+    Col(
+        "ingest_rate",
+        "double",
+        "messages per second that came for it in the last hours: deliveries (again included) and rise of num_pending",
+    ),
+    Col(
+        "pending_slope",
+        "double",
+        "messages per second by which num_pending grows: Theil–Sen over at most 24 points of the last hours",
+    ),
     Col("trend", "double", "Kendall's τ of those points, −1 … 1: how monotone it grows"),
     Col("points", "int", "how many points"),
-    Col("catch_up", "double", "seconds until num_pending is 0 at −pending_slope; null when it does not fall, 0 when it is 0"),
-    Col("stuck_since", "timestamp", "since when neither ack floor nor delivered.stream_seq moved, with work (num_pending or num_ack_pending); null otherwise"),
+    Col(
+        "catch_up",
+        "double",
+        "seconds until num_pending is 0 at −pending_slope; null when it does not fall, 0 when it is 0",
+    ),
+    Col(
+        "stuck_since",
+        "timestamp",
+        "since when neither ack floor nor delivered.stream_seq moved, with work (num_pending or num_ack_pending); null "
+        "otherwise",
+    ),
     Col("stuck_seconds", "double", "from then to the end"),
     Col("redeliveries", "bigint", "deliveries since then"),
 )
@@ -351,13 +445,21 @@ DIVERGENCE = (
     Col("compared", "int", "snapshots in which both told; 0: nothing is known"),
     Col("differing", "int", "of which with the same last_seq, but other messages, bytes or first_seq"),
     Col("lagging", "int", "of which with a last_seq further away than the tolerance"),
-    Col("begin", "timestamp", "begin of what is not over: the first snapshot in a row, up to the last compared, that differs or lags; null when all is well"),
+    Col(
+        "begin",
+        "timestamp",
+        "begin of what is not over: the first snapshot in a row, up to the last compared, that differs or lags; null when "
+        "all is well",
+    ),
     Col("end", "timestamp", "last snapshot that was compared; the figures below are of it"),
     Col("in_a_row", "int", "snapshots from begin to end"),
     Col("diverged", "boolean", "whether it differs in at least 3 compared snapshots in a row, up to the last"),
     Col("behind", "boolean", "whether it lags in at least 3 compared snapshots in a row, up to the last"),
-    *(Col(f"{who}{name}", "bigint", f"{name} {of}") for name in ("messages", "bytes", "first_seq", "last_seq")
-      for who, of in (("", "of the replica"), ("leader_", "of the leader"))),
+    *(
+        Col(f"{who}{name}", "bigint", f"{name} {of}")
+        for name in ("messages", "bytes", "first_seq", "last_seq")
+        for who, of in (("", "of the replica"), ("leader_", "of the leader"))
+    ),
     Col("share", "double", "messages of difference / messages of the leader"),
     Col("tolerance", "double", "messages: write rate × (time between both answers + 1 s) + 10"),
 )
@@ -389,9 +491,11 @@ ACCOUNT_USAGE = (
     Col("connections_max", "bigint", "most connections"),
     Col("leafnodes_max", "bigint", "most leaf node connections"),
     Col("subscriptions_max", "bigint", "most subscriptions"),
-    *(Col(f"{way}_{what}", "bigint", f"{what} {meaning} in the observed time")
-      for way, meaning in (("sent", "that servers sent to its clients"), ("received", "that its clients sent"))
-      for what in ("msgs", "bytes")),
+    *(
+        Col(f"{way}_{what}", "bigint", f"{what} {meaning} in the observed time")
+        for way, meaning in (("sent", "that servers sent to its clients"), ("received", "that its clients sent"))
+        for what in ("msgs", "bytes")
+    ),
     Col("slow_consumers", "bigint", "connections closed for being slow in the observed time"),
     Col("storage", "double", "bytes in files of all replicas, mean over the snapshots"),
     Col("storage_max", "bigint", "most bytes in files"),
@@ -402,7 +506,11 @@ ACCOUNT_USAGE = (
     Col("ha_assets", "bigint", "members of replicated groups at the end"),
     Col("byte_hours", "double", "storage × observed hours, for chargeback"),
     Col("observed", "double", "server-seconds between snapshots whose counters could be compared"),
-    Col("gaps", "int", "pairs of snapshots of a server whose counters could not: a restart, a step down, or too long apart"),
+    Col(
+        "gaps",
+        "int",
+        "pairs of snapshots of a server whose counters could not: a restart, a step down, or too long apart",
+    ),
     Col("coverage", "double", "observed / server-seconds between the snapshots; counts are not extrapolated"),
 )
 
@@ -410,7 +518,11 @@ ACCOUNT_USAGE = (
 
 ASSET = (
     Col("scope", "string", "`server`, `zone`, `cluster`, `account` or `stream`"),
-    Col("resource", "string", "`file` and `memory` in bytes; `ha_assets` of servers (the Raft budget), `messages` of streams with max_msgs"),
+    Col(
+        "resource",
+        "string",
+        "`file` and `memory` in bytes; `ha_assets` of servers (the Raft budget), `messages` of streams with max_msgs",
+    ),
     Col("name", "string", "the server, zone, cluster, account, or ACCOUNT/STREAM"),
     Col("cluster", "string", "cluster; empty for accounts"),
 )
@@ -418,9 +530,18 @@ USAGE = (
     *DAY,
     Col("hour", "int", "hour of the day in UTC"),
     *ASSET,
-    Col("used", "double", "in the hour's last snapshot that told; of zones, clusters and accounts the sum over servers, only when all of them told"),
+    Col(
+        "used",
+        "double",
+        "in the hour's last snapshot that told; of zones, clusters and accounts the sum over servers, only when all of "
+        "them told",
+    ),
     Col("reserved", "double", "reserved by max_bytes"),
-    Col("limit", "double", "what may be used: max_storage, max_memory, max_ha_assets, max_bytes, max_msgs; null for none"),
+    Col(
+        "limit",
+        "double",
+        "what may be used: max_storage, max_memory, max_ha_assets, max_bytes, max_msgs; null for none",
+    ),
     Col("first_seq", "bigint", "first sequence of a stream, to see whether old messages go"),
 )
 GROWTH = (
@@ -434,7 +555,11 @@ GROWTH = (
     Col("trimmed", "boolean", "whether a stream's first sequence rose in the day: old messages go"),
     Col("last_hour", "int", "the day's last hour that told"),
     Col("hours", "int", "hours that can be compared with the same hour of the day before"),
-    Col("slope", "double", "change per day: median over those hours of used(h) − used(h − 24 h); null with less than 3 hours"),
+    Col(
+        "slope",
+        "double",
+        "change per day: median over those hours of used(h) − used(h − 24 h); null with less than 3 hours",
+    ),
 )
 FORECASTS = (
     *DAY,
@@ -447,7 +572,12 @@ FORECASTS = (
     Col("days_short", "int", "days with a slope in the short window (4 days)"),
     Col("slope_long", "double", "median of the daily slopes in the long window, per day"),
     Col("slope_short", "double", "median of the daily slopes in the short window"),
-    Col("basis", "string", "`short` when the two disagree by more than a third of the larger, and the short one has at least 3 days; otherwise `long`"),
+    Col(
+        "basis",
+        "string",
+        "`short` when the two disagree by more than a third of the larger, and the short one has at least 3 days; "
+        "otherwise `long`",
+    ),
     Col("slope_p10", "double", "10th percentile of the daily slopes in that window"),
     Col("slope_p50", "double", "their median: the forecast is used + days × slope_p50"),
     Col("slope_p90", "double", "90th percentile"),
@@ -469,8 +599,12 @@ BACKTESTS = (
 CAPACITY = (
     *DAY,
     *ASSET,
-    Col("state", "string", "`unknown` (less than 3 days with a slope), `unlimited`, `full` (≥ 99 %), `plateau` (old messages go, and the short slope is below "
-        "0.1 % a day), `shrinking`, `growing`"),
+    Col(
+        "state",
+        "string",
+        "`unknown` (less than 3 days with a slope), `unlimited`, `full` (≥ 99 %), `plateau` (old messages go, and the "
+        "short slope is below 0.1 % a day), `shrinking`, `growing`",
+    ),
     Col("used", "double", "at the end of the day"),
     Col("reserved", "double", "at the end of the day"),
     Col("limit", "double", "at the end of the day"),
@@ -483,7 +617,11 @@ CAPACITY = (
     Col("slope_p10", "double", "per day"),
     Col("slope_p50", "double", "per day"),
     Col("slope_p90", "double", "per day"),
-    Col("full_p10", "double", "days until used reaches the limit with slope_p90: one chance in ten to be full earlier; null for never"),
+    Col(
+        "full_p10",
+        "double",
+        "days until used reaches the limit with slope_p90: one chance in ten to be full earlier; null for never",
+    ),
     Col("full_p50", "double", "with slope_p50"),
     Col("full_p90", "double", "with slope_p10"),
     Col("backtests", "int", "forecasts over 7 days (else 1 day) that came due in the last 14 days"),
@@ -499,14 +637,28 @@ HEADROOM = (
     Col("scope", "string", "`server` or `zone`: what fails"),
     Col("name", "string", "which one"),
     Col("servers_left", "int", "JetStream servers of the cluster that are left"),
-    Col("need", "double", "bytes in files of its replicas that have others to be made from again: the larger of what they hold and their max_bytes"),
+    Col(
+        "need",
+        "double",
+        "bytes in files of its replicas that have others to be made from again: the larger of what they hold and their "
+        "max_bytes",
+    ),
     Col("replicas", "int", "how many replicas"),
     Col("lost", "double", "bytes in files whose only replicas are there"),
-    Col("free", "double", "bytes free on the servers left: limit × target (a setting) − the larger of used and reserved, not below 0; null when a limit is unknown"),
+    Col(
+        "free",
+        "double",
+        "bytes free on the servers left: limit × target (a setting) − the larger of used and reserved, not below 0; null "
+        "when a limit is unknown",
+    ),
     Col("after", "double", "free − need"),
     Col("largest", "double", "bytes of the largest such replica"),
     Col("largest_free", "double", "bytes free on the server left that has most"),
     Col("fits", "boolean", "after ≥ 0 and largest ≤ largest_free"),
     Col("slope_p50", "double", "bytes per day by which files grow on all servers of the cluster; null when unknown"),
-    Col("days", "double", "after / slope_p50: days until it no longer fits; 0 when it does not now, null for never or unknown"),
+    Col(
+        "days",
+        "double",
+        "after / slope_p50: days until it no longer fits; 0 when it does not now, null for never or unknown",
+    ),
 )

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.silver import peer_name
 
 SNAPSHOT_KEY = ["fleet", "snapshot"]
+
+#: The characters of a server's id in its Raft groups (_model.py peer_id).
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,9 @@ class Settings:
 
     `longest_gap`: seconds between two snapshots beyond which nothing is known of the time in between. `max_lag`, `max_active`:
     as of nats_cluster_health (_quorum.py Limits). `storm_groups`: groups that must leave a server at once. `slo`: the objective
-    of the time with quorum. `recent`: seconds that the rates of consumers are of. `stuck_after`: seconds without progress, or three
-    times ack_wait, that make a consumer stuck. `fill`: the part of a server's storage that may be used after another one failed.
+    of the time with quorum. `recent`: seconds that the rates of consumers are of. `stuck_after`: seconds without progress, or
+    three times ack_wait, that make a consumer stuck. `fill`: the part of a server's storage that may be used after another one
+    failed.
     """
 
     maintenance: tuple[Maintenance, ...] = ()
@@ -51,7 +55,7 @@ DEFAULTS = Settings()
 
 
 def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Column | None = None) -> Column:
-    """Return whether a time overlaps a maintenance window; of a window for some servers, whether one of `servers` is among them."""
+    """Return whether a time overlaps a maintenance window; of a window for some servers, whether one of these is."""
     found = F.lit(False)
     for window in settings.maintenance:
         inside = (end >= F.lit(window.begin)) & (begin <= F.lit(window.end))
@@ -61,25 +65,15 @@ def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Colu
     return found
 
 
-def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return a row for each snapshot of the day: `number` in its fleet; `absent`: the servers that did not answer, expected ones
-    and members of the meta group; `silent`: those, and the ones that did not tell of their JetStream."""
-    told = F.coalesce(F.col("jsz_told"), F.lit(False))
-    answered = servers.groupBy(*SNAPSHOT_KEY).agg(
-        F.collect_set("server").alias("answered"), F.collect_set(F.when(~told, F.col("server"))).alias("mute")
-    )
-    members = meta_peers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("peer").alias("meta_members"))
-    nobody = F.array().cast("array<string>")
-    known = F.array_union(F.coalesce("missing", nobody), F.coalesce("meta_members", nobody))
-    of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
-    return (
-        snapshots.join(answered, on=SNAPSHOT_KEY, how="left")
-        .join(members, on=SNAPSHOT_KEY, how="left")
-        .withColumn("absent", F.array_sort(F.array_except(known, F.coalesce("answered", nobody))))
-        .withColumn("silent", F.array_union("absent", F.coalesce("mute", nobody)))
-        .withColumn("number", F.row_number().over(of_fleet))
-        .select("fleet", "snapshot", "taken", "number", "absent", "silent", "complete")
-    )
+def peer_id(name: Column) -> Column:
+    """Return the id of a server in its Raft groups: 8 characters from the SHA-256 of its name (server/sublist.go getHash)."""
+    digest = F.sha2(name, 256)
+
+    def digit(number: Column) -> Column:
+        byte = F.conv(F.substr(digest, number * 2 + 1, F.lit(2)), 16, 10).cast("int")
+        return F.substr(F.lit(_DIGITS), byte % len(_DIGITS) + 1, F.lit(1))
+
+    return F.array_join(F.transform(F.sequence(F.lit(0), F.lit(7)), digit), "")
 
 
 def last_of_day(of_moments: DataFrame) -> DataFrame:
@@ -99,17 +93,15 @@ def with_day(frame: DataFrame) -> DataFrame:
 
 
 def zone() -> Column:
-    """Return a server's zone: what follows the prefix in its first tag with it. The prefix is its unique_tag, otherwise az: or zone:."""
+    """Return a server's zone: what follows the prefix in its first such tag. The prefix: its unique_tag, else az: or zone:."""
     tags = F.coalesce(F.col("tags"), F.array().cast("array<string>"))
 
     def found(prefix: Column) -> Column:
-        tag = F.element_at(F.filter(tags, lambda tag: F.lower(tag).startswith(F.lower(prefix))), 1)
+        tag = F.get(F.filter(tags, lambda tag: F.lower(tag).startswith(F.lower(prefix))), F.lit(0))
         return F.substr(tag, F.length(prefix) + 1)
 
-    unique = F.when(F.coalesce(F.length("js_unique_tag"), F.lit(0)) > 0, F.col("js_unique_tag"))
-    return F.when(unique.isNotNull(), F.when(F.size(tags) > 0, found(unique))).otherwise(
-        F.when(F.size(tags) > 0, F.coalesce(found(F.lit("az:")), found(F.lit("zone:"))))
-    )
+    unique = F.when(F.length("js_unique_tag") > 0, F.col("js_unique_tag"))
+    return F.when(unique.isNotNull(), found(unique)).otherwise(F.coalesce(found(F.lit("az:")), found(F.lit("zone:"))))
 
 
 def in_step(peer: Column, settings: Settings) -> Column:
@@ -122,7 +114,6 @@ def in_step(peer: Column, settings: Settings) -> Column:
 
 def behind(settings: Settings) -> Column:
     """Return the names of the peers that cannot be counted on; `absent` must be a column (_quorum.py _in_step)."""
-
 
     def out(peer: Column) -> Column:
         absent = F.array_contains("absent", peer_name(peer["name"], peer["peer"]))
@@ -145,8 +136,8 @@ def group_state() -> Column:
 
 
 def pair_slopes(points: Column) -> Column:
-    """Return the sorted slopes of all pairs of an array of points (at, value); their median is the slope of Theil and Sen. All are
-    in memory: the points' number squared bounds it."""
+    """Return the sorted slopes of all pairs of an array of points (at, value); their median is the slope of Theil and Sen. All
+    are in memory: the points' number squared bounds it."""
     pairs = F.flatten(
         F.transform(
             points,
@@ -162,9 +153,8 @@ def pair_slopes(points: Column) -> Column:
 def middle(values: Column) -> Column:
     """Return the median of a sorted array, null when it is empty."""
     size = F.size(values)
-    low = F.element_at(values, F.greatest(F.floor((size + 1) / 2).cast("int"), F.lit(1)))
-    high = F.element_at(values, F.greatest(F.floor((size + 2) / 2).cast("int"), F.lit(1)))
-    return F.when(size > 0, (low + high) / 2)
+    low, high = F.get(values, F.floor((size - 1) / 2).cast("int")), F.get(values, F.floor(size / 2).cast("int"))
+    return (low + high) / 2
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -173,4 +163,3 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     for frame in others:
         first = first.unionByName(frame)
     return first
-

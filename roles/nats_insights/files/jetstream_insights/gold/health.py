@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, in_maintenance, moments
+from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, in_maintenance
 from jetstream_insights.gold.leadership import last_runs
-from jetstream_insights.gold.tables import GROUP_KEY, Table, ratio, seconds
+from jetstream_insights.gold.tables import GROUP_KEY, Table, not_negative, ratio, seconds
 
 _BAD = ("no_leader", "no_quorum", "not_redundant")
 
@@ -31,13 +31,15 @@ def restarts(servers: DataFrame, past: DataFrame, settings: Settings) -> DataFra
     """
     shared = ("fleet", "server", "server_id", "cluster", "version", "started", "taken")
     several = Window.partitionBy("fleet", "snapshot", "server")
-    today = servers.withColumns({
-        "namesakes": F.max("server_id").over(several) != F.min("server_id").over(several), "started": _started()
-    })
+    today = servers.withColumns(
+        {"namesakes": F.max("server_id").over(several) != F.min("server_id").over(several), "started": _started()}
+    )
     renamed = past.withColumns({"taken": F.col("seen"), "started": F.col("start")}).where(F.col("seen").isNotNull())
     before = renamed.groupBy("fleet", "server").agg(F.max_by(F.struct(*shared), "taken").alias("of")).select("of.*")
-    rows = today.where("NOT namesakes").select(*shared, F.lit(True).alias("today")).unionByName(
-        before.withColumn("today", F.lit(False))
+    rows = (
+        today.where("NOT namesakes")
+        .select(*shared, F.lit(True).alias("today"))
+        .unionByName(before.withColumn("today", F.lit(False)))
     )
     server = Window.partitionBy("fleet", "server").orderBy("taken")
     old = {f"old_{name}": F.lag(name).over(server) for name in ("server_id", "version", "started", "taken")}
@@ -53,7 +55,7 @@ def restarts(servers: DataFrame, past: DataFrame, settings: Settings) -> DataFra
         F.col("old_taken").alias("before"),
         F.col("started").alias("start"),
         F.col("old_started").alias("old_start"),
-        F.greatest(seconds(F.col("old_taken"), F.col("started")), F.lit(0.0)).alias("down"),
+        not_negative(seconds(F.col("old_taken"), F.col("started"))).alias("down"),
         "old_version",
         "version",
         (F.col("version") != F.col("old_version")).alias("upgraded"),
@@ -71,12 +73,14 @@ def availability(of_timeline: DataFrame, past: DataFrame, settings: Settings) ->
         last_runs(past).select(*shared).withColumns({"run": F.lit(0), "day": F.lit(None).cast("date")})
     )
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
-    timed = runs.withColumns({
-        "within": seconds(F.col("begin"), F.col("end")),
-        "bridge": F.coalesce(seconds(F.col("before"), F.col("begin")), F.lit(0.0)),
-        "gap": F.when(F.col("before").isNull(), seconds(F.lag("end").over(group), F.col("begin"))),
-        "old_state": F.lag("state").over(group),
-    }).where(F.col("run") > 0)
+    timed = runs.withColumns(
+        {
+            "within": seconds(F.col("begin"), F.col("end")),
+            "bridge": F.coalesce(seconds(F.col("before"), F.col("begin")), F.lit(0.0)),
+            "gap": F.when(F.col("before").isNull(), seconds(F.lag("end").over(group), F.col("begin"))),
+            "old_state": F.lag("state").over(group),
+        }
+    ).where(F.col("run") > 0)
 
     def spent(*states: str) -> Column:
         here = F.when(F.col("state").isin(*states), F.col("within") + F.col("bridge") / 2).otherwise(0.0)
@@ -94,48 +98,61 @@ def availability(of_timeline: DataFrame, past: DataFrame, settings: Settings) ->
         spent("ok").alias("redundant"),
     )
     of_quorum = ratio(F.col("with_quorum"), F.col("seconds"))
-    return summed.withColumns({
-        "leader_ratio": ratio(F.col("with_leader"), F.col("seconds")),
-        "quorum_ratio": of_quorum,
-        "redundant_ratio": ratio(F.col("redundant"), F.col("seconds")),
-        "slo": F.lit(settings.slo),
-        "met": of_quorum >= F.lit(settings.slo),
-        "budget_used": ratio(1 - of_quorum, F.lit(1 - settings.slo)),
-    })
+    return summed.withColumns(
+        {
+            "leader_ratio": ratio(F.col("with_leader"), F.col("seconds")),
+            "quorum_ratio": of_quorum,
+            "redundant_ratio": ratio(F.col("redundant"), F.col("seconds")),
+            "slo": F.lit(settings.slo),
+            "met": of_quorum >= F.lit(settings.slo),
+            "budget_used": ratio(1 - of_quorum, F.lit(1 - settings.slo)),
+        }
+    )
 
 
-def presence(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+def presence(of_moments: DataFrame, servers: DataFrame) -> DataFrame:
     """Return a row for each server in each snapshot that it answered or should have answered."""
-    of_day = moments(snapshots, servers, meta_peers)
-    numbered = servers.join(F.broadcast(of_day.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
+    numbered = servers.join(F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
     there = numbered.groupBy("fleet", "server", "number", "taken").agg(
         F.min("cluster").alias("cluster"),
         F.lit(True).alias("answered"),
         F.min(F.when(F.col("health").isNotNull(), F.col("health") == "ok")).alias("healthy"),
         F.max(F.struct(_started().alias("start"), "server_id", "version")).alias("identity"),
     )
-    away = of_day.select("fleet", F.explode("absent").alias("server"), "number", "taken", F.lit(False).alias("answered"))
+    away = of_moments.select(
+        "fleet", F.explode("absent").alias("server"), "number", "taken", F.lit(False).alias("answered")
+    )
     return there.unionByName(away, allowMissingColumns=True)
 
 
-def server_availability(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame, of_restarts: DataFrame) -> DataFrame:
+def server_availability(of_moments: DataFrame, servers: DataFrame, of_restarts: DataFrame) -> DataFrame:
     """Return of each server in how many snapshots it answered, and was well."""
     key = ["fleet", "day", "server"]
-    counted = presence(snapshots, servers, meta_peers).groupBy("fleet", F.to_date("taken").alias("day"), "server").agg(
-        F.max("cluster").alias("cluster"),
-        F.count(F.lit(1)).alias("snapshots"),
-        F.count_if("answered").alias("answered"),
-        F.count_if("healthy").alias("healthy"),
-        F.count("healthy").alias("judged"),
-        F.max(F.when(F.col("answered"), F.col("taken"))).alias("seen"),
-        F.max_by("identity", F.when(F.col("answered"), F.col("taken"))).alias("identity"),
+    counted = (
+        presence(of_moments, servers)
+        .groupBy("fleet", F.to_date("taken").alias("day"), "server")
+        .agg(
+            F.max("cluster").alias("cluster"),
+            F.count(F.lit(1)).alias("snapshots"),
+            F.count_if("answered").alias("answered"),
+            F.count_if("healthy").alias("healthy"),
+            F.count("healthy").alias("judged"),
+            F.max(F.when(F.col("answered"), F.col("taken"))).alias("seen"),
+            F.max_by("identity", F.when(F.col("answered"), F.col("taken"))).alias("identity"),
+        )
     )
     starts = of_restarts.groupBy(*key).agg(F.count(F.lit(1)).alias("restarts"))
-    return counted.join(starts, on=key, how="left").select("*", "identity.*").withColumns({
-        "restarts": F.coalesce("restarts", F.lit(0)),
-        "answered_ratio": ratio(F.col("answered"), F.col("snapshots")),
-        "healthy_ratio": ratio(F.col("healthy"), F.col("judged")),
-    })
+    return (
+        counted.join(starts, on=key, how="left")
+        .select("*", "identity.*")
+        .withColumns(
+            {
+                "restarts": F.coalesce("restarts", F.lit(0)),
+                "answered_ratio": ratio(F.col("answered"), F.col("snapshots")),
+                "healthy_ratio": ratio(F.col("healthy"), F.col("judged")),
+            }
+        )
+    )
 
 
 _INCIDENT_KEY = ("fleet", "incident", "kind", "account", "stream", "consumer", "server")
@@ -145,37 +162,48 @@ def _group_incidents(of_timeline: DataFrame) -> DataFrame:
     """Return the runs in a row with the same bad state, as one incident each."""
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
     goes_on = (F.lag("state").over(group) == F.col("state")) & F.col("before").isNotNull()
-    marked = of_timeline.withColumns({
-        "begins": F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1),
-        "next": F.lead("begin").over(group),
-    }).withColumn("session", F.sum("begins").over(group.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
-    return marked.where(F.col("state").isin(*_BAD)).groupBy(
-        "fleet", F.col("state").alias("incident"), *GROUP_KEY, F.lit("").alias("server"), "session"
-    ).agg(
-        F.min_by("before", "run").alias("before"),
-        F.min("begin").alias("begin"),
-        F.max("end").alias("last"),
-        F.max_by("next", "run").alias("end"),
-        F.sum("snapshots").alias("snapshots"),
-        (F.min("run") == 1).alias("first"),
-        F.min_by("behind", "run").alias("behind"),
-        F.array_distinct(F.flatten(F.collect_list("members"))).alias("servers"),
-    ).drop("session")
+    marked = of_timeline.withColumns(
+        {
+            "begins": F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1),
+            "next": F.lead("begin").over(group),
+        }
+    ).withColumn("session", F.sum("begins").over(group.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+    return (
+        marked.where(F.col("state").isin(*_BAD))
+        .groupBy("fleet", F.col("state").alias("incident"), *GROUP_KEY, F.lit("").alias("server"), "session")
+        .agg(
+            F.min_by("before", "run").alias("before"),
+            F.min("begin").alias("begin"),
+            F.max("end").alias("last"),
+            F.max_by("next", "run").alias("end"),
+            F.sum("snapshots").alias("snapshots"),
+            (F.min("run") == 1).alias("first"),
+            F.min_by("behind", "run").alias("behind"),
+            F.array_distinct(F.flatten(F.collect_list("members"))).alias("servers"),
+        )
+        .drop("session")
+    )
 
 
 def _server_incidents(of_presence: DataFrame) -> DataFrame:
-    """Return the snapshots in a row without a server's answer, or with one that it is not well. No answer to HEALTHZ is neither."""
-    state = F.when(~F.col("answered"), "server_missing").when(~F.col("healthy"), "server_unhealthy").when(F.col("healthy"), "ok")
+    """Return the snapshots in a row without a server's answer, or with one that it is not well. Silence on HEALTHZ is neither."""
+    state = (
+        F.when(~F.col("answered"), "server_missing")
+        .when(~F.col("healthy"), "server_unhealthy")
+        .when(F.col("healthy"), "ok")
+    )
     known = of_presence.withColumn("state", state).where(F.col("state").isNotNull())
     server = Window.partitionBy("fleet", "server").orderBy("number")
     first_of_fleet = Window.partitionBy("fleet")
     goes_on = F.lag("state").over(server) == F.col("state")
-    marked = known.withColumns({
-        "begins": F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1),
-        "old": F.lag("taken").over(server),
-        "next": F.lead("taken").over(server),
-        "first": F.col("number") == F.min("number").over(first_of_fleet),
-    }).withColumn("session", F.sum("begins").over(server.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+    marked = known.withColumns(
+        {
+            "begins": F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1),
+            "old": F.lag("taken").over(server),
+            "next": F.lead("taken").over(server),
+            "first": F.col("number") == F.min("number").over(first_of_fleet),
+        }
+    ).withColumn("session", F.sum("begins").over(server.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
     nobody = F.lit("").alias
     return marked.where(F.col("state") != "ok").groupBy(
         "fleet", F.col("state").alias("incident"), F.lit("server").alias("kind"), nobody("account"), nobody("stream"),
@@ -200,14 +228,29 @@ def _explanations(server_incidents: DataFrame, of_restarts: DataFrame, failures:
         F.when(F.col("upgraded"), F.concat_ws(" → ", "old_version", "version")).otherwise(F.lit("")).alias("detail"),
     )  # fmt: skip
     missing = server_incidents.where(F.col("incident") == "server_missing").select(
-        "fleet", "server", F.lit("server_missing").alias("cause"), F.lit(2).alias("rank"), F.col("begin").alias("at"),
-        F.coalesce("before", "begin").alias("since"), F.col("last").alias("until"), F.lit("").alias("detail"),
+        "fleet",
+        "server",
+        F.lit("server_missing").alias("cause"),
+        F.lit(2).alias("rank"),
+        F.col("begin").alias("at"),
+        F.coalesce("before", "begin").alias("since"),
+        F.col("last").alias("until"),
+        F.lit("").alias("detail"),
     )
-    silent = failures.where(F.col("code") != "server_missing").groupBy("fleet", "server", "taken").agg(
-        F.array_join(F.sort_array(F.collect_set(F.concat_ws(": ", "endpoint", "code"))), ", ").alias("detail")
-    ).select(
-        "fleet", "server", F.lit("no_answer").alias("cause"), F.lit(4).alias("rank"), F.col("taken").alias("at"),
-        F.col("taken").alias("since"), F.col("taken").alias("until"), "detail",
+    silent = (
+        failures.where(F.col("code") != "server_missing")
+        .groupBy("fleet", "server", "taken")
+        .agg(F.array_join(F.sort_array(F.collect_set(F.concat_ws(": ", "endpoint", "code"))), ", ").alias("detail"))
+        .select(
+            "fleet",
+            "server",
+            F.lit("no_answer").alias("cause"),
+            F.lit(4).alias("rank"),
+            F.col("taken").alias("at"),
+            F.col("taken").alias("since"),
+            F.col("taken").alias("until"),
+            "detail",
+        )
     )
     return started.unionByName(missing).unionByName(silent)
 
@@ -215,16 +258,19 @@ def _explanations(server_incidents: DataFrame, of_restarts: DataFrame, failures:
 def _advised(advisories: DataFrame) -> DataFrame:
     """Return what advisories tell of streams and consumers, by their names."""
     return advisories.select(
-        F.col("fleet").alias("a_fleet"), F.col("account").alias("a_account"), F.col("stream").alias("a_stream"),
-        F.coalesce("consumer", F.lit("")).alias("a_consumer"), F.col("time").alias("a_at"), F.col("kind").alias("a_kind"),
+        F.col("fleet").alias("a_fleet"),
+        F.col("account").alias("a_account"),
+        F.col("stream").alias("a_stream"),
+        F.coalesce("consumer", F.lit("")).alias("a_consumer"),
+        F.col("time").alias("a_at"),
+        F.col("kind").alias("a_kind"),
     )
 
 
 def incidents(
     of_timeline: DataFrame,
-    snapshots: DataFrame,
+    of_moments: DataFrame,
     servers: DataFrame,
-    meta_peers: DataFrame,
     failures: DataFrame,
     advisories: DataFrame,
     of_restarts: DataFrame,
@@ -233,20 +279,24 @@ def incidents(
     settings: Settings,
 ) -> DataFrame:
     """Return what went wrong in the day, with what may have caused it. `past`: the incidents of the day before."""
-    of_servers = _server_incidents(presence(snapshots, servers, meta_peers))
+    of_servers = _server_incidents(presence(of_moments, servers))
     found = _group_incidents(of_timeline).unionByName(of_servers)
-    last = snapshots.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
+    last = of_moments.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
     open_before = past.where("continues").select(*_INCIDENT_KEY, F.lit(True).alias("open")).distinct()
     key = [*_INCIDENT_KEY, "begin"]
     marked = (
         found.join(F.broadcast(last), on="fleet")
         .join(open_before, on=list(_INCIDENT_KEY), how="left")
-        .withColumns({
-            "began_before": F.col("first") & F.coalesce("open", F.lit(False)),
-            "continues": F.col("last") == F.col("last_of_fleet"),
-            "seconds": seconds(F.col("begin"), F.coalesce("end", "last")),
-            "maintenance": in_maintenance(settings, F.coalesce("before", "begin"), F.col("begin"), F.col("servers")),
-        })
+        .withColumns(
+            {
+                "began_before": F.col("first") & F.coalesce("open", F.lit(False)),
+                "continues": F.col("last") == F.col("last_of_fleet"),
+                "seconds": seconds(F.col("begin"), F.coalesce("end", "last")),
+                "maintenance": in_maintenance(
+                    settings, F.coalesce("before", "begin"), F.col("begin"), F.col("servers")
+                ),
+            }
+        )
     )
     since = F.coalesce("before", "begin")
     members = marked.select(*key, since.alias("from"), "last", "behind", F.explode("servers").alias("member"))
@@ -254,7 +304,8 @@ def incidents(
     by_server = members.join(
         F.broadcast(told.withColumnRenamed("server", "member")), on=["fleet", "member"], how="inner"
     ).where(
-        (F.col("until") >= F.col("from")) & (F.col("since") <= F.col("last"))
+        (F.col("until") >= F.col("from"))
+        & (F.col("since") <= F.col("last"))
         # That a server is missing, or did not answer, explains everything but itself.
         & ~((F.col("kind") == "server") & (F.col("cause") == F.col("incident")))
     )
@@ -281,19 +332,28 @@ def incidents(
             F.concat(F.col("many").cast("string"), F.lit(" × "), F.col("a_kind")).alias("detail"),
         ).alias("of"),
     )  # fmt: skip
-    causes = by_server.select(*key, first.alias("of")).unionByName(out).unionByName(by_advisory).groupBy(*key).agg(
-        F.slice(F.array_sort(F.collect_set("of")), 1, 10).alias("causes")
+    causes = (
+        by_server.select(*key, first.alias("of"))
+        .unionByName(out)
+        .unionByName(by_advisory)
+        .groupBy(*key)
+        .agg(F.slice(F.array_sort(F.collect_set("of")), 1, 10).alias("causes"))
     )
     told_causes = F.transform(
-        "causes", lambda of: F.struct(of["cause"].alias("cause"), of["server"].alias("server"), of["at"].alias("at"), of["detail"].alias("detail"))
+        "causes",
+        lambda of: F.struct(
+            of["cause"].alias("cause"), of["server"].alias("server"), of["at"].alias("at"), of["detail"].alias("detail")
+        ),
     )
-    return marked.join(causes, on=key, how="left").withColumns({
-        "causes": F.coalesce(told_causes, F.array().cast(columns.CAUSES)),
-        "day": day,
-    })
+    return marked.join(causes, on=key, how="left").withColumns(
+        {
+            "causes": F.coalesce(told_causes, F.array().cast(columns.CAUSES)),
+            "day": day,
+        }
+    )
 
 
-_DAY = ("silver.snapshots", "silver.servers", "silver.meta_peers")
+_PRESENCE = ("gold.moments", "silver.servers")
 TABLES = (
     Table(
         "restarts",
@@ -302,13 +362,30 @@ TABLES = (
         ("silver.servers", "past.server_availability:7", "settings"),
         restarts,
     ),
-    Table("availability", "Raft group", columns.AVAILABILITY, ("gold.timeline", "past.timeline:1", "settings"), availability),
-    Table("server_availability", "server", columns.SERVER_AVAILABILITY, (*_DAY, "gold.restarts"), server_availability),
+    Table(
+        "availability",
+        "Raft group",
+        columns.AVAILABILITY,
+        ("gold.timeline", "past.timeline:1", "settings"),
+        availability,
+    ),
+    Table(
+        "server_availability", "server", columns.SERVER_AVAILABILITY, (*_PRESENCE, "gold.restarts"), server_availability
+    ),
     Table(
         "incidents",
         "incident in the day",
         columns.INCIDENTS,
-        ("gold.timeline", *_DAY, "silver.failures", "silver.advisories", "gold.restarts", "past.incidents:1", "day", "settings"),
+        (
+            "gold.timeline",
+            *_PRESENCE,
+            "silver.failures",
+            "silver.advisories",
+            "gold.restarts",
+            "past.incidents:1",
+            "day",
+            "settings",
+        ),
         incidents,
     ),
 )

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, moments, with_day, zone
+from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, peer_id, with_day, zone
 from jetstream_insights.gold.tables import Table
 from jetstream_insights.silver import peer_name
 
 _STRINGS = "array<string>"
-
-#: The characters of a server's id in its Raft groups (_model.py peer_id).
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 #: What STATSZ tells, which is what the live report shows; VARZ stands in for it in archives.
 _STATSZ = {
@@ -39,17 +36,6 @@ _JETSTREAM = {
     "api_level": "js_api_level",
     "pending": "meta_pending",
 }  # fmt: skip
-
-
-def peer_id(name: Column) -> Column:
-    """Return the id of a server in its Raft groups: 8 characters from the SHA-256 of its name (server/sublist.go getHash)."""
-    digest = F.sha2(name, 256)
-
-    def digit(number: Column) -> Column:
-        byte = F.conv(F.substr(digest, number * 2 + 1, F.lit(2)), 16, 10).cast("int")
-        return F.substr(F.lit(_DIGITS), byte % len(_DIGITS) + 1, F.lit(1))
-
-    return F.array_join(F.transform(F.sequence(F.lit(0), F.lit(7)), digit), "")
 
 
 def replicas() -> Column:
@@ -86,15 +72,40 @@ def api_level() -> Column:
     return F.coalesce(F.col("metadata")["_nats.req.level"].try_cast("int"), F.lit(0))
 
 
+def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+    """Return the snapshots of the day, and who did not answer in each. A peer that is told by its id alone is the server that
+    has this id, if one that answered does."""
+    told = F.coalesce(F.col("jsz_told"), F.lit(False))
+    answered = servers.groupBy(*SNAPSHOT_KEY).agg(
+        F.collect_set("server").alias("answered"), F.collect_set(F.when(~told, F.col("server"))).alias("mute")
+    )
+    members = meta_peers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("peer").alias("meta_members"))
+    nobody = F.array().cast(_STRINGS)
+    known = F.array_union(F.coalesce("missing", nobody), F.coalesce("meta_members", nobody))
+    there = F.coalesce("answered", nobody)
+    absent = F.array_except(F.array_except(known, there), F.transform(there, peer_id))
+    of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
+    joined = snapshots.join(answered, on=SNAPSHOT_KEY, how="left").join(members, on=SNAPSHOT_KEY, how="left")
+    return with_day(joined.withColumn("absent", F.array_sort(absent))).withColumns(
+        {
+            "silent": F.array_union("absent", F.coalesce("mute", nobody)),
+            "number": F.row_number().over(of_fleet),
+        }
+    )
+
+
 def report_servers(
-    snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame
+    of_moments: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
 ) -> DataFrame:
     """Return the servers of each fleet's last snapshot, with those that did not answer."""
-    moment = last_of_day(moments(snapshots, servers, meta_peers))
+    moment = last_of_day(of_moments)
     there = at(servers, moment)
     told = F.coalesce(F.col("jsz_told"), F.lit(False)) & ~F.coalesce(F.col("js_disabled"), F.lit(False))
     by_statsz = {
-        **{name: F.coalesce(F.try_variant_get("extra", f"$.{name}", type_), F.col(name)) for name, type_ in _STATSZ.items()},
+        **{
+            name: F.coalesce(F.try_variant_get("extra", f"$.{name}", type_), F.col(name))
+            for name, type_ in _STATSZ.items()
+        },
         **{name: F.try_variant_get("extra", f"$.{name}", "bigint") for name in _GATEWAYS},
     }
     errors = F.transform("health_errors", lambda error: error["error"])
@@ -116,10 +127,10 @@ def report_servers(
     ]  # fmt: skip
     for frame in led:
         rows = rows.join(frame, on=[*SNAPSHOT_KEY, "server"], how="left")
-    meta = report_meta(snapshots, servers, meta_peers).select(*SNAPSHOT_KEY, F.col("leader").alias("meta_leader"))
+    of_meta = meta.select(*SNAPSHOT_KEY, F.col("leader").alias("meta_leader"))
     absent = moment.select(*SNAPSHOT_KEY, "taken", F.explode("absent").alias("server"), F.lit(False).alias("answered"))
     known = (
-        rows.join(F.broadcast(meta), on=SNAPSHOT_KEY, how="left")
+        rows.join(F.broadcast(of_meta), on=SNAPSHOT_KEY, how="left")
         .withColumn("is_meta_leader", F.coalesce(F.col("meta_leader") == F.col("server"), F.lit(False)))
         .withColumn("stream_leaders", F.when(F.col("told"), F.coalesce("stream_leaders", F.lit(0))))
         .withColumn("consumer_leaders", F.when(F.col("told"), F.coalesce("consumer_leaders", F.lit(0))))
@@ -146,74 +157,82 @@ def meta_groups(servers: DataFrame) -> DataFrame:
         F.min_by(own, F.when(backed, 0).when(claims, 1).otherwise(2)).alias("own"),
         F.max("meta_size").alias("most"),
         F.flatten(F.collect_list(everybody)).alias("known"),
-        F.array_sort(F.collect_list(F.struct("server", F.coalesce("meta_leader", F.lit("")).alias("leader")))).alias("views"),
+        F.array_sort(F.collect_list(F.struct("server", F.coalesce("meta_leader", F.lit("")).alias("leader")))).alias(
+            "views"
+        ),
         F.sort_array(F.collect_set("server")).alias("hosts"),
     )
     leaders = F.when(F.size("backed") > 0, F.col("backed")).otherwise(F.col("claimed"))
     sole = F.size("leaders") == 1
     size = F.when(sole & (F.col("own.meta_size") > 0), F.col("own.meta_size")).otherwise(F.col("most"))
     own_quorum = F.when(sole, F.coalesce("own.meta_quorum_needed", F.lit(0))).otherwise(F.lit(0))
-    return grouped.withColumn("leaders", leaders).withColumn("size", size).select(
-        *SNAPSHOT_KEY,
-        "taken",
-        F.when(sole, F.col("leaders")[0]).alias("leader"),
-        "leaders",
-        "size",
-        F.greatest(F.floor(F.col("size") / 2) + 1, own_quorum).alias("quorum"),
-        F.when(sole, F.coalesce("own.meta_pending", F.lit(0))).otherwise(F.lit(0)).alias("pending"),
-        F.array_sort(F.array_distinct(F.filter("known", lambda name: name.isNotNull() & (name != "")))).alias("members"),
-        "hosts",
-        "views",
-        F.when(sole, F.col("own.meta_replicas")).alias("peers"),
+    return (
+        grouped.withColumn("leaders", leaders)
+        .withColumn("size", size)
+        .select(
+            *SNAPSHOT_KEY,
+            "taken",
+            F.when(sole, F.col("leaders")[0]).alias("leader"),
+            "leaders",
+            "size",
+            F.greatest(F.floor(F.col("size") / 2) + 1, own_quorum).alias("quorum"),
+            F.when(sole, F.coalesce("own.meta_pending", F.lit(0))).otherwise(F.lit(0)).alias("pending"),
+            F.array_sort(F.array_distinct(F.filter("known", lambda name: name.isNotNull() & (name != "")))).alias(
+                "members"
+            ),
+            "hosts",
+            "views",
+            F.when(sole, F.col("own.meta_replicas")).alias("peers"),
+        )
     )
 
 
-def report_meta(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+def report_meta(of_moments: DataFrame, servers: DataFrame) -> DataFrame:
     """Return the meta group of each fleet's last snapshot."""
-    moment = last_of_day(moments(snapshots, servers, meta_peers))
+    moment = last_of_day(of_moments)
     return with_day(meta_groups(at(servers, moment)).withColumn("replicas", replicas()))
 
 
-def report_streams(
-    snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame
-) -> DataFrame:
+def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return the streams of each fleet's last snapshot."""
-    moment = last_of_day(moments(snapshots, servers, meta_peers))
+    moment = last_of_day(of_moments)
     key = [*SNAPSHOT_KEY, "account", "stream"]
     many = at(consumers, moment).groupBy(*key).agg(F.count(F.lit(1)).alias("consumers"))
     zero = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
     rows = at(streams, moment).join(many, on=key, how="left")
     return with_day(
-        rows.withColumns({
-            "replicas": replicas(),
-            "api_level": api_level(),
-            "consumers": F.coalesce("consumers", F.lit(0)),
-            "retention": F.coalesce("retention", F.lit("limits")),
-            "moving": F.col("leader").isNotNull() & F.col("desired").isNotNull(),
-            **{name: F.coalesce(F.col(name), F.lit(0)) for name in zero},
-        })
+        rows.withColumns(
+            {
+                "replicas": replicas(),
+                "api_level": api_level(),
+                "consumers": F.coalesce("consumers", F.lit(0)),
+                "retention": F.coalesce("retention", F.lit("limits")),
+                "moving": F.col("leader").isNotNull() & F.col("desired").isNotNull(),
+                **{name: F.coalesce(F.col(name), F.lit(0)) for name in zero},
+            }
+        )
     )
 
 
-def report_consumers(
-    snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame
-) -> DataFrame:
+def report_consumers(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return the consumers of each fleet's last snapshot."""
-    moment = last_of_day(moments(snapshots, servers, meta_peers))
+    moment = last_of_day(of_moments)
     key = [*SNAPSHOT_KEY, "account", "stream"]
     of_stream = at(streams, moment).select(*key, F.coalesce("messages", F.lit(0)).alias("messages"))
     percent = F.least(F.lit(100), F.floor(F.col("num_pending") * 100 / F.col("messages")))
     zero = ("num_ack_pending", "num_redelivered", "num_pending")
     rows = at(consumers, moment).join(of_stream, on=key, how="left")
     return with_day(
-        rows.withColumns({name: F.coalesce(F.col(name), F.lit(0)) for name in zero}).withColumns({
-            "replicas": replicas(),
-            "api_level": api_level(),
-            "mode": F.when(F.col("pull"), "Pull").otherwise("Push"),
-            "ack_wait": F.coalesce("ack_wait", F.lit(0.0)),
-            "ack_floor": F.coalesce("ack_floor_stream_seq", F.lit(0)),
-            "unprocessed": F.when(F.col("messages") > 0, percent).otherwise(F.lit(0)),
-        })
+        rows.withColumns({name: F.coalesce(F.col(name), F.lit(0)) for name in zero}).withColumns(
+            {
+                "replicas": replicas(),
+                "api_level": api_level(),
+                "mode": F.when(F.col("pull"), "Pull").otherwise("Push"),
+                "ack_wait": F.coalesce("ack_wait", F.lit(0.0)),
+                "ack_floor": F.coalesce("ack_floor_stream_seq", F.lit(0)),
+                "unprocessed": F.when(F.col("messages") > 0, percent).otherwise(F.lit(0)),
+            }
+        )
     )
 
 
@@ -250,13 +269,27 @@ def report_fleet(
     return sums.withColumns({name: F.coalesce(F.col(name), F.lit(0)) for name in counts})
 
 
-_MOMENT = ("silver.snapshots", "silver.servers", "silver.meta_peers")
-_ALL = (*_MOMENT, "silver.streams", "silver.consumers")
+_ASSETS = ("silver.streams", "silver.consumers")
 TABLES = (
-    Table("report_servers", "server that answered or should have", columns.REPORT_SERVERS, _ALL, report_servers),
-    Table("report_meta", "fleet with a meta group", columns.REPORT_META, _MOMENT, report_meta),
-    Table("report_streams", "stream", columns.REPORT_STREAMS, _ALL, report_streams),
-    Table("report_consumers", "consumer", columns.REPORT_CONSUMERS, _ALL, report_consumers),
+    Table(
+        "moments",
+        "snapshot of the day",
+        columns.MOMENTS,
+        ("silver.snapshots", "silver.servers", "silver.meta_peers"),
+        moments,
+    ),
+    Table(
+        "report_servers",
+        "server that answered or should have",
+        columns.REPORT_SERVERS,
+        ("gold.moments", "silver.servers", "gold.report_meta", *_ASSETS),
+        report_servers,
+    ),
+    Table(
+        "report_meta", "fleet with a meta group", columns.REPORT_META, ("gold.moments", "silver.servers"), report_meta
+    ),
+    Table("report_streams", "stream", columns.REPORT_STREAMS, ("gold.moments", *_ASSETS), report_streams),
+    Table("report_consumers", "consumer", columns.REPORT_CONSUMERS, ("gold.moments", *_ASSETS), report_consumers),
     Table(
         "report_fleet",
         "fleet",

@@ -73,12 +73,19 @@ GROUP_KEY = tuple(column.name for column in GROUP)
 def markdown(table: Table) -> str:
     """Return the table's part of docs/insights.md."""
     head = f"#### `{table.name}`\n\nA row for each {table.row}.\n\n| column | type | meaning |\n|---|---|---|\n"
-    return head + "\n".join(f"| {column.name} | {column.type.replace('|', '/')} | {column.meaning} |" for column in table.columns)
+    return head + "\n".join(
+        f"| {column.name} | {column.type.replace('|', '/')} | {column.meaning} |" for column in table.columns
+    )
 
 
 def ratio(part: Column, whole: Column) -> Column:
     """Return a quotient, null where there is nothing to divide by."""
     return F.when(whole != 0, part / whole)
+
+
+def not_negative(value: Column) -> Column:
+    """Return a value, at least 0; null for null, which greatest() would not keep."""
+    return F.when(value.isNotNull(), F.greatest(value, F.lit(0.0)))
 
 
 def seconds(begin: Column, end: Column) -> Column:
