@@ -194,14 +194,13 @@ def _server_incidents(of_presence: DataFrame) -> DataFrame:
     )
     known = of_presence.withColumn("state", state).where(F.col("state").isNotNull())
     server = Window.partitionBy("fleet", "server").orderBy("number")
-    first_of_fleet = Window.partitionBy("fleet")
     goes_on = F.lag("state").over(server) == F.col("state")
     marked = known.withColumns(
         {
             "begins": F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1),
             "old": F.lag("taken").over(server),
             "next": F.lead("taken").over(server),
-            "first": F.col("number") == F.min("number").over(first_of_fleet),
+            "first": F.col("number") == 1,
         }
     ).withColumn("session", F.sum("begins").over(server.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
     nobody = F.lit("").alias
@@ -290,6 +289,7 @@ def incidents(
         .withColumns(
             {
                 "began_before": F.col("first") & F.coalesce("open", F.lit(False)),
+            "before": F.when(~(F.col("first") & F.coalesce("open", F.lit(False))), F.col("before")),
                 "continues": F.col("last") == F.col("last_of_fleet"),
                 "seconds": seconds(F.col("begin"), F.coalesce("end", "last")),
                 "maintenance": in_maintenance(

@@ -45,7 +45,7 @@ def replicas() -> Column:
                                            "lag:bigint,pending:bigint>>")),
         lambda peer: F.struct(
             peer_name(peer["name"], peer["peer"]).alias("name"),
-            peer["peer"].alias("id"),
+            F.coalesce(peer["peer"], F.lit("")).alias("id"),
             F.lit(False).alias("leader"),
             F.coalesce(peer["current"], F.lit(False)).alias("current"),
             (~F.coalesce(peer["offline"], F.lit(False))).alias("online"),
