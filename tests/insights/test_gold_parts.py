@@ -16,10 +16,10 @@ from jetstream_insights.gold.accounts import account_usage
 from jetstream_insights.gold.balance import gini
 from jetstream_insights.gold.capacity import backtests, capacity, forecasts, growth
 from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
+from jetstream_insights.gold.common import peer_id as peer_id_of
 from jetstream_insights.gold.divergence import divergence
 from jetstream_insights.gold.health import restarts
 from jetstream_insights.gold.leadership import flap
-from jetstream_insights.gold.common import peer_id as peer_id_of
 from jetstream_insights.gold.tables import schema
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F

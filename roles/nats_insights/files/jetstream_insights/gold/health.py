@@ -283,13 +283,14 @@ def incidents(
     last = of_moments.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
     open_before = past.where("continues").select(*_INCIDENT_KEY, F.lit(True).alias("open")).distinct()
     key = [*_INCIDENT_KEY, "begin"]
+    goes_on = F.col("first") & F.coalesce("open", F.lit(False))
     marked = (
         found.join(F.broadcast(last), on="fleet")
         .join(open_before, on=list(_INCIDENT_KEY), how="left")
         .withColumns(
             {
-                "began_before": F.col("first") & F.coalesce("open", F.lit(False)),
-            "before": F.when(~(F.col("first") & F.coalesce("open", F.lit(False))), F.col("before")),
+                "began_before": goes_on,
+                "before": F.when(~goes_on, F.col("before")),
                 "continues": F.col("last") == F.col("last_of_fleet"),
                 "seconds": seconds(F.col("begin"), F.coalesce("end", "last")),
                 "maintenance": in_maintenance(

@@ -128,7 +128,9 @@ def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
     """Add the runs of snapshots in which nobody told of a group, as far as it was not deleted. In one pass: runs are costly."""
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("from")
     count = of_moments.groupBy("fleet").agg(F.max("number").alias("count"))
-    first = of_moments.select("fleet", F.col("number").alias("gap_from"), F.col("taken").alias("gap_begin"), "absent", "silent")
+    first = of_moments.select(
+        "fleet", F.col("number").alias("gap_from"), F.col("taken").alias("gap_begin"), "absent", "silent"
+    )
     last = of_moments.select("fleet", F.col("number").alias("gap_to"), F.col("taken").alias("gap_end"))
     followed = (
         runs.withColumns({"next": F.lead("from").over(group), "next_created": F.lead("created").over(group)})
