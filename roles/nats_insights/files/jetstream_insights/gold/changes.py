@@ -47,6 +47,7 @@ def _things(
 ) -> DataFrame:
     """Return things as rows of one form: names, who tells of them, when they were created, and their state as text, null where it
     is not `known`: such a row only tells that the thing is there."""
+    alike = F.xxhash64(*state.values())
     texts = F.create_map(*(item for name, value in state.items() for item in (F.lit(name), value.cast("string"))))
     return frame.select(
         *SNAPSHOT_KEY,
@@ -56,6 +57,7 @@ def _things(
         hosts.alias("hosts"),
         (F.col("created") if "created" in frame.columns else F.lit(None)).cast("timestamp").alias("created"),
         (texts if known is None else F.when(known, texts)).alias("state"),
+        (alike if known is None else F.when(known, alike)).alias("alike"),
     )
 
 
@@ -110,9 +112,8 @@ def changes(
     all_streams, all_consumers = streams.unionByName(streams_before), consumers.unionByName(consumers_before)
     all_servers = servers.unionByName(servers_before)
     of_all = moments(snapshots.unionByName(snapshots_before), all_servers, meta_peers.unionByName(meta_peers_before))
-    told = things(all_servers, all_streams, all_consumers, accounts.unionByName(accounts_before)).join(
-        F.broadcast(of_all.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY
-    )
+    every = things(all_servers, all_streams, all_consumers, accounts.unionByName(accounts_before))
+    told = _suspects(every, of_all).join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
     one = Window.partitionBy(*_THING).orderBy("number")
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)
     known = F.col("state").isNotNull()
@@ -154,6 +155,19 @@ def changes(
     return union([plain, configurations, _came(seen.where(today), of_all), _went(seen, of_all, day)]).withColumn(
         "day", day
     )
+
+
+def _suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
+    """Return the rows of the things that were not the same in all snapshots: few, so that putting them in order costs little."""
+    many = of_all.groupBy("fleet").agg(F.count(F.lit(1)).alias("many"))
+    counted = of_things.groupBy(*_THING).agg(
+        F.count(F.lit(1)).alias("told"),
+        (F.min("alike") != F.max("alike")).alias("differs"),
+        (F.min("created") != F.max("created")).alias("again"),
+    )
+    suspect = (F.col("told") != F.col("many")) | F.coalesce("differs", F.lit(False)) | F.coalesce("again", F.lit(False))
+    found = counted.join(F.broadcast(many), on="fleet").where(suspect).select(*_THING)
+    return of_things.join(F.broadcast(found), on=list(_THING), how="left_semi")
 
 
 def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
