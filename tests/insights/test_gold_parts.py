@@ -10,13 +10,11 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import peer_id
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.accounts import account_usage
 from jetstream_insights.gold.balance import gini
 from jetstream_insights.gold.capacity import backtests, capacity, forecasts, growth
 from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
-from jetstream_insights.gold.common import peer_id as peer_id_of
 from jetstream_insights.gold.divergence import divergence
 from jetstream_insights.gold.health import restarts
 from jetstream_insights.gold.leadership import flap
@@ -154,8 +152,6 @@ def test_formulas(spark: SparkSession) -> None:
     times = spark.createDataFrame([([0.0, 1800.0, 3600.0],), ([0.0, 100000.0],)], "times array<double>")
     peaks = [row[0] for row in times.select(flap(F.col("times"))).collect()]
     assert (peaks[0]["peak"], peaks[0]["at"], peaks[1]["at"]) == (1.75, 3600.0, 0.0)
-    (row,) = spark.range(1).select(peer_id_of(F.lit("n1")).alias("id")).collect()
-    assert row["id"] == peer_id("n1")
 
 
 def _server(minute: int, name: str, identity: str, start: int) -> tuple[Any, ...]:

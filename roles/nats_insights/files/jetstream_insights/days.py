@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 from jetstream_insights import silver
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.common import DEFAULTS, Settings
-from jetstream_insights.gold.tables import Table
-from jetstream_insights.jobs import SNAPSHOTS, Outcome, Say
+from jetstream_insights.jobs import Outcome, Say, empty
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours, new_run
 
 
@@ -61,10 +60,16 @@ def make_gold(
         same = known.get("format") == GOLD_FORMAT and known["basis"] == basis and set(inputs) <= set(known["inputs"])
         if not inputs or (same and not force):
             outcome.fresh += bool(known)
+            outcome.empty += not known
             continue
         run = new_run()
-        _Day(lake, day, run, settings, say).make()
-        lake.publish_day(day, run, inputs, basis)
+        try:
+            _Day(lake, day, run, settings, say).make()
+        except Exception:
+            for table in TABLES:
+                lake.delete(f"gold/{table}/run={run}")
+            raise
+        lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": run, "inputs": inputs, "basis": basis})
         outcome.made += 1
     return outcome
 
@@ -87,7 +92,7 @@ class _Day:
         for name, table in TABLES.items():
             self._say(f"{self._day}  {name}")
             frame = table.rows(table.make(*(self._input(source) for source in table.of)))
-            self._frames[f"gold.{name}"] = self._lake.write_day(name, self._run, self._day, frame)
+            self._frames[f"gold.{name}"] = self._lake.write_gold(name, self._run, self._day, frame)
 
     def _input(self, source: str) -> Any:
         if source == "day":
@@ -107,27 +112,11 @@ class _Day:
             return self._silver(name, known[-1:])
         table, _colon, back = name.partition(":")
         past = [self._day - timedelta(days=number) for number in range(1, int(back) + 1)]
-        found = self._lake.read("gold", table, past)
-        return found if found is not None else empty(self._lake, TABLES[table])
+        found = self._lake.read_gold(table, past)
+        return found if found is not None else self._lake.spark.createDataFrame([], TABLES[table].schema)
 
     def _silver(self, name: str, of_hours: Iterable[datetime]) -> DataFrame:
+        if name == "advisories" and name not in silver.TABLES:
+            return self._lake.spark.createDataFrame([], ADVISORIES)
         found = self._lake.read("silver", name, of_hours)
-        return found if found is not None else empty_silver(self._lake, name)
-
-
-def empty(lake: Lake, table: Table) -> DataFrame:
-    """Return a gold table without rows."""
-    return lake.spark.createDataFrame([], table.schema)
-
-
-def empty_silver(lake: Lake, name: str) -> DataFrame:
-    """Return a silver table without rows."""
-    if name == "advisories" and name not in silver.TABLES:
-        return lake.spark.createDataFrame([], ADVISORIES)
-    if name == "snapshots":
-        return lake.spark.createDataFrame([], SNAPSHOTS)
-    if name == "failures":
-        return silver.failures(lake.lines([]))
-    table = silver.TABLES[name]
-    told = [lake.lines([]) for _source in table.bronze]
-    return table.make(*told, *(empty_silver(lake, source) for source in table.silver))
+        return found if found is not None else empty(self._lake, name)

@@ -231,8 +231,8 @@ class Lake:
     # --- published tables -----------------------------------------------------------------------------------------------
 
     def pointer(self, layer: str, when: date) -> dict[str, Any]:
-        """Return what is published of an hour (silver) or a day (gold): run, inputs, format, quarantined; empty for nothing. Raises LakeError when it
-        cannot be read, or is of a newer format than this program knows."""
+        """Return what is published of an hour (silver) or a day (gold): format, run, inputs and more; empty for nothing. Raises
+        LakeError when it cannot be read, or is of a newer format than this program knows."""
         name = f"{layer}/_published/{place(when)}.json"
         if not self.exists(name):
             return {}

@@ -61,7 +61,9 @@ def _things(
     )
 
 
-def things(servers: DataFrame, streams: DataFrame, consumers: DataFrame, accounts: DataFrame) -> DataFrame:
+def things(
+    servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame, accounts: DataFrame
+) -> DataFrame:
     """Return everything whose changes are told: servers, the meta group, streams, durable consumers, accounts with JetStream."""
     # A start loads the configuration too, which is no reload.
     reloaded = F.col("config_load_time") > F.col("start") + F.expr("INTERVAL 5 SECONDS")
@@ -86,7 +88,7 @@ def things(servers: DataFrame, streams: DataFrame, consumers: DataFrame, account
     )
     return union([
         _things("server", servers, F.array("server"), of_server, server=F.col("server")),
-        _things("meta", meta_groups(servers), hosts, {**members, "size": F.col("size")}, led),
+        _things("meta", meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led),
         _things("stream", streams, hosts, of_asset, led, **stream),
         _things("consumer", durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
         _things("account", hosting, hosts, {"account": F.col("account")}, account=F.col("account")),
@@ -111,8 +113,9 @@ def changes(
     """Return what changed in the day, in order. The frames `before`: the last hour before the day."""
     all_streams, all_consumers = streams.unionByName(streams_before), consumers.unionByName(consumers_before)
     all_servers = servers.unionByName(servers_before)
-    of_all = moments(snapshots.unionByName(snapshots_before), all_servers, meta_peers.unionByName(meta_peers_before))
-    every = things(all_servers, all_streams, all_consumers, accounts.unionByName(accounts_before))
+    all_peers = meta_peers.unionByName(meta_peers_before)
+    of_all = moments(snapshots.unionByName(snapshots_before), all_servers, all_peers)
+    every = things(all_servers, all_peers, all_streams, all_consumers, accounts.unionByName(accounts_before))
     told = _suspects(every, of_all).join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
     one = Window.partitionBy(*_THING).orderBy("number")
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)

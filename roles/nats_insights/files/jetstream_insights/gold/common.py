@@ -12,12 +12,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.silver import peer_name
-
 SNAPSHOT_KEY = ["fleet", "snapshot"]
-
-#: The characters of a server's id in its Raft groups (_model.py peer_id).
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
@@ -65,17 +60,6 @@ def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Colu
     return found
 
 
-def peer_id(name: Column) -> Column:
-    """Return the id of a server in its Raft groups: 8 characters from the SHA-256 of its name (server/sublist.go getHash)."""
-    digest = F.sha2(name, 256)
-
-    def digit(number: Column) -> Column:
-        byte = F.conv(F.substr(digest, number * 2 + 1, F.lit(2)), 16, 10).cast("int")
-        return F.substr(F.lit(_DIGITS), byte % len(_DIGITS) + 1, F.lit(1))
-
-    return F.array_join(F.transform(F.sequence(F.lit(0), F.lit(7)), digit), "")
-
-
 def last_of_day(of_moments: DataFrame) -> DataFrame:
     """Return the last snapshot of each fleet."""
     latest = of_moments.groupBy("fleet").agg(F.max_by("snapshot", F.struct("taken", "snapshot")).alias("snapshot"))
@@ -116,10 +100,10 @@ def behind(settings: Settings) -> Column:
     """Return the names of the peers that cannot be counted on; `absent` must be a column (_quorum.py _in_step)."""
 
     def out(peer: Column) -> Column:
-        absent = F.array_contains("absent", peer_name(peer["name"], peer["peer"]))
+        absent = F.array_contains("absent", peer["name"])
         return ~in_step(peer, settings) | F.coalesce(absent, F.lit(False))
 
-    names = F.transform(F.filter("peers", out), lambda peer: peer_name(peer["name"], peer["peer"]))
+    names = F.transform(F.filter("peers", out), lambda peer: peer["name"])
     return F.coalesce(F.array_sort(names), F.array().cast("array<string>"))
 
 

@@ -21,11 +21,11 @@ _TEN_MINUTES = 600.0
 _STORM_GAP = 300.0
 
 
-def groups(servers: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
+def groups(servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return a row for each Raft group in each snapshot: the meta group, streams, consumers."""
     nobody = F.lit("").alias
     common = ("leader", "members", "hosts", "peers", "quorum")
-    meta = meta_groups(servers).select(
+    meta = meta_groups(servers, meta_peers).select(
         *SNAPSHOT_KEY, "taken", F.lit("meta").alias("kind"), nobody("account"), nobody("stream"), nobody("consumer"),
         nobody("cluster"), F.lit("_meta_").alias("raft_group"), F.lit(None).cast("timestamp").alias("created"),
         F.lit(None).cast("timestamp").alias("leader_since"), F.col("size").cast("int").alias("num_replicas"), *common,
@@ -43,6 +43,7 @@ def groups(servers: DataFrame, streams: DataFrame, consumers: DataFrame) -> Data
 def timeline(
     of_moments: DataFrame,
     servers: DataFrame,
+    meta_peers: DataFrame,
     streams: DataFrame,
     consumers: DataFrame,
     past: DataFrame,
@@ -56,7 +57,7 @@ def timeline(
     """
     known = F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number", "absent"))
     states = (
-        groups(servers, streams, consumers)
+        groups(servers, meta_peers, streams, consumers)
         .join(known, on=SNAPSHOT_KEY)
         .withColumn("behind", behind(settings))
         .withColumn("state", group_state())
@@ -362,7 +363,16 @@ TABLES = (
         "timeline",
         "run of a Raft group: snapshots in a row that told the same",
         columns.TIMELINE,
-        ("gold.moments", "silver.servers", "silver.streams", "silver.consumers", "past.timeline:1", "day", "settings"),
+        (
+            "gold.moments",
+            "silver.servers",
+            "silver.meta_peers",
+            "silver.streams",
+            "silver.consumers",
+            "past.timeline:1",
+            "day",
+            "settings",
+        ),
         timeline,
     ),
     Table(

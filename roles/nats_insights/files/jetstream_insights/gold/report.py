@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, peer_id, with_day, zone
+from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, with_day, zone
 from jetstream_insights.gold.tables import Table
-from jetstream_insights.silver import peer_name
+from jetstream_insights.silver import PEERS, peer_id
 
 _STRINGS = "array<string>"
 
@@ -41,10 +41,9 @@ _JETSTREAM = {
 def replicas() -> Column:
     """Return the members of a group as its sole leader sees them, with itself, by name (_model.py RaftGroup.as_dict)."""
     others = F.transform(
-        F.coalesce("peers", F.array().cast("array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,"
-                                           "lag:bigint,pending:bigint>>")),
+        F.coalesce("peers", F.array().cast(PEERS)),
         lambda peer: F.struct(
-            peer_name(peer["name"], peer["peer"]).alias("name"),
+            peer["name"].alias("name"),
             F.coalesce(peer["peer"], F.lit("")).alias("id"),
             F.lit(False).alias("leader"),
             F.coalesce(peer["current"], F.lit(False)).alias("current"),
@@ -73,8 +72,7 @@ def api_level() -> Column:
 
 
 def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return the snapshots of the day, and who did not answer in each. A peer that is told by its id alone is the server that
-    has this id, if one that answered does."""
+    """Return the snapshots of the day, and who did not answer in each."""
     told = F.coalesce(F.col("jsz_told"), F.lit(False))
     answered = servers.groupBy(*SNAPSHOT_KEY).agg(
         F.collect_set("server").alias("answered"), F.collect_set(F.when(~told, F.col("server"))).alias("mute")
@@ -82,8 +80,7 @@ def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> 
     members = meta_peers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("peer").alias("meta_members"))
     nobody = F.array().cast(_STRINGS)
     known = F.array_union(F.coalesce("missing", nobody), F.coalesce("meta_members", nobody))
-    there = F.coalesce("answered", nobody)
-    absent = F.array_except(F.array_except(known, there), F.transform(there, peer_id))
+    absent = F.array_except(known, F.coalesce("answered", nobody))
     of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
     joined = snapshots.join(answered, on=SNAPSHOT_KEY, how="left").join(members, on=SNAPSHOT_KEY, how="left")
     return with_day(joined.withColumn("absent", F.array_sort(absent))).withColumns(
@@ -139,18 +136,24 @@ def report_servers(
     return with_day(known.unionByName(absent, allowMissingColumns=True))
 
 
-def meta_groups(servers: DataFrame) -> DataFrame:
+def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
     """Return the meta group in each snapshot, by the rules of _model.py _meta_group."""
-    view = servers.where(F.col("meta_size").isNotNull())
-    claims = F.col("meta_leader") == F.col("server")
-    backed = claims & (F.coalesce(F.size("meta_replicas"), F.lit(0)) > 0)
-    names = F.transform(
-        F.coalesce(F.col("meta_replicas"), F.filter("meta_replicas", lambda _peer: F.lit(False))),
-        lambda peer: peer_name(peer["name"], peer["peer"]),
+    peer = F.struct(
+        F.col("peer").alias("name"), F.col("peer_id").alias("peer"), "current", "offline",
+        F.round(F.col("active") * 1e9).cast("bigint").alias("active"), "lag", F.lit(None).cast("bigint").alias("pending"),
+    )  # fmt: skip
+    others = (
+        meta_peers.where(F.col("peer") != F.col("server"))
+        .groupBy(*SNAPSHOT_KEY, "server_id")
+        .agg(F.collect_list(peer).alias("peers"))
     )
+    view = servers.where(F.col("meta_size").isNotNull()).join(others, on=[*SNAPSHOT_KEY, "server_id"], how="left")
+    claims = F.col("meta_leader") == F.col("server")
+    backed = claims & (F.coalesce(F.size("peers"), F.lit(0)) > 0)
     nobody = F.array().cast(_STRINGS)
-    everybody = F.array_append(F.array_append(F.coalesce(names, nobody), F.col("server")), F.col("meta_leader"))
-    own = F.struct("meta_size", "meta_pending", "meta_quorum_needed", "meta_replicas")
+    names = F.coalesce(F.transform("peers", lambda peer: peer["name"]), nobody)
+    everybody = F.array_append(F.array_append(names, F.col("server")), F.col("meta_leader"))
+    own = F.struct("meta_size", "meta_pending", "meta_quorum_needed", "peers")
     grouped = view.groupBy(*SNAPSHOT_KEY, "taken").agg(
         F.sort_array(F.collect_set(F.when(backed, F.col("server")))).alias("backed"),
         F.sort_array(F.collect_set(F.when(claims, F.col("server")))).alias("claimed"),
@@ -182,15 +185,15 @@ def meta_groups(servers: DataFrame) -> DataFrame:
             ),
             "hosts",
             "views",
-            F.when(sole, F.col("own.meta_replicas")).alias("peers"),
+            F.when(sole, F.col("own.peers")).alias("peers"),
         )
     )
 
 
-def report_meta(of_moments: DataFrame, servers: DataFrame) -> DataFrame:
+def report_meta(of_moments: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
     """Return the meta group of each fleet's last snapshot."""
     moment = last_of_day(of_moments)
-    return with_day(meta_groups(at(servers, moment)).withColumn("replicas", replicas()))
+    return with_day(meta_groups(at(servers, moment), at(meta_peers, moment)).withColumn("replicas", replicas()))
 
 
 def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
