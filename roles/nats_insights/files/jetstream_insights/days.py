@@ -14,7 +14,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights import silver
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.common import DEFAULTS, Settings
 from jetstream_insights.jobs import Outcome, Say, empty
@@ -53,7 +52,12 @@ def make_gold(
     that they were made from."""
     outcome = Outcome()
     for day in of_days:
-        inputs = [f"{hour:%H}:{run}" for hour in hours_of(day) if (run := lake.pointer("silver", hour).get("run"))]
+        inputs = [
+            f"{hour:%H}:{run}"
+            for layer in ("silver", "silver/advisories")
+            for hour in hours_of(day)
+            if (run := lake.pointer(layer, hour).get("run"))
+        ]
         basis = _basis(lake, day, settings)
         known = lake.pointer("gold", day)
         # Silver hours that are no longer kept do not make what was made from them wrong.
@@ -116,7 +120,7 @@ class _Day:
         return found if found is not None else self._lake.spark.createDataFrame([], TABLES[table].schema)
 
     def _silver(self, name: str, of_hours: Iterable[datetime]) -> DataFrame:
-        if name == "advisories" and name not in silver.TABLES:
-            return self._lake.spark.createDataFrame([], ADVISORIES)
         found = self._lake.read("silver", name, of_hours)
-        return found if found is not None else empty(self._lake, name)
+        if found is not None:
+            return found
+        return self._lake.spark.createDataFrame([], ADVISORIES) if name == "advisories" else empty(self._lake, name)

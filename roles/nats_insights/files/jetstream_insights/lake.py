@@ -233,17 +233,17 @@ class Lake:
     def pointer(self, layer: str, when: date) -> dict[str, Any]:
         """Return what is published of an hour (silver) or a day (gold): format, run, inputs and more; empty for nothing. Raises
         LakeError when it cannot be read, or is of a newer format than this program knows."""
-        name = f"{layer}/_published/{place(when)}.json"
+        name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer.partition("/")[0]]
         if not self.exists(name):
             return {}
         try:
             found = dict(json.loads(self.read_text(name)))
-            newer = int(found["format"]) > _FORMATS[layer]
+            newer = int(found["format"]) > known
         except (KeyError, TypeError, ValueError) as error:
             what = f"{self.uri}/{name} cannot be read: {error}. Remove it, and what it points to is made again."
             raise LakeError(what) from error
         if newer:
-            what = f"format {found['format']} of {self.uri}/{name} is newer than {_FORMATS[layer]}, which this program knows"
+            what = f"format {found['format']} of {self.uri}/{name} is newer than {known}, which this program knows"
             raise LakeError(f"{what}. Use the newer program, or another lake.")
         return found
 

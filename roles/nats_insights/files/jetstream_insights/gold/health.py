@@ -18,6 +18,9 @@ _BAD = ("no_leader", "no_quorum", "not_redundant")
 #: Seconds before an incident that an advisory may explain it from: it was written when the thing happened, not when it was seen.
 _ADVISORY_MARGIN = 60.0
 
+#: Kinds of advisories that tell of requests and deliveries, not of what happens to a group.
+_BUSY = ("api_audit", "max_deliver", "nak", "terminated", "unreadable")
+
 
 def _started() -> Column:
     """Return when a server started; without VARZ, by the uptime that STATSZ tells."""
@@ -256,7 +259,7 @@ def _explanations(server_incidents: DataFrame, of_restarts: DataFrame, failures:
 
 def _advised(advisories: DataFrame) -> DataFrame:
     """Return what advisories tell of streams and consumers, by their names."""
-    return advisories.select(
+    return advisories.where(~F.col("kind").isin(*_BUSY)).select(
         F.col("fleet").alias("a_fleet"),
         F.col("account").alias("a_account"),
         F.col("stream").alias("a_stream"),
