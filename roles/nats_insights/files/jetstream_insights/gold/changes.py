@@ -215,7 +215,7 @@ def _came(seen: DataFrame, of_all: DataFrame) -> DataFrame:
     new = F.coalesce(F.unix_seconds("created") >= F.unix_seconds("old") - _NEW, F.lit(True))
     untold = F.size(F.array_except("hosts", "old_silent")) == 0
     return (
-        seen.where("first")
+        seen.where(F.col("first"))
         .join(F.broadcast(previous), on=["fleet", "number"])
         .where(new & ~(untold & F.col("created").isNull()))
         .select(*_THING, "taken", F.lit(None).cast("timestamp").alias("before"), *_event("added"))
