@@ -65,7 +65,8 @@ def write_snapshot(lake: Path, replies: Mapping[str, Any], started: datetime = H
             server = parse_server(item["server"], item["statsz"], 0.001)
             servers.append(server)
             origin = replace(origin_of(server), received=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-            told = {"rtt": 0.001, "clock_offset": 0.25, "tags": list(server.tags), "jetstream": server.jetstream}
+            told = {**server.as_dict(), "clock_offset": 0.25}
+            del told["js"], told["health"]
             writer.add(origin, Row("servers", {}, told))
             for row in rows_of("jsz", copy.deepcopy(replies["jsz"][server.id])):
                 writer.add(origin, row)

@@ -17,7 +17,8 @@ import math
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -35,6 +36,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 VERSION = "2.15.1"
 MAX_STORAGE = 1 << 40
+#: The max_bytes of a stream that was resized.
+RESIZED = 1 << 30
+_ACK_WAIT = 30.0
 _DAY = 86400.0
 
 
@@ -42,8 +46,10 @@ _DAY = 86400.0
 class Stream:
     """A stream and what is true of it. `rate`: messages per second, on average over a day; `size`: bytes of a message.
 
-    Seconds after the fleet's start, 0 for never: all its messages were `purged`; its consumer no longer acknowledges, it is
-    `stuck`. `flaps`: its leader changes every so many seconds. `diverged`: its last replica lost a tenth of its messages.
+    Seconds after the fleet's start, 0 for never: all its messages were `purged`; its max_bytes was set, it was `resized`; its
+    consumer no longer acknowledges, it is `stuck`, or it gets the same message again and again, it is `looping`. `flaps`: its
+    leader changes every so many seconds. `diverged`: its last replica lost a tenth of its messages. `slow`: its consumer manages
+    half of what comes.
     """
 
     name: str
@@ -55,15 +61,19 @@ class Stream:
     flaps: float = 0.0
     stuck: float = 0.0
     diverged: bool = False
+    resized: float = 0.0
+    looping: float = 0.0
+    slow: bool = False
 
 
 @dataclass(frozen=True)
 class Outage:
-    """A server that was down between two moments, in seconds after the fleet's start."""
+    """A server that was down between two moments, in seconds after the fleet's start. `version`: what it runs after it."""
 
     server: int
     begin: float
     end: float
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ class Fleet:
     def _stream(self, number: int) -> Stream:
         dice = random.Random(f"{self.seed}:stream:{number}")
         replicas = tuple(dice.sample(range(self.servers), min(dice.choice((1, 3, 3, 3)), self.servers)))
-        fault = dice.randrange(20)  # one in five streams has one
+        fault = dice.randrange(20)  # one in three streams has one
         return Stream(
             name=f"STREAM-{number:06}",
             account=f"A{number % self.accounts}",
@@ -101,6 +111,9 @@ class Fleet:
             flaps=dice.uniform(60, 900) if fault == 1 and len(replicas) > 1 else 0.0,
             stuck=dice.uniform(0.1, 1) * _DAY if fault == 2 else 0.0,
             diverged=fault == 3 and len(replicas) > 1,
+            resized=dice.uniform(0.1, 1) * _DAY if fault == 4 else 0.0,
+            looping=dice.uniform(0.1, 1) * _DAY if fault == 5 else 0.0,
+            slow=fault == 6,
         )
 
     # --- the state at a moment, `at` in seconds after the start -----------------------------------------------------------
@@ -111,6 +124,16 @@ class Fleet:
     def started(self, server: int, at: float) -> float:
         """Return when a server last started: an hour before the fleet's start, or at the end of its last outage."""
         return max([-3600.0, *(item.end for item in self.outages if item.server == server and item.end <= at)])
+
+    def version(self, server: int, at: float) -> str:
+        """Return what a server runs: what its last outage that is over left there."""
+        ended = [item for item in self.outages if item.server == server and item.end <= at and item.version]
+        return max(ended, key=lambda item: item.end).version if ended else VERSION
+
+    def meta_leader(self, at: float) -> int | None:
+        """Return who leads the meta group: the first that is up, if a majority is."""
+        living = [server for server in range(self.servers) if not self.down(server, at)]
+        return living[0] if len(living) > self.servers // 2 else None
 
     @staticmethod
     def written(stream: Stream, at: float) -> int:
@@ -139,25 +162,19 @@ class Fleet:
         if leader is not None:
             cluster["leader"] = self.name(leader)
         if leader == server:
-            cluster["replicas"] = [
-                {
-                    "name": self.name(other),
-                    "peer": peer_id(self.name(other)),
-                    "current": not self.down(other, at),
-                    "active": 350_000_000,
-                }
-                for other in stream.replicas
-                if other != server
-            ]
-        acknowledged = self.written(stream, min(at, stream.stuck)) if stream.stuck else last
+            cluster["replicas"] = self._peers([other for other in stream.replicas if other != server], at)
+        stopped = stream.stuck or stream.looping
+        acknowledged = self.written(stream, min(at, stopped)) if stopped else last // 2 if stream.slow else last
+        again = int((at - stream.looping) // _ACK_WAIT) if 0 < stream.looping <= at else 0
         consumer = {
             "stream_name": stream.name,
             "name": "worker",
             "created": timestamp(START),
-            "config": {"durable_name": "worker", "ack_policy": "explicit", "ack_wait": 30_000_000_000},
-            "delivered": {"consumer_seq": acknowledged, "stream_seq": acknowledged},
+            "config": {"durable_name": "worker", "ack_policy": "explicit", "ack_wait": int(_ACK_WAIT * 1e9)},
+            "delivered": {"consumer_seq": acknowledged + again, "stream_seq": acknowledged},
             "ack_floor": {"consumer_seq": acknowledged, "stream_seq": acknowledged},
-            "num_ack_pending": 0,
+            "num_ack_pending": int(again > 0),
+            "num_redelivered": int(again > 0),
             "num_pending": last - max(acknowledged, first - 1),
             "cluster": cluster,
         }
@@ -171,11 +188,28 @@ class Fleet:
                 "num_replicas": len(stream.replicas),
                 "storage": "file",
                 "retention": "limits",
-                "max_bytes": -1,
+                "max_bytes": RESIZED if 0 < stream.resized <= at else -1,
             },
             "state": {"messages": messages, "bytes": messages * stream.size, "first_seq": first, "last_seq": last},
             "consumer_detail": [consumer],
         }
+
+    def _peers(self, others: Sequence[int], at: float) -> list[dict[str, Any]]:
+        """Return a leader's view of the other members."""
+        return [
+            {
+                "name": self.name(other),
+                "peer": peer_id(self.name(other)),
+                "current": not self.down(other, at),
+                "active": 350_000_000,
+            }
+            for other in others
+        ]
+
+    def traffic(self, account: str, server: int, at: float) -> int:
+        """Return how many messages a server got from the clients of an account since it started: as many a second as the account
+        has characters."""
+        return int((at - self.started(server, at)) * len(account))
 
     # --- writing ------------------------------------------------------------------------------------------------------------
 
@@ -186,7 +220,8 @@ class Fleet:
         missing = [self.name(server) for server in range(self.servers) if self.down(server, at)]
         with SnapshotWriter(lake, fleet, moment, name) as writer:
             for server in range(self.servers):
-                origin = Origin(f"N{self.name(server)}", self.name(server), "C1", VERSION, timestamp(moment))
+                identity = f"N{self.name(server)}-{self.started(server, at):.0f}"  # new at each start
+                origin = Origin(identity, self.name(server), "C1", self.version(server, at), timestamp(moment))
                 if self.down(server, at):
                     failure = NatsFailure("server_missing", f"expected server {origin.server} did not answer")
                     writer.fail("servers", Origin("", origin.server, received=origin.received), failure)
@@ -199,7 +234,7 @@ class Fleet:
                 servers_known=self.servers,
                 missing=missing,
                 complete=not missing,
-                versions={VERSION: self.servers - len(missing)},
+                versions=dict(Counter(self.version(server, at) for server in range(self.servers) if not self.down(server, at))),
                 clock_offset={"min": 0.0, "median": 0.0, "max": 0.0},
                 slowest_rtt=0.001,
             )
@@ -214,18 +249,30 @@ class Fleet:
         start = timestamp(START + timedelta(seconds=self.started(server, at)))
         yield Row("varz", {}, {"start": start, "mem": 100_000_000, "cores": 4, "in_msgs": int(up * 1000), "connections": 10})
         yield Row("healthz", {}, {"status": "ok", "status_code": 200})
-        meta = {"leader": self.name(0), "cluster_size": self.servers} if not self.down(0, at) else {"cluster_size": self.servers}
+        meta: dict[str, Any] = {"cluster_size": self.servers}
+        leader = self.meta_leader(at)
+        if leader is not None:
+            meta["leader"] = self.name(leader)
+        if leader == server:
+            meta["replicas"] = self._peers([other for other in range(self.servers) if other != server], at)
         yield Row(
             "jsz",
             {},
             {
                 "storage": used,
+                "reserved_storage": sum(max(detail["config"]["max_bytes"], 0) for _stream, detail in details),
                 "streams": len(details),
                 "ha_assets": sum(1 for stream, _detail in details if len(stream.replicas) > 1),
                 "config": {"max_storage": MAX_STORAGE},
                 "meta_cluster": meta,
             },
         )
+        for account in sorted({stream.account for stream, _detail in details}):
+            mine = [detail for stream, detail in details if stream.account == account]
+            got = self.traffic(account, server, at)
+            size = {"msgs": got, "bytes": got * 100}
+            yield Row("jsz_accounts", {"account": account}, {"storage": sum(detail["state"]["bytes"] for detail in mine)})
+            yield Row("accstatz", {"account": account}, {"conns": 2, "sent": size, "received": size})
         for stream, detail in details:
             keys = {"account": stream.account}
             consumers = detail.pop("consumer_detail")

@@ -28,7 +28,7 @@ def test_it_is_the_same_again_and_another_with_another_seed(tmp_path: Path) -> N
 
 def test_every_fault_occurs_and_is_told() -> None:
     streams = Fleet(9, 300).assets
-    for fault in ("purged", "flaps", "stuck", "diverged"):
+    for fault in ("purged", "flaps", "stuck", "diverged", "resized", "looping", "slow"):
         assert 3 < sum(1 for stream in streams if getattr(stream, fault)) < 40, fault
 
 

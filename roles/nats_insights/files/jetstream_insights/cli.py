@@ -21,6 +21,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from jetstream_insights.advisories import captures_of, make_advisories
+from jetstream_insights.days import days, make_gold
+from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, LakeError, hours
 from jetstream_insights.maintenance import Keep, maintain
@@ -36,21 +38,33 @@ def moment(text: str) -> datetime:
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
 
 
+def maintenance(text: str) -> Maintenance:
+    """Return an argument's window: BEGIN/END, or BEGIN/END/SERVER,SERVER. Raises ValueError."""
+    begin, end, *servers = text.split("/")
+    return Maintenance(moment(begin), moment(end), tuple(name for part in servers for name in part.split(",") if name))
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="jetstream_insights", description=__doc__.split("\n", maxsplit=1)[0])
     jobs = (
-        "silver: typed tables from the snapshots; advisories: a table of what streams captured; "
-        "maintain: join small files, remove what is too old or was replaced"
+        "silver: typed tables from the snapshots; advisories: a table of what streams captured; gold: reports, histories and forecasts "
+        "of whole days from those; maintain: join small files, remove what is too old or was replaced"
     )
-    found.add_argument("job", choices=["silver", "advisories", "maintain"], help=jobs)
+    found.add_argument("job", choices=["silver", "advisories", "gold", "maintain"], help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
     found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
     found.add_argument("--to", dest="end", type=moment, help="end, which is not part of it; by default now")
     found.add_argument("--master", help="Spark's master, such as local[2]; by default that of spark-submit, or local[*]")
     found.add_argument("--memory", help="memory of the driver, such as 4g")
-    found.add_argument("--force", action="store_true", help="make the hours again that are up to date")
+    found.add_argument("--force", action="store_true", help="make the hours or days again that are up to date")
     captured = found.add_argument_group("advisories")
     captured.add_argument("--streams", metavar="FILE", help="the streams that capture them, as JSON, see docs/insights.md")
+    judged = found.add_argument_group("gold")
+    judged.add_argument(
+        "--maintenance", action="append", type=maintenance, default=[], metavar="BEGIN/END[/SERVER,…]",
+        help="a window in which elections and restarts were meant; may be given more than once",
+    )
+    judged.add_argument("--slo", type=float, default=Settings.slo, help="the objective of the time with quorum, such as 0.999")
     keep = found.add_argument_group("maintain")
     keep.add_argument("--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever")
     keep.add_argument("--keep-silver", type=int, default=0, metavar="DAYS", help="days to keep the tables, by default for ever")
@@ -92,6 +106,9 @@ def run(given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, 
     if given.job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))
+    if given.job == "gold":
+        settings = Settings(maintenance=tuple(given.maintenance), slo=given.slo)
+        return asdict(make_gold(lake, days(start, end), say, given.force, settings))
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
     if later:
         say(f"There are snapshots of after --to, by a clock that is ahead? {', '.join(later)}")

@@ -13,7 +13,7 @@ import json
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from functools import reduce
 from typing import Any
 from urllib.parse import unquote
@@ -26,6 +26,8 @@ from jetstream_insights.fields import taken
 #: Of manifests and of pointers; see docs/insights.md.
 BRONZE_FORMAT = 1
 SILVER_FORMAT = 1
+GOLD_FORMAT = 1
+_FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT}
 
 #: How the name of a pack ends: many snapshots of an hour in few files.
 PACK = ".jsonl"
@@ -37,9 +39,9 @@ _HOUR = timedelta(hours=1)
 _HOURS = 24
 
 
-def place(hour: datetime) -> str:
-    """Return the directories of an hour."""
-    return f"date={hour:%Y-%m-%d}/hour={hour:%H}"
+def place(when: date) -> str:
+    """Return the directories of an hour, or of a day when it is no more than a date."""
+    return f"date={when:%Y-%m-%d}" + (f"/hour={when:%H}" if isinstance(when, datetime) else "")
 
 
 def hours(start: datetime, end: datetime) -> Iterator[datetime]:
@@ -231,20 +233,20 @@ class Lake:
 
     # --- published tables -----------------------------------------------------------------------------------------------
 
-    def pointer(self, layer: str, hour: datetime) -> dict[str, Any]:
-        """Return what is published of an hour: run, inputs, format, quarantined; empty for nothing. Raises LakeError when it
-        cannot be read, or is of a newer format than this program knows."""
-        name = f"{layer}/_published/{place(hour)}.json"
+    def pointer(self, layer: str, when: date) -> dict[str, Any]:
+        """Return what is published of an hour (silver) or a day (gold): format, run, inputs and more; empty for nothing. Raises
+        LakeError when it cannot be read, or is of a newer format than this program knows."""
+        name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer.partition("/")[0]]
         if not self.exists(name):
             return {}
         try:
             found = dict(json.loads(self.read_text(name)))
-            newer = int(found["format"]) > SILVER_FORMAT
+            newer = int(found["format"]) > known
         except (KeyError, TypeError, ValueError) as error:
-            what = f"{self.uri}/{name} cannot be read: {error}. Remove it, and its hour is made again."
+            what = f"{self.uri}/{name} cannot be read: {error}. Remove it, and what it points to is made again."
             raise LakeError(what) from error
         if newer:
-            what = f"format {found['format']} of {self.uri}/{name} is newer than {SILVER_FORMAT}, which this program knows"
+            what = f"format {found['format']} of {self.uri}/{name} is newer than {known}, which this program knows"
             raise LakeError(f"{what}. Use the newer program, or another lake.")
         return found
 
@@ -252,8 +254,8 @@ class Lake:
         """Make a run's tables those of the hour."""
         self.repoint(layer, hour, {"format": SILVER_FORMAT, "run": run, "inputs": list(inputs), "quarantined": quarantined})
 
-    def repoint(self, layer: str, hour: datetime, pointer: Mapping[str, Any]) -> None:
-        self.replace_text(f"{layer}/_published/{place(hour)}.json", json.dumps(pointer))
+    def repoint(self, layer: str, when: date, pointer: Mapping[str, Any]) -> None:
+        self.replace_text(f"{layer}/_published/{place(when)}.json", json.dumps(pointer))
 
     def write(self, layer: str, table: str, run: str, frame: DataFrame) -> DataFrame:
         """Write a table of a run, in a directory for each hour, and return it as it was written. The hour is that of `taken`."""
@@ -268,6 +270,24 @@ class Lake:
         sources = (self._jvm.org.apache.hadoop.fs.Path(file) for file in frame.inputFiles())
         size = sum(source.getFileSystem(self._conf).getFileStatus(source).getLen() for source in sources)
         frame.coalesce(max(1, size // file_size)).write.mode("errorifexists").parquet(path)
+
+    def write_gold(self, table: str, run: str, day: date, frame: DataFrame) -> DataFrame:
+        """Write a gold table of a day and return it as it was written."""
+        path = f"{self.uri}/gold/{table}/run={run}/{place(day)}"
+        frame.write.mode("errorifexists").parquet(path)
+        return self.spark.read.schema(frame.schema).parquet(path)
+
+    def read_gold(self, table: str, of_days: Iterable[date]) -> DataFrame | None:
+        """Return the published rows of a gold table of these days, None when there are none. Raises LakeError when a day is
+        published in an older format."""
+        paths = []
+        for day in of_days:
+            pointer = self.pointer("gold", day)
+            if pointer and pointer["format"] < GOLD_FORMAT:
+                raise LakeError(f"gold of {day} is of the older format {pointer['format']}: make it again")
+            if pointer and self.exists(name := f"gold/{table}/run={pointer['run']}/{place(day)}"):
+                paths.append(f"{self.uri}/{name}")
+        return self.spark.read.parquet(*paths) if paths else None
 
     def read(self, layer: str, table: str, of_hours: Iterable[datetime]) -> DataFrame | None:
         """Return the published rows of a table in these hours, None when there are none. Raises LakeError when hours are

@@ -1,0 +1,252 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What was changed between two snapshots: configurations, versions, members, limits, and what came and went."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from jetstream_insights.gold import columns
+from jetstream_insights.gold.common import SNAPSHOT_KEY, union
+from jetstream_insights.gold.report import meta_groups, moments
+from jetstream_insights.gold.tables import Table
+
+_NAMES = ("server", "account", "stream", "consumer")
+_THING = ("fleet", "object", *_NAMES)
+
+#: What a thing's state holds → what its change is called.
+_WHAT = {
+    "version": "version",
+    "members": "members",
+    "size": "members",
+    "config_load_time": "reload",
+    "max_storage": "limits",
+    "max_memory": "limits",
+    "max_ha_assets": "limits",
+    "max_connections": "limits",
+    "max_payload": "limits",
+}
+
+#: Seconds by which a thing may be older than the snapshot that did not show it and still be new: clocks differ.
+_NEW = 60
+
+
+#: Instead of a time: the configuration was loaded when the server started.
+_AT_START = "at start"
+
+
+def _things(
+    object_: str,
+    frame: DataFrame,
+    hosts: Column,
+    state: dict[str, Column],
+    known: Column | None = None,
+    **names: Column,
+) -> DataFrame:
+    """Return things as rows of one form: names, who tells of them, when they were created, and their state as text, null where it
+    is not `known`: such a row only tells that the thing is there."""
+    alike = F.xxhash64(*state.values())
+    texts = F.create_map(*(item for name, value in state.items() for item in (F.lit(name), value.cast("string"))))
+    return frame.select(
+        *SNAPSHOT_KEY,
+        "taken",
+        F.lit(object_).alias("object"),
+        *(names.get(name, F.lit("")).alias(name) for name in _NAMES),
+        hosts.alias("hosts"),
+        (F.col("created") if "created" in frame.columns else F.lit(None)).cast("timestamp").alias("created"),
+        (texts if known is None else F.when(known, texts)).alias("state"),
+        (alike if known is None else F.when(known, alike)).alias("alike"),
+    )
+
+
+def things(
+    servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame, accounts: DataFrame
+) -> DataFrame:
+    """Return everything whose changes are told: servers, the meta group, streams, durable consumers, accounts with JetStream."""
+    # A start loads the configuration too, which is no reload.
+    reloaded = F.col("config_load_time") > F.col("start") + F.expr("INTERVAL 5 SECONDS")
+    loaded = F.when(reloaded, F.col("config_load_time").cast("string")).when(
+        F.col("config_load_time").isNotNull(), _AT_START
+    )
+    same = ("version", "cluster", "config_digest", "max_connections", "max_payload")
+    of_server = {
+        **{name: F.col(name) for name in same},
+        **{name: F.col(f"js_{name}") for name in ("max_storage", "max_memory", "max_ha_assets")},
+        "tags": F.to_json(F.array_sort("tags")),
+        "config_load_time": loaded,
+    }
+    members, hosts, led = {"members": F.to_json("members")}, F.col("hosts"), F.col("leader").isNotNull()
+    of_asset = {**members, "config": F.col("config_hash")}
+    stream = {"account": F.col("account"), "stream": F.col("stream")}
+    durable = consumers.where("durable")
+    hosting = (
+        accounts.where(F.col("js_storage").isNotNull())
+        .groupBy(*SNAPSHOT_KEY, "taken", "account")
+        .agg(F.collect_set("server").alias("hosts"))
+    )
+    return union([
+        _things("server", servers, F.array("server"), of_server, server=F.col("server")),
+        _things("meta", meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led),
+        _things("stream", streams, hosts, of_asset, led, **stream),
+        _things("consumer", durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
+        _things("account", hosting, hosts, {"account": F.col("account")}, account=F.col("account")),
+    ])  # fmt: skip
+
+
+def changes(
+    snapshots: DataFrame,
+    servers: DataFrame,
+    meta_peers: DataFrame,
+    streams: DataFrame,
+    consumers: DataFrame,
+    accounts: DataFrame,
+    snapshots_before: DataFrame,
+    servers_before: DataFrame,
+    meta_peers_before: DataFrame,
+    streams_before: DataFrame,
+    consumers_before: DataFrame,
+    accounts_before: DataFrame,
+    day: Column,
+) -> DataFrame:
+    """Return what changed in the day, in order. The frames `before`: the last hour before the day."""
+    all_streams, all_consumers = streams.unionByName(streams_before), consumers.unionByName(consumers_before)
+    all_servers = servers.unionByName(servers_before)
+    all_peers = meta_peers.unionByName(meta_peers_before)
+    of_all = moments(snapshots.unionByName(snapshots_before), all_servers, all_peers)
+    every = things(all_servers, all_peers, all_streams, all_consumers, accounts.unionByName(accounts_before))
+    told = _suspects(every, of_all).join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
+    one = Window.partitionBy(*_THING).orderBy("number")
+    earlier = one.rowsBetween(Window.unboundedPreceding, -1)
+    known = F.col("state").isNotNull()
+    old = {
+        f"old_{name}": F.last(F.when(known, F.col(name)), ignorenulls=True).over(earlier)
+        for name in ("state", "taken", "snapshot")
+    }
+    seen = told.withColumns(
+        {
+            **old,
+            "old_created": F.lag("created").over(one),
+            "first": F.lag("number").over(one).isNull(),
+            "next": F.lead("number").over(one),
+        }
+    )
+    today = F.to_date("taken") == day
+    recreated = F.coalesce(F.col("created") != F.col("old_created"), F.lit(False))
+
+    def differs(name: Column) -> Column:
+        new, before = F.col("state")[name], F.col("old_state")[name]
+        # What one of the two did not tell is no change.
+        return F.coalesce((new != before) & (new != _AT_START), F.lit(False))
+
+    fields = F.when(recreated, F.array(F.lit("created"))).otherwise(F.filter(F.map_keys("state"), differs))
+    changed = seen.where(today & known & F.col("old_state").isNotNull()).withColumn("field", F.explode(fields))
+    what = F.coalesce(
+        F.create_map(*(F.lit(text) for pair in _WHAT.items() for text in pair))[F.col("field")], F.lit("config")
+    )
+    plain = changed.where((F.col("field") != "config") | ~F.col("object").isin("stream", "consumer")).select(
+        *_THING, "taken", F.col("old_taken").alias("before"),
+        F.when(F.col("field") == "created", "recreated").otherwise(what).alias("what"), "field",
+        F.when(F.col("field") == "created", F.col("old_created").cast("string")).otherwise(F.col("old_state")[F.col("field")])
+        .alias("old"),
+        F.when(F.col("field") == "created", F.col("created").cast("string")).otherwise(F.col("state")[F.col("field")])
+        .alias("new"),
+    )  # fmt: skip
+    configured = changed.where((F.col("field") == "config") & F.col("object").isin("stream", "consumer"))
+    configurations = _configurations(configured, all_streams, all_consumers)
+    return union([plain, configurations, _came(seen.where(today), of_all), _went(seen, of_all, day)]).withColumn(
+        "day", day
+    )
+
+
+def _suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
+    """Return the rows of the things that were not the same in all snapshots: few, so that putting them in order costs little."""
+    many = of_all.groupBy("fleet").agg(F.count(F.lit(1)).alias("many"))
+    counted = of_things.groupBy(*_THING).agg(
+        F.count(F.lit(1)).alias("told"),
+        (F.min("alike") != F.max("alike")).alias("differs"),
+        (F.min("created") != F.max("created")).alias("again"),
+    )
+    suspect = (F.col("told") != F.col("many")) | F.coalesce("differs", F.lit(False)) | F.coalesce("again", F.lit(False))
+    found = counted.join(F.broadcast(many), on="fleet").where(suspect).select(*_THING)
+    return of_things.join(F.broadcast(found), on=list(_THING), how="left_semi")
+
+
+def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
+    """Return the top-level fields in which configurations differ. Only those that did are read again."""
+    key = ["fleet", "snapshot", "account", "stream", "consumer"]
+
+    def of(snapshot: str, name: str) -> DataFrame:
+        wanted = changed.select("fleet", F.col(snapshot).alias("snapshot"), "account", "stream", "consumer").distinct()
+        every = (
+            streams.withColumn("consumer", F.lit(""))
+            .select(*key, "config")
+            .unionByName(consumers.select(*key, "config"))
+        )
+        fields = F.from_json(F.to_json("config"), "map<string,string>")
+        return every.join(F.broadcast(wanted), on=key, how="left_semi").select(
+            "fleet", F.col("snapshot").alias(snapshot), "account", "stream", "consumer", fields.alias(name)
+        )
+
+    asset = ["fleet", "account", "stream", "consumer"]
+    joined = (
+        changed.join(of("snapshot", "new_fields"), on=[*asset, "snapshot"])
+        .join(of("old_snapshot", "old_fields"), on=[*asset, "old_snapshot"])
+        .withColumn("names", F.array_union(F.map_keys("old_fields"), F.map_keys("new_fields")))
+    )
+    differ = F.filter("names", lambda name: ~F.col("old_fields")[name].eqNullSafe(F.col("new_fields")[name]))
+    return joined.withColumn("field", F.explode(differ)).select(
+        *_THING, "taken", F.col("old_taken").alias("before"), F.lit("config").alias("what"), "field",
+        F.col("old_fields")[F.col("field")].alias("old"), F.col("new_fields")[F.col("field")].alias("new"),
+    )  # fmt: skip
+
+
+def _event(what: str) -> tuple[Column, ...]:
+    nothing = F.lit(None).cast("string")
+    return F.lit(what).alias("what"), F.lit("").alias("field"), nothing.alias("old"), nothing.alias("new")
+
+
+def _came(seen: DataFrame, of_all: DataFrame) -> DataFrame:
+    """Return what was not there in the snapshot before: not what was only not told."""
+    previous = of_all.select(
+        "fleet", (F.col("number") + 1).alias("number"), F.col("taken").alias("old"), F.col("silent").alias("old_silent")
+    )
+    new = F.coalesce(F.unix_seconds("created") >= F.unix_seconds("old") - _NEW, F.lit(True))
+    untold = F.size(F.array_except("hosts", "old_silent")) == 0
+    return (
+        seen.where(F.col("first"))
+        .join(F.broadcast(previous), on=["fleet", "number"])
+        .where(new & ~(untold & F.col("created").isNull()))
+        .select(*_THING, "taken", F.lit(None).cast("timestamp").alias("before"), *_event("added"))
+    )
+
+
+def _went(seen: DataFrame, of_all: DataFrame, day: Column) -> DataFrame:
+    """Return what the next snapshot did not show any more, although one that had told of it answered. A server is gone when
+    nobody expects it any more."""
+    after = of_all.select(
+        "fleet",
+        (F.col("number") - 1).alias("number"),
+        F.col("taken").alias("gone"),
+        F.col("silent").alias("new_silent"),
+    )
+    told = F.size(F.array_except("hosts", "new_silent")) > 0
+    return (
+        seen.where(F.col("next").isNull())
+        .join(F.broadcast(after), on=["fleet", "number"])
+        .where(told & (F.to_date("gone") == day))
+        .select(*_THING, F.col("gone").alias("taken"), F.col("taken").alias("before"), *_event("removed"))
+    )
+
+
+_FRAMES = ("snapshots", "servers", "meta_peers", "streams", "consumers", "accounts")
+TABLES = (
+    Table(
+        "changes",
+        "change between two snapshots",
+        columns.CHANGES,
+        (*(f"silver.{name}" for name in _FRAMES), *(f"before.{name}" for name in _FRAMES), "day"),
+        changes,
+    ),
+)

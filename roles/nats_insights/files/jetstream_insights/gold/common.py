@@ -1,0 +1,149 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the gold tables share: settings, the moments of a day, zones, and the live modules' rules as expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+SNAPSHOT_KEY = ["fleet", "snapshot"]
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """A window in which what happens was meant. `servers`: only these; empty for all."""
+
+    begin: datetime
+    end: datetime
+    servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is judged by.
+
+    `longest_gap`: seconds between two snapshots beyond which nothing is known of the time in between. `max_lag`, `max_active`:
+    as of nats_cluster_health (_quorum.py Limits). `storm_groups`: groups that must leave a server at once. `slo`: the objective
+    of the time with quorum. `recent`: seconds that the rates of consumers are of. `stuck_after`: seconds without progress, or
+    three times ack_wait, that make a consumer stuck. `fill`: the part of a server's storage that may be used after another one
+    failed.
+    """
+
+    maintenance: tuple[Maintenance, ...] = ()
+    longest_gap: float = 7200.0
+    max_lag: int = 200
+    max_active: float = 5.0
+    storm_groups: int = 5
+    slo: float = 0.999
+    recent: float = 3 * 3600.0
+    stuck_after: float = 900.0
+    fill: float = 0.8
+
+
+DEFAULTS = Settings()
+
+
+def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Column | None = None) -> Column:
+    """Return whether a time overlaps a maintenance window; of a window for some servers, whether one of these is."""
+    found = F.lit(False)
+    for window in settings.maintenance:
+        inside = (end >= F.lit(window.begin)) & (begin <= F.lit(window.end))
+        if window.servers and servers is not None:
+            inside = inside & F.coalesce(F.arrays_overlap(servers, F.array(*map(F.lit, window.servers))), F.lit(False))
+        found = found | inside
+    return found
+
+
+def last_of_day(of_moments: DataFrame) -> DataFrame:
+    """Return the last snapshot of each fleet."""
+    latest = of_moments.groupBy("fleet").agg(F.max_by("snapshot", F.struct("taken", "snapshot")).alias("snapshot"))
+    return of_moments.join(F.broadcast(latest), on=SNAPSHOT_KEY, how="left_semi")
+
+
+def at(frame: DataFrame, moment: DataFrame) -> DataFrame:
+    """Return the rows of these snapshots."""
+    return frame.join(F.broadcast(moment.select(*SNAPSHOT_KEY)), on=SNAPSHOT_KEY, how="left_semi")
+
+
+def with_day(frame: DataFrame) -> DataFrame:
+    """Add the day of `taken`."""
+    return frame.withColumn("day", F.to_date("taken"))
+
+
+def zone() -> Column:
+    """Return a server's zone: what follows the prefix in its first such tag. The prefix: its unique_tag, else az: or zone:."""
+    tags = F.coalesce(F.col("tags"), F.array().cast("array<string>"))
+
+    def found(prefix: Column) -> Column:
+        tag = F.get(F.filter(tags, lambda tag: F.lower(tag).startswith(F.lower(prefix))), F.lit(0))
+        return F.substr(tag, F.length(prefix) + 1)
+
+    unique = F.when(F.length("js_unique_tag") > 0, F.col("js_unique_tag"))
+    return F.when(unique.isNotNull(), found(unique)).otherwise(F.coalesce(found(F.lit("az:")), found(F.lit("zone:"))))
+
+
+def in_step(peer: Column, settings: Settings) -> Column:
+    """Return whether a leader's view of a replica can be counted on (_quorum.py Limits.in_step)."""
+    lag = F.coalesce(peer["lag"], F.lit(0))
+    silent = F.coalesce(peer["active"], F.lit(0)) > F.lit(settings.max_active * 1e9)
+    away = F.coalesce(peer["offline"], F.lit(False)) | silent | (lag > F.lit(settings.max_lag))
+    return ~away & (F.coalesce(peer["current"], F.lit(False)) | (lag > F.lit(0)))
+
+
+def behind(settings: Settings) -> Column:
+    """Return the names of the peers that cannot be counted on; `absent` must be a column (_quorum.py _in_step)."""
+
+    def out(peer: Column) -> Column:
+        absent = F.array_contains("absent", peer["name"])
+        return ~in_step(peer, settings) | F.coalesce(absent, F.lit(False))
+
+    names = F.transform(F.filter("peers", out), lambda peer: peer["name"])
+    return F.coalesce(F.array_sort(names), F.array().cast("array<string>"))
+
+
+def group_state() -> Column:
+    """Return how a group is: by `leader`, `peers`, `num_replicas`, `quorum` and `behind` (_quorum.py _group_problems)."""
+    others = F.coalesce(F.size("peers"), F.lit(0))
+    counted = F.lit(1) + others - F.size("behind")
+    return (
+        F.when(F.col("leader").isNull(), "no_leader")
+        .when(counted < F.col("quorum"), "no_quorum")
+        .when((F.size("behind") > 0) | (others != F.col("num_replicas") - 1), "not_redundant")
+        .otherwise("ok")
+    )
+
+
+def pair_slopes(points: Column) -> Column:
+    """Return the sorted slopes of all pairs of an array of points (at, value); their median is the slope of Theil and Sen. All
+    are in memory: the points' number squared bounds it."""
+    pairs = F.flatten(
+        F.transform(
+            points,
+            lambda first: F.transform(
+                F.filter(points, lambda second: second["at"] > first["at"]),
+                lambda second: (second["value"] - first["value"]) / (second["at"] - first["at"]),
+            ),
+        )
+    )
+    return F.array_sort(pairs)
+
+
+def middle(values: Column) -> Column:
+    """Return the median of a sorted array, null when it is empty."""
+    size = F.size(values)
+    low, high = F.get(values, F.floor((size - 1) / 2).cast("int")), F.get(values, F.floor(size / 2).cast("int"))
+    return (low + high) / 2
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all frames, by column name."""
+    first, *others = frames
+    for frame in others:
+        first = first.unionByName(frame)
+    return first

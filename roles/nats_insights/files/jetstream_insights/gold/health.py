@@ -1,0 +1,395 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How much of the day servers and Raft groups were there, what went wrong from when to when, and what may have caused it."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from jetstream_insights.gold import columns
+from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, in_maintenance
+from jetstream_insights.gold.leadership import last_runs
+from jetstream_insights.gold.tables import GROUP_KEY, Table, not_negative, ratio, seconds
+
+_BAD = ("no_leader", "no_quorum", "not_redundant")
+
+#: Seconds before an incident that an advisory may explain it from: it was written when the thing happened, not when it was seen.
+_ADVISORY_MARGIN = 60.0
+
+#: Kinds of advisories that tell of requests and deliveries, not of what happens to a group.
+_BUSY = ("api_audit", "max_deliver", "nak", "terminated", "unreadable")
+
+
+def _started() -> Column:
+    """Return when a server started; without VARZ, by the uptime that STATSZ tells."""
+    return F.coalesce("start", F.timestamp_micros(F.unix_micros("taken") - (F.col("uptime") * 1e6).cast("bigint")))
+
+
+def restarts(servers: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
+    """Return the starts of servers, by name. `past`: server_availability of the days before, for when each answered last.
+
+    A name that two servers have is no identity: it is left out.
+    """
+    shared = ("fleet", "server", "server_id", "cluster", "version", "started", "taken")
+    several = Window.partitionBy("fleet", "snapshot", "server")
+    today = servers.withColumns(
+        {"namesakes": F.max("server_id").over(several) != F.min("server_id").over(several), "started": _started()}
+    )
+    renamed = past.withColumns({"taken": F.col("seen"), "started": F.col("start")}).where(F.col("seen").isNotNull())
+    before = renamed.groupBy("fleet", "server").agg(F.max_by(F.struct(*shared), "taken").alias("of")).select("of.*")
+    rows = (
+        today.where("NOT namesakes")
+        .select(*shared, F.lit(True).alias("today"))
+        .unionByName(before.withColumn("today", F.lit(False)))
+    )
+    server = Window.partitionBy("fleet", "server").orderBy("taken")
+    old = {f"old_{name}": F.lag(name).over(server) for name in ("server_id", "version", "started", "taken")}
+    later = F.col("started") > F.col("old_started") + F.expr("INTERVAL 1 SECOND")
+    again = (F.col("server_id") != F.col("old_server_id")) | F.coalesce(later, F.lit(False))
+    found = rows.withColumns(old).where(F.col("today") & again)
+    return found.select(
+        "fleet",
+        F.to_date("taken").alias("day"),
+        "server",
+        "cluster",
+        "taken",
+        F.col("old_taken").alias("before"),
+        F.col("started").alias("start"),
+        F.col("old_started").alias("old_start"),
+        not_negative(seconds(F.col("old_taken"), F.col("started"))).alias("down"),
+        "old_version",
+        "version",
+        (F.col("version") != F.col("old_version")).alias("upgraded"),
+        in_maintenance(settings, F.col("old_taken"), F.col("taken"), F.array("server")).alias("maintenance"),
+    )
+
+
+def availability(of_timeline: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
+    """Return of each Raft group how long it had a leader, a quorum, and all its replicas.
+
+    Between two snapshots the state is half the one and half the other; longer than the longest gap it is unknown.
+    """
+    shared = [name for name in of_timeline.columns if name != "day"]
+    runs = of_timeline.unionByName(
+        last_runs(past).select(*shared).withColumns({"run": F.lit(0), "day": F.lit(None).cast("date")})
+    )
+    group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
+    timed = runs.withColumns(
+        {
+            "within": seconds(F.col("begin"), F.col("end")),
+            "bridge": F.coalesce(seconds(F.col("before"), F.col("begin")), F.lit(0.0)),
+            "gap": F.when(F.col("before").isNull(), seconds(F.lag("end").over(group), F.col("begin"))),
+            "old_state": F.lag("state").over(group),
+        }
+    ).where(F.col("run") > 0)
+
+    def spent(*states: str) -> Column:
+        here = F.when(F.col("state").isin(*states), F.col("within") + F.col("bridge") / 2).otherwise(0.0)
+        there = F.when(F.col("old_state").isin(*states), F.col("bridge") / 2).otherwise(0.0)
+        return F.sum(here + there)
+
+    known = ("ok", "not_redundant", "no_quorum", "no_leader")
+    summed = timed.groupBy("fleet", "day", *GROUP_KEY).agg(
+        F.max_by("cluster", "run").alias("cluster"),
+        F.max_by("num_replicas", "run").alias("num_replicas"),
+        spent(*known).alias("seconds"),
+        (spent("unknown") + F.sum(F.coalesce("gap", F.lit(0.0)))).alias("unknown"),
+        spent("ok", "not_redundant", "no_quorum").alias("with_leader"),
+        spent("ok", "not_redundant").alias("with_quorum"),
+        spent("ok").alias("redundant"),
+    )
+    of_quorum = ratio(F.col("with_quorum"), F.col("seconds"))
+    return summed.withColumns(
+        {
+            "leader_ratio": ratio(F.col("with_leader"), F.col("seconds")),
+            "quorum_ratio": of_quorum,
+            "redundant_ratio": ratio(F.col("redundant"), F.col("seconds")),
+            "slo": F.lit(settings.slo),
+            "met": of_quorum >= F.lit(settings.slo),
+            "budget_used": ratio(1 - of_quorum, F.lit(1 - settings.slo)),
+        }
+    )
+
+
+def presence(of_moments: DataFrame, servers: DataFrame) -> DataFrame:
+    """Return a row for each server in each snapshot that it answered or should have answered."""
+    numbered = servers.join(F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
+    there = numbered.groupBy("fleet", "server", "number", "taken").agg(
+        F.min("cluster").alias("cluster"),
+        F.lit(True).alias("answered"),
+        F.min(F.when(F.col("health").isNotNull(), F.col("health") == "ok")).alias("healthy"),
+        F.max(F.struct(_started().alias("start"), "server_id", "version")).alias("identity"),
+    )
+    away = of_moments.select(
+        "fleet", F.explode("absent").alias("server"), "number", "taken", F.lit(False).alias("answered")
+    )
+    return there.unionByName(away, allowMissingColumns=True)
+
+
+def server_availability(of_moments: DataFrame, servers: DataFrame, of_restarts: DataFrame) -> DataFrame:
+    """Return of each server in how many snapshots it answered, and was well."""
+    key = ["fleet", "day", "server"]
+    counted = (
+        presence(of_moments, servers)
+        .groupBy("fleet", F.to_date("taken").alias("day"), "server")
+        .agg(
+            F.max("cluster").alias("cluster"),
+            F.count(F.lit(1)).alias("snapshots"),
+            F.count_if("answered").alias("answered"),
+            F.count_if("healthy").alias("healthy"),
+            F.count("healthy").alias("judged"),
+            F.max(F.when(F.col("answered"), F.col("taken"))).alias("seen"),
+            F.max_by("identity", F.when(F.col("answered"), F.col("taken"))).alias("identity"),
+        )
+    )
+    starts = of_restarts.groupBy(*key).agg(F.count(F.lit(1)).alias("restarts"))
+    return (
+        counted.join(starts, on=key, how="left")
+        .select("*", "identity.*")
+        .withColumns(
+            {
+                "restarts": F.coalesce("restarts", F.lit(0)),
+                "answered_ratio": ratio(F.col("answered"), F.col("snapshots")),
+                "healthy_ratio": ratio(F.col("healthy"), F.col("judged")),
+            }
+        )
+    )
+
+
+_INCIDENT_KEY = ("fleet", "incident", "kind", "account", "stream", "consumer", "server")
+
+
+def _group_incidents(of_timeline: DataFrame) -> DataFrame:
+    """Return the runs in a row with the same bad state, as one incident each."""
+    group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
+    goes_on = (F.lag("state").over(group) == F.col("state")) & F.col("before").isNotNull()
+    marked = of_timeline.withColumns(
+        {
+            "begins": F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1),
+            "next": F.lead("begin").over(group),
+        }
+    ).withColumn("session", F.sum("begins").over(group.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+    return (
+        marked.where(F.col("state").isin(*_BAD))
+        .groupBy("fleet", F.col("state").alias("incident"), *GROUP_KEY, F.lit("").alias("server"), "session")
+        .agg(
+            F.min_by("before", "run").alias("before"),
+            F.min("begin").alias("begin"),
+            F.max("end").alias("last"),
+            F.max_by("next", "run").alias("end"),
+            F.sum("snapshots").alias("snapshots"),
+            (F.min("run") == 1).alias("first"),
+            F.min_by("behind", "run").alias("behind"),
+            F.array_distinct(F.flatten(F.collect_list("members"))).alias("servers"),
+        )
+        .drop("session")
+    )
+
+
+def _server_incidents(of_presence: DataFrame) -> DataFrame:
+    """Return the snapshots in a row without a server's answer, or with one that it is not well. Silence on HEALTHZ is neither."""
+    state = (
+        F.when(~F.col("answered"), "server_missing")
+        .when(~F.col("healthy"), "server_unhealthy")
+        .when(F.col("healthy"), "ok")
+    )
+    known = of_presence.withColumn("state", state).where(F.col("state").isNotNull())
+    server = Window.partitionBy("fleet", "server").orderBy("number")
+    goes_on = F.lag("state").over(server) == F.col("state")
+    marked = known.withColumns(
+        {
+            "begins": F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1),
+            "old": F.lag("taken").over(server),
+            "next": F.lead("taken").over(server),
+            "first": F.col("number") == 1,
+        }
+    ).withColumn("session", F.sum("begins").over(server.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+    nobody = F.lit("").alias
+    return marked.where(F.col("state") != "ok").groupBy(
+        "fleet", F.col("state").alias("incident"), F.lit("server").alias("kind"), nobody("account"), nobody("stream"),
+        nobody("consumer"), "server", "session",
+    ).agg(
+        F.min_by("old", "number").alias("before"),
+        F.min("taken").alias("begin"),
+        F.max("taken").alias("last"),
+        F.max_by("next", "number").alias("end"),
+        F.count(F.lit(1)).alias("snapshots"),
+        F.max("first").alias("first"),
+        F.array().cast("array<string>").alias("behind"),
+        F.array(F.any_value("server")).alias("servers"),
+    ).drop("session")  # fmt: skip
+
+
+def _explanations(server_incidents: DataFrame, of_restarts: DataFrame, failures: DataFrame) -> DataFrame:
+    """Return what servers did from when to when: started again, did not answer at all, did not answer a question."""
+    started = of_restarts.select(
+        "fleet", "server", F.when(F.col("upgraded"), "upgrade").otherwise("restart").alias("cause"), F.lit(1).alias("rank"),
+        F.col("start").alias("at"), F.col("before").alias("since"), F.col("taken").alias("until"),
+        F.when(F.col("upgraded"), F.concat_ws(" → ", "old_version", "version")).otherwise(F.lit("")).alias("detail"),
+    )  # fmt: skip
+    missing = server_incidents.where(F.col("incident") == "server_missing").select(
+        "fleet",
+        "server",
+        F.lit("server_missing").alias("cause"),
+        F.lit(2).alias("rank"),
+        F.col("begin").alias("at"),
+        F.coalesce("before", "begin").alias("since"),
+        F.col("last").alias("until"),
+        F.lit("").alias("detail"),
+    )
+    silent = (
+        failures.where(F.col("code") != "server_missing")
+        .groupBy("fleet", "server", "taken")
+        .agg(F.array_join(F.sort_array(F.collect_set(F.concat_ws(": ", "endpoint", "code"))), ", ").alias("detail"))
+        .select(
+            "fleet",
+            "server",
+            F.lit("no_answer").alias("cause"),
+            F.lit(4).alias("rank"),
+            F.col("taken").alias("at"),
+            F.col("taken").alias("since"),
+            F.col("taken").alias("until"),
+            "detail",
+        )
+    )
+    return started.unionByName(missing).unionByName(silent)
+
+
+def _advised(advisories: DataFrame) -> DataFrame:
+    """Return what advisories tell of streams and consumers, by their names."""
+    return advisories.where(~F.col("kind").isin(*_BUSY)).select(
+        F.col("fleet").alias("a_fleet"),
+        F.col("account").alias("a_account"),
+        F.col("stream").alias("a_stream"),
+        F.coalesce("consumer", F.lit("")).alias("a_consumer"),
+        F.col("time").alias("a_at"),
+        F.col("kind").alias("a_kind"),
+    )
+
+
+def incidents(
+    of_timeline: DataFrame,
+    of_moments: DataFrame,
+    servers: DataFrame,
+    failures: DataFrame,
+    advisories: DataFrame,
+    of_restarts: DataFrame,
+    past: DataFrame,
+    day: Column,
+    settings: Settings,
+) -> DataFrame:
+    """Return what went wrong in the day, with what may have caused it. `past`: the incidents of the day before."""
+    of_servers = _server_incidents(presence(of_moments, servers))
+    found = _group_incidents(of_timeline).unionByName(of_servers)
+    last = of_moments.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
+    open_before = past.where("continues").select(*_INCIDENT_KEY, F.lit(True).alias("open")).distinct()
+    key = [*_INCIDENT_KEY, "begin"]
+    goes_on = F.col("first") & F.coalesce("open", F.lit(False))
+    marked = (
+        found.join(F.broadcast(last), on="fleet")
+        .join(open_before, on=list(_INCIDENT_KEY), how="left")
+        .withColumns(
+            {
+                "began_before": goes_on,
+                "before": F.when(~goes_on, F.col("before")),
+                "continues": F.col("last") == F.col("last_of_fleet"),
+                "seconds": seconds(F.col("begin"), F.coalesce("end", "last")),
+                "maintenance": in_maintenance(
+                    settings, F.coalesce("before", "begin"), F.col("begin"), F.col("servers")
+                ),
+            }
+        )
+    )
+    since = F.coalesce("before", "begin")
+    members = marked.select(*key, since.alias("from"), "last", "behind", F.explode("servers").alias("member"))
+    told = _explanations(of_servers, of_restarts, failures)
+    by_server = members.join(
+        F.broadcast(told.withColumnRenamed("server", "member")), on=["fleet", "member"], how="inner"
+    ).where(
+        (F.col("until") >= F.col("from"))
+        & (F.col("since") <= F.col("last"))
+        # That a server is missing, or did not answer, explains everything but itself.
+        & ~((F.col("kind") == "server") & (F.col("cause") == F.col("incident")))
+    )
+    first = F.struct("rank", "cause", F.col("member").alias("server"), "at", "detail")
+    out = marked.select(*key, F.explode("behind").alias("server_behind")).select(
+        *key,
+        F.struct(
+            F.lit(5).alias("rank"), F.lit("behind").alias("cause"), F.col("server_behind").alias("server"),
+            F.col("begin").alias("at"), F.lit("").alias("detail"),
+        ).alias("of"),
+    )  # fmt: skip
+    advised = _advised(advisories)
+    margin = F.expr(f"INTERVAL {int(_ADVISORY_MARGIN)} SECONDS")
+    by_advisory = marked.join(
+        advised,
+        (F.col("fleet") == F.col("a_fleet")) & (F.col("account") == F.col("a_account")) & (F.col("stream") == F.col("a_stream"))
+        & ((F.col("consumer") == F.col("a_consumer")) | (F.col("consumer") == "")),
+    ).where((F.col("a_at") >= since - margin) & (F.col("a_at") <= F.col("last") + margin)).groupBy(*key, "a_kind").agg(
+        F.min("a_at").alias("a_at"), F.count(F.lit(1)).alias("many")
+    ).select(
+        *key,
+        F.struct(
+            F.lit(3).alias("rank"), F.lit("advisory").alias("cause"), F.lit("").alias("server"), F.col("a_at").alias("at"),
+            F.concat(F.col("many").cast("string"), F.lit(" × "), F.col("a_kind")).alias("detail"),
+        ).alias("of"),
+    )  # fmt: skip
+    causes = (
+        by_server.select(*key, first.alias("of"))
+        .unionByName(out)
+        .unionByName(by_advisory)
+        .groupBy(*key)
+        .agg(F.slice(F.array_sort(F.collect_set("of")), 1, 10).alias("causes"))
+    )
+    told_causes = F.transform(
+        "causes",
+        lambda of: F.struct(
+            of["cause"].alias("cause"), of["server"].alias("server"), of["at"].alias("at"), of["detail"].alias("detail")
+        ),
+    )
+    return marked.join(causes, on=key, how="left").withColumns(
+        {
+            "causes": F.coalesce(told_causes, F.array().cast(columns.CAUSES)),
+            "day": day,
+        }
+    )
+
+
+_PRESENCE = ("gold.moments", "silver.servers")
+TABLES = (
+    Table(
+        "restarts",
+        "start of a server",
+        columns.RESTARTS,
+        ("silver.servers", "past.server_availability:7", "settings"),
+        restarts,
+    ),
+    Table(
+        "availability",
+        "Raft group",
+        columns.AVAILABILITY,
+        ("gold.timeline", "past.timeline:1", "settings"),
+        availability,
+    ),
+    Table(
+        "server_availability", "server", columns.SERVER_AVAILABILITY, (*_PRESENCE, "gold.restarts"), server_availability
+    ),
+    Table(
+        "incidents",
+        "incident in the day",
+        columns.INCIDENTS,
+        (
+            "gold.timeline",
+            *_PRESENCE,
+            "silver.failures",
+            "silver.advisories",
+            "gold.restarts",
+            "past.incidents:1",
+            "day",
+            "settings",
+        ),
+        incidents,
+    ),
+)

@@ -1,0 +1,393 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who led which Raft group when: runs of equal snapshots, changes of leaders, flapping, and storms that move many at once."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from jetstream_insights.gold import columns
+from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, behind, group_state, in_maintenance
+from jetstream_insights.gold.report import meta_groups
+from jetstream_insights.gold.tables import GROUP_KEY, Table, seconds
+
+_STRINGS = "array<string>"
+_HALF_LIFE = 1800.0
+_TEN_MINUTES = 600.0
+
+#: Seconds between two snapshots of one storm, at most: it may take some snapshots until all groups have moved.
+_STORM_GAP = 300.0
+
+
+def groups(servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
+    """Return a row for each Raft group in each snapshot: the meta group, streams, consumers."""
+    nobody = F.lit("").alias
+    common = ("leader", "members", "hosts", "peers", "quorum")
+    meta = meta_groups(servers, meta_peers).select(
+        *SNAPSHOT_KEY, "taken", F.lit("meta").alias("kind"), nobody("account"), nobody("stream"), nobody("consumer"),
+        nobody("cluster"), F.lit("_meta_").alias("raft_group"), F.lit(None).cast("timestamp").alias("created"),
+        F.lit(None).cast("timestamp").alias("leader_since"), F.col("size").cast("int").alias("num_replicas"), *common,
+    )  # fmt: skip
+    asset = ("cluster", "raft_group", "created", "leader_since", "num_replicas", *common)
+    of_streams = streams.select(
+        *SNAPSHOT_KEY, "taken", F.lit("stream").alias("kind"), "account", "stream", nobody("consumer"), *asset
+    )
+    of_consumers = consumers.select(
+        *SNAPSHOT_KEY, "taken", F.lit("consumer").alias("kind"), "account", "stream", "consumer", *asset
+    )
+    return meta.unionByName(of_streams).unionByName(of_consumers)
+
+
+def timeline(
+    of_moments: DataFrame,
+    servers: DataFrame,
+    meta_peers: DataFrame,
+    streams: DataFrame,
+    consumers: DataFrame,
+    past: DataFrame,
+    day: Column,
+    settings: Settings,
+) -> DataFrame:
+    """Return the runs of each Raft group: snapshots in a row with the same leader, state and members.
+
+    A group that nobody tells of while all who told of it are away has no leader; while they answer, but not to JSZ, nothing is
+    known of it; otherwise it was deleted, if it does not come back. `past`: the timeline of the day before, where this begins.
+    """
+    known = F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number", "absent"))
+    states = (
+        groups(servers, meta_peers, streams, consumers)
+        .join(known, on=SNAPSHOT_KEY)
+        .withColumn("behind", behind(settings))
+        .withColumn("state", group_state())
+        .withColumn("num_replicas", F.col("num_replicas").cast("int"))
+    )
+    carried = last_runs(past).select(*_RUN, F.lit(0).alias("from"), F.lit(0).alias("to"))
+    runs = _runs(states, settings).unionByName(carried)
+    group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("begin")
+    before = F.lag("end").over(group)
+    near = seconds(before, F.col("begin")) <= F.lit(settings.longest_gap)
+    everything = _with_unseen(runs, of_moments).withColumn("before", F.when(near, before)).where(F.col("from") > 0)
+    return everything.withColumn("run", F.row_number().over(group)).withColumn("day", day)
+
+
+#: Columns of a run as they are made, besides `from` and `to`: the numbers of its first and last snapshot in the day.
+_RUN = (
+    "fleet", *GROUP_KEY, "cluster", "raft_group", "created", "begin", "end", "snapshots", "leader", "leader_since", "state",
+    "behind", "members", "hosts", "num_replicas",
+)  # fmt: skip
+
+
+def last_runs(of_timeline: DataFrame) -> DataFrame:
+    """Return the last run of each group of a timeline."""
+    names = [name for name in of_timeline.columns if name not in ("fleet", *GROUP_KEY)]
+    latest = of_timeline.groupBy("fleet", *GROUP_KEY).agg(F.max_by(F.struct(*names), "begin").alias("of"))
+    return latest.select("fleet", *GROUP_KEY, "of.*")
+
+
+def _runs(states: DataFrame, settings: Settings) -> DataFrame:
+    """Return the runs of equal states, by the numbers of the snapshots."""
+    group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("number", "snapshot")
+    told = ("leader", "state", "behind", "members", "num_replicas", "created")
+    alike = F.xxhash64(*told, F.unix_seconds("leader_since"))
+    here = states.withColumn("alike", alike)
+    goes_on = (
+        (F.lag("alike").over(group) == F.col("alike"))
+        & (F.lag("number").over(group) == F.col("number") - 1)
+        & (seconds(F.lag("taken").over(group), F.col("taken")) <= F.lit(settings.longest_gap))
+    )
+    numbered = here.withColumn("begins", F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1)).withColumn(
+        "run", F.sum("begins").over(group.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    )
+    first = (
+        "cluster",
+        "raft_group",
+        "created",
+        "leader",
+        "leader_since",
+        "state",
+        "behind",
+        "members",
+        "hosts",
+        "num_replicas",
+    )
+    grouped = numbered.groupBy("fleet", *GROUP_KEY, "run").agg(
+        F.min("taken").alias("begin"),
+        F.max("taken").alias("end"),
+        F.count(F.lit(1)).cast("int").alias("snapshots"),
+        F.min("number").alias("from"),
+        F.max("number").alias("to"),
+        F.min_by(F.struct(*first), "number").alias("of"),
+    )
+    return grouped.select("fleet", *GROUP_KEY, "begin", "end", "snapshots", "from", "to", "of.*").select(
+        *_RUN, "from", "to"
+    )
+
+
+def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
+    """Add the runs of snapshots in which nobody told of a group, as far as it was not deleted. In one pass: runs are costly."""
+    group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("from")
+    count = of_moments.groupBy("fleet").agg(F.max("number").alias("count"))
+    first = of_moments.select(
+        "fleet", F.col("number").alias("gap_from"), F.col("taken").alias("gap_begin"), "absent", "silent"
+    )
+    last = of_moments.select("fleet", F.col("number").alias("gap_to"), F.col("taken").alias("gap_end"))
+    followed = (
+        runs.withColumns({"next": F.lead("from").over(group), "next_created": F.lead("created").over(group)})
+        .join(F.broadcast(count), on="fleet")
+        .withColumns({"gap_from": F.col("to") + 1, "gap_to": F.coalesce(F.col("next") - 1, F.col("count"))})
+        .join(F.broadcast(first), on=["fleet", "gap_from"], how="left")
+        .join(F.broadcast(last), on=["fleet", "gap_to"], how="left")
+    )
+    away = F.size(F.array_except("hosts", "absent")) == 0
+    mute = F.size(F.array_except("hosts", "silent")) == 0
+    same = F.col("next").isNotNull() & F.col("next_created").eqNullSafe(F.col("created"))
+    instead = {
+        "begin": F.col("gap_begin"),
+        "end": F.col("gap_end"),
+        "snapshots": (F.col("gap_to") - F.col("gap_from") + 1).cast("int"),
+        "leader": F.lit(None).cast("string"),
+        "leader_since": F.lit(None).cast("timestamp"),
+        "state": F.when(away, "no_leader").otherwise("unknown"),
+        "behind": F.when(away, F.col("hosts")).otherwise(F.array().cast(_STRINGS)),
+        "from": F.col("gap_from"),
+        "to": F.col("gap_to"),
+    }
+    names = (*_RUN, "from", "to")
+    seen = F.struct(*(F.col(name) for name in names))
+    unseen = F.struct(*(instead.get(name, F.col(name)).alias(name) for name in names))
+    gap = (F.col("gap_from") <= F.col("gap_to")) & (mute | same)
+    return followed.select(F.explode(F.array_compact(F.array(seen, F.when(gap, unseen)))).alias("of")).select("of.*")
+
+
+def departures(of_moments: DataFrame, restarts: DataFrame) -> DataFrame:
+    """Return of each server the snapshots in which it did not answer, or answered as one that had started again (`left`)."""
+    away = of_moments.select("fleet", F.explode("absent").alias("server"), "taken")
+    return (
+        away.unionByName(restarts.select("fleet", "server", "taken"))
+        .groupBy("fleet", "server")
+        .agg(F.collect_set("taken").alias("left"))
+    )
+
+
+def leader_changes(
+    of_timeline: DataFrame,
+    past: DataFrame,
+    of_moments: DataFrame,
+    restarts: DataFrame,
+    settings: Settings,
+) -> DataFrame:
+    """Return the changes of leaders, each with the storm that it is part of. A group of one has no elections."""
+    shared = [name for name in of_timeline.columns if name != "day"]
+    runs = of_timeline.select(*shared).unionByName(last_runs(past).select(*shared).withColumn("run", F.lit(0)))
+    group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
+    lost = F.max(F.col("state") == "no_leader").over(group.rowsBetween(-1, -1))
+    led = runs.withColumn("lost", F.coalesce(lost, F.lit(False))).where(F.col("leader").isNotNull())
+    old = {name: F.lag(name).over(group) for name in ("leader", "end", "leader_since", "begin")}
+    again = F.col("leader_since") > F.col("old_leader_since") + F.expr("INTERVAL 1 SECOND")
+    another = F.col("leader") != F.col("old_leader")
+    elected = another | ((F.col("num_replicas") > 1) & (F.col("lost") | F.coalesce(again, F.lit(False))))
+    stint = F.sum(F.when(F.col("elected"), 1).otherwise(0)).over(
+        group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    marked = (
+        led.withColumns({f"old_{name}": value for name, value in old.items()})
+        .withColumn("elected", F.coalesce(elected, F.lit(False)))
+        .withColumn("stint", stint)
+    )
+    whole = Window.partitionBy("fleet", *GROUP_KEY, "stint")
+    began = marked.withColumn("stint_begin", F.min("begin").over(whole))
+    changes = (
+        began.withColumn("old_stint_begin", F.lag("stint_begin").over(group))
+        .where(F.col("elected") & (F.col("run") > 0))
+        .select(
+            "fleet", F.to_date("begin").alias("day"), *GROUP_KEY, "raft_group", F.col("begin").alias("taken"),
+            F.col("old_end").alias("before"), "old_leader", F.col("leader").alias("new_leader"),
+            F.col("lost").alias("without_leader"),
+            seconds(F.coalesce("old_leader_since", "old_stint_begin"), F.col("begin")).alias("dwell"),
+        )
+    )  # fmt: skip
+    left = departures(of_moments, restarts).withColumnRenamed("server", "old_leader")
+    gone = F.exists("left", lambda taken: (taken > F.col("before")) & (taken <= F.col("taken")))
+    judged = (
+        changes.join(F.broadcast(left), on=["fleet", "old_leader"], how="left")
+        .withColumn("old_leader_left", F.coalesce(gone, F.lit(False)))
+        .drop("left")
+        .withColumn(
+            "maintenance",
+            in_maintenance(settings, F.col("before"), F.col("taken"), F.array("old_leader", "new_leader")),
+        )
+    )
+    found = _storms(judged, settings).select(
+        F.col("fleet").alias("of_fleet"), F.col("server").alias("of_server"), "storm", "begin", "end"
+    )
+    within = (
+        (F.col("fleet") == F.col("of_fleet"))
+        & (F.col("old_leader") == F.col("of_server"))
+        & (F.col("taken") > F.col("begin"))
+        & (F.col("taken") <= F.col("end"))
+    )
+    return judged.join(F.broadcast(found), on=within, how="left")
+
+
+def _storms(changes: DataFrame, settings: Settings) -> DataFrame:
+    """Return the times in which at least so many groups left a server between two snapshots."""
+    left = (
+        changes.where(F.col("old_leader") != F.col("new_leader"))
+        .groupBy("fleet", F.col("old_leader").alias("server"), "taken")
+        .agg(F.min("before").alias("before"), F.count_distinct(F.struct(*GROUP_KEY)).alias("many"))
+    )
+    server = Window.partitionBy("fleet", "server").orderBy("taken")
+    apart = seconds(F.lag("taken").over(server), F.col("before")) > F.lit(_STORM_GAP)
+    begins = F.when(F.coalesce(apart, F.lit(True)), 1).otherwise(0)
+    numbered = (
+        left.where(F.col("many") >= settings.storm_groups)
+        .withColumn("begins", begins)
+        .withColumn("number", F.sum("begins").over(server.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+    )
+    merged = numbered.groupBy("fleet", "server", "number").agg(
+        F.min("before").alias("begin"), F.max("taken").alias("end")
+    )
+    name = F.concat_ws("@", "server", F.date_format("begin", "yyyy-MM-dd'T'HH:mm:ss'Z'"))
+    return merged.select("fleet", "server", name.alias("storm"), "begin", "end")
+
+
+def storms(changes: DataFrame, restarts: DataFrame, settings: Settings) -> DataFrame:
+    """Return each storm as the one event that it is, with what the server itself did."""
+    grouped = (
+        changes.where(F.col("storm").isNotNull())
+        .groupBy("fleet", "day", "storm", F.col("old_leader").alias("server"))
+        .agg(
+            F.min("before").alias("begin"),
+            F.max("taken").alias("end"),
+            F.count_distinct(F.struct(*GROUP_KEY)).alias("groups"),
+            *(
+                F.count_distinct(F.when(F.col("kind") == kind, F.struct(*GROUP_KEY))).alias(name)
+                for kind, name in (("stream", "streams"), ("consumer", "consumers"))
+            ),
+            F.max(F.col("kind") == "meta").alias("meta"),
+            F.max("old_leader_left").alias("left"),
+        )
+    )
+    starts = restarts.select(
+        F.col("fleet").alias("of_fleet"),
+        F.col("server").alias("of_server"),
+        "before",
+        "taken",
+        F.when(F.col("upgraded"), F.col("version")).alias("newer"),
+    )
+    near = (
+        (F.col("fleet") == F.col("of_fleet"))
+        & (F.col("server") == F.col("of_server"))
+        & (F.col("taken") > F.col("begin"))
+        & (F.col("before") <= F.col("end"))
+    )
+    started = (
+        grouped.join(F.broadcast(starts), on=near, how="left")
+        .groupBy(*grouped.columns)
+        .agg(F.max("newer").alias("version"), F.count("taken").alias("starts"))
+    )
+    cause = (
+        F.when(F.col("version").isNotNull(), "upgrade")
+        .when(F.col("starts") > 0, "restart")
+        .when(F.col("left"), "missing")
+        .otherwise("unknown")
+    )
+    return started.withColumns(
+        {"cause": cause, "maintenance": in_maintenance(settings, F.col("begin"), F.col("end"), F.array("server"))}
+    )
+
+
+def leadership(of_timeline: DataFrame, changes: DataFrame) -> DataFrame:
+    """Return of each Raft group how often its leader changed, and how much it flaps."""
+    key = ["fleet", "day", *GROUP_KEY]
+    seen = of_timeline.groupBy(*key).agg(
+        F.max_by("cluster", "run").alias("cluster"),
+        F.max_by("raft_group", "run").alias("raft_group"),
+        F.max_by("leader", F.when(F.col("leader").isNotNull(), F.col("run"))).alias("leader"),
+        F.sort_array(F.collect_set("leader")).alias("leaders"),
+        F.sum("snapshots").alias("snapshots"),
+    )
+    counts = ~F.col("maintenance") & F.col("storm").isNull()
+    at_second = F.unix_micros("taken") / F.lit(1e6)
+    counted = changes.groupBy(*key).agg(
+        F.count(F.lit(1)).alias("elections"),
+        F.count_if(counts).alias("counted"),
+        F.percentile(F.when(counts, F.col("dwell")), 0.1).alias("dwell_p10"),
+        F.percentile(F.when(counts, F.col("dwell")), 0.5).alias("dwell_p50"),
+        F.array_sort(F.collect_list(F.when(counts, at_second))).alias("times"),
+    )
+    peak = flap(F.col("times"))
+    within = F.transform(
+        "times",
+        lambda last: F.size(F.filter("times", lambda time: (time > last - F.lit(_TEN_MINUTES)) & (time <= last))),
+    )
+    scored = counted.withColumn("flapping", F.when(F.size("times") > 0, peak)).withColumn(
+        "most_in_10m", F.when(F.size("times") > 0, F.array_max(within))
+    )
+    zero = ("elections", "counted", "most_in_10m")
+    return (
+        seen.join(scored, on=key, how="left")
+        .withColumns({name: F.coalesce(F.col(name), F.lit(0)) for name in zero})
+        .withColumns(
+            {
+                "flap": F.coalesce("flapping.peak", F.lit(0.0)),
+                "flap_at": F.timestamp_micros((F.col("flapping.at") * 1e6).cast("bigint")),
+            }
+        )
+    )
+
+
+def flap(times: Column) -> Column:
+    """Return the highest score (`peak`) of sorted times in seconds, and when: each adds 1, and the sum halves in 30 minutes."""
+    start = F.struct(
+        F.lit(0.0).alias("score"), F.lit(0.0).alias("last"), F.lit(0.0).alias("peak"), F.lit(0.0).alias("at")
+    )
+
+    def step(state: Column, time: Column) -> Column:
+        score = state["score"] * F.pow(F.lit(0.5), (time - state["last"]) / F.lit(_HALF_LIFE)) + F.lit(1.0)
+        higher = score > state["peak"]
+        return F.struct(
+            score.alias("score"),
+            time.alias("last"),
+            F.when(higher, score).otherwise(state["peak"]).alias("peak"),
+            F.when(higher, time).otherwise(state["at"]).alias("at"),
+        )
+
+    return F.aggregate(times, start, step)
+
+
+TABLES = (
+    Table(
+        "timeline",
+        "run of a Raft group: snapshots in a row that told the same",
+        columns.TIMELINE,
+        (
+            "gold.moments",
+            "silver.servers",
+            "silver.meta_peers",
+            "silver.streams",
+            "silver.consumers",
+            "past.timeline:1",
+            "day",
+            "settings",
+        ),
+        timeline,
+    ),
+    Table(
+        "leader_changes",
+        "change of a leader",
+        columns.LEADER_CHANGES,
+        ("gold.timeline", "past.timeline:1", "gold.moments", "gold.restarts", "settings"),
+        leader_changes,
+    ),
+    Table("leadership", "Raft group", columns.LEADERSHIP, ("gold.timeline", "gold.leader_changes"), leadership),
+    Table(
+        "storms",
+        "storm: many groups that left one server at once",
+        columns.STORMS,
+        ("gold.leader_changes", "gold.restarts", "settings"),
+        storms,
+    ),
+)

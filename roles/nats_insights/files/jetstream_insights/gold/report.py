@@ -1,0 +1,303 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report of a moment: what report.yml shows of a live cluster, made from a snapshot. The rules are those of _model.py."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from jetstream_insights.gold import columns
+from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, with_day, zone
+from jetstream_insights.gold.tables import Table
+from jetstream_insights.silver import PEERS, peer_id
+
+_STRINGS = "array<string>"
+
+#: What STATSZ tells, which is what the live report shows; VARZ stands in for it in archives.
+_STATSZ = {
+    "connections": "bigint",
+    "subscriptions": "bigint",
+    "routes": "bigint",
+    "leafnodes": "bigint",
+    "mem": "bigint",
+    "cpu": "double",
+    "cores": "bigint",
+    "slow_consumers": "bigint",
+}
+_GATEWAYS = ("gateways", "inbound_gateways")
+
+#: Columns of the report → those of silver's servers; zero where JetStream told, but not this (_model.py parse_summary).
+_JETSTREAM = {
+    **{name: f"js_{name}" for name in (
+        "streams", "consumers", "messages", "bytes", "memory", "storage", "reserved_memory", "reserved_storage",
+        "max_memory", "max_storage", "api_total", "api_errors", "ha_assets", "max_ha_assets")},
+    "api_level": "js_api_level",
+    "pending": "meta_pending",
+}  # fmt: skip
+
+
+def replicas() -> Column:
+    """Return the members of a group as its sole leader sees them, with itself, by name (_model.py RaftGroup.as_dict)."""
+    others = F.transform(
+        F.coalesce("peers", F.array().cast(PEERS)),
+        lambda peer: F.struct(
+            peer["name"].alias("name"),
+            F.coalesce(peer["peer"], F.lit("")).alias("id"),
+            F.lit(False).alias("leader"),
+            F.coalesce(peer["current"], F.lit(False)).alias("current"),
+            (~F.coalesce(peer["offline"], F.lit(False))).alias("online"),
+            (F.coalesce(peer["active"], F.lit(0)) / F.lit(1e9)).alias("active"),
+            F.coalesce(peer["lag"], F.lit(0)).cast("bigint").alias("lag"),
+        ),
+    )  # fmt: skip
+    leader = F.struct(
+        F.col("leader").alias("name"),
+        peer_id(F.col("leader")).alias("id"),
+        F.lit(True).alias("leader"),
+        F.lit(True).alias("current"),
+        F.lit(True).alias("online"),
+        F.lit(0.0).alias("active"),
+        F.lit(0).cast("bigint").alias("lag"),
+    )
+    return F.when(F.col("leader").isNotNull(), F.array_sort(F.array_append(others, leader))).otherwise(
+        F.array().cast(columns.REPLICAS)
+    )
+
+
+def api_level() -> Column:
+    """Return the API level that an asset needs, 0 before 2.11 (_model.py _api_level)."""
+    return F.coalesce(F.col("metadata")["_nats.req.level"].try_cast("int"), F.lit(0))
+
+
+def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+    """Return the snapshots of the day, and who did not answer in each."""
+    told = F.coalesce(F.col("jsz_told"), F.lit(False))
+    answered = servers.groupBy(*SNAPSHOT_KEY).agg(
+        F.collect_set("server").alias("answered"), F.collect_set(F.when(~told, F.col("server"))).alias("mute")
+    )
+    members = meta_peers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("peer").alias("meta_members"))
+    nobody = F.array().cast(_STRINGS)
+    known = F.array_union(F.coalesce("missing", nobody), F.coalesce("meta_members", nobody))
+    absent = F.array_except(known, F.coalesce("answered", nobody))
+    of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
+    joined = snapshots.join(answered, on=SNAPSHOT_KEY, how="left").join(members, on=SNAPSHOT_KEY, how="left")
+    return with_day(joined.withColumn("absent", F.array_sort(absent))).withColumns(
+        {
+            "silent": F.array_union("absent", F.coalesce("mute", nobody)),
+            "number": F.row_number().over(of_fleet),
+        }
+    )
+
+
+def report_servers(
+    of_moments: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
+) -> DataFrame:
+    """Return the servers of each fleet's last snapshot, with those that did not answer."""
+    moment = last_of_day(of_moments)
+    there = at(servers, moment)
+    told = F.coalesce(F.col("jsz_told"), F.lit(False)) & ~F.coalesce(F.col("js_disabled"), F.lit(False))
+    by_statsz = {
+        **{
+            name: F.coalesce(F.try_variant_get("extra", f"$.{name}", type_), F.col(name))
+            for name, type_ in _STATSZ.items()
+        },
+        **{name: F.try_variant_get("extra", f"$.{name}", "bigint") for name in _GATEWAYS},
+    }
+    errors = F.transform("health_errors", lambda error: error["error"])
+    rows = there.select(
+        *SNAPSHOT_KEY, "taken", "server", "server_id", "cluster", zone().alias("zone"), "host", "version", "domain", "tags",
+        F.lit(True).alias("answered"),
+        F.when(F.coalesce("jsz_told", F.lit(False)), told).otherwise(F.col("jetstream")).alias("jetstream"),
+        *(value.alias(name) for name, value in by_statsz.items()),
+        "start", "uptime", "rtt", "clock_offset", "health", "health_code",
+        F.when(F.size("health_errors") > 0, errors).when(F.col("health_error") != "", F.array("health_error"))
+        .when(F.col("health").isNotNull(), F.array().cast(_STRINGS)).alias("health_errors"),
+        *(F.when(told, F.coalesce(source, F.lit(0))).alias(name) for name, source in _JETSTREAM.items()),
+        told.alias("told"),
+    )  # fmt: skip
+    led = [
+        at(frame, moment).where("leader IS NOT NULL").groupBy(*SNAPSHOT_KEY, F.col("leader").alias("server"))
+        .agg(F.count(F.lit(1)).alias(f"{name}_leaders"))
+        for name, frame in (("stream", streams), ("consumer", consumers))
+    ]  # fmt: skip
+    for frame in led:
+        rows = rows.join(frame, on=[*SNAPSHOT_KEY, "server"], how="left")
+    of_meta = meta.select(*SNAPSHOT_KEY, F.col("leader").alias("meta_leader"))
+    absent = moment.select(*SNAPSHOT_KEY, "taken", F.explode("absent").alias("server"), F.lit(False).alias("answered"))
+    known = (
+        rows.join(F.broadcast(of_meta), on=SNAPSHOT_KEY, how="left")
+        .withColumn("is_meta_leader", F.coalesce(F.col("meta_leader") == F.col("server"), F.lit(False)))
+        .withColumn("stream_leaders", F.when(F.col("told"), F.coalesce("stream_leaders", F.lit(0))))
+        .withColumn("consumer_leaders", F.when(F.col("told"), F.coalesce("consumer_leaders", F.lit(0))))
+        .drop("told", "meta_leader")
+    )
+    return with_day(known.unionByName(absent, allowMissingColumns=True))
+
+
+def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+    """Return the meta group in each snapshot, by the rules of _model.py _meta_group."""
+    peer = F.struct(
+        F.col("peer").alias("name"), F.col("peer_id").alias("peer"), "current", "offline",
+        F.round(F.col("active") * 1e9).cast("bigint").alias("active"), "lag", F.lit(None).cast("bigint").alias("pending"),
+    )  # fmt: skip
+    others = (
+        meta_peers.where(F.col("peer") != F.col("server"))
+        .groupBy(*SNAPSHOT_KEY, "server_id")
+        .agg(F.collect_list(peer).alias("peers"))
+    )
+    view = servers.where(F.col("meta_size").isNotNull()).join(others, on=[*SNAPSHOT_KEY, "server_id"], how="left")
+    claims = F.col("meta_leader") == F.col("server")
+    backed = claims & (F.coalesce(F.size("peers"), F.lit(0)) > 0)
+    nobody = F.array().cast(_STRINGS)
+    names = F.coalesce(F.transform("peers", lambda peer: peer["name"]), nobody)
+    everybody = F.array_append(F.array_append(names, F.col("server")), F.col("meta_leader"))
+    own = F.struct("meta_size", "meta_pending", "meta_quorum_needed", "peers")
+    grouped = view.groupBy(*SNAPSHOT_KEY, "taken").agg(
+        F.sort_array(F.collect_set(F.when(backed, F.col("server")))).alias("backed"),
+        F.sort_array(F.collect_set(F.when(claims, F.col("server")))).alias("claimed"),
+        F.min_by(own, F.when(backed, 0).when(claims, 1).otherwise(2)).alias("own"),
+        F.max("meta_size").alias("most"),
+        F.flatten(F.collect_list(everybody)).alias("known"),
+        F.array_sort(F.collect_list(F.struct("server", F.coalesce("meta_leader", F.lit("")).alias("leader")))).alias(
+            "views"
+        ),
+        F.sort_array(F.collect_set("server")).alias("hosts"),
+    )
+    leaders = F.when(F.size("backed") > 0, F.col("backed")).otherwise(F.col("claimed"))
+    sole = F.size("leaders") == 1
+    size = F.when(sole & (F.col("own.meta_size") > 0), F.col("own.meta_size")).otherwise(F.col("most"))
+    own_quorum = F.when(sole, F.coalesce("own.meta_quorum_needed", F.lit(0))).otherwise(F.lit(0))
+    return (
+        grouped.withColumn("leaders", leaders)
+        .withColumn("size", size)
+        .select(
+            *SNAPSHOT_KEY,
+            "taken",
+            F.when(sole, F.col("leaders")[0]).alias("leader"),
+            "leaders",
+            "size",
+            F.greatest(F.floor(F.col("size") / 2) + 1, own_quorum).alias("quorum"),
+            F.when(sole, F.coalesce("own.meta_pending", F.lit(0))).otherwise(F.lit(0)).alias("pending"),
+            F.array_sort(F.array_distinct(F.filter("known", lambda name: name.isNotNull() & (name != "")))).alias(
+                "members"
+            ),
+            "hosts",
+            "views",
+            F.when(sole, F.col("own.peers")).alias("peers"),
+        )
+    )
+
+
+def report_meta(of_moments: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+    """Return the meta group of each fleet's last snapshot."""
+    moment = last_of_day(of_moments)
+    return with_day(meta_groups(at(servers, moment), at(meta_peers, moment)).withColumn("replicas", replicas()))
+
+
+def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
+    """Return the streams of each fleet's last snapshot."""
+    moment = last_of_day(of_moments)
+    key = [*SNAPSHOT_KEY, "account", "stream"]
+    many = at(consumers, moment).groupBy(*key).agg(F.count(F.lit(1)).alias("consumers"))
+    zero = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
+    rows = at(streams, moment).join(many, on=key, how="left")
+    return with_day(
+        rows.withColumns(
+            {
+                "replicas": replicas(),
+                "api_level": api_level(),
+                "consumers": F.coalesce("consumers", F.lit(0)),
+                "retention": F.coalesce("retention", F.lit("limits")),
+                "moving": F.col("leader").isNotNull() & F.col("desired").isNotNull(),
+                **{name: F.coalesce(F.col(name), F.lit(0)) for name in zero},
+            }
+        )
+    )
+
+
+def report_consumers(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
+    """Return the consumers of each fleet's last snapshot."""
+    moment = last_of_day(of_moments)
+    key = [*SNAPSHOT_KEY, "account", "stream"]
+    of_stream = at(streams, moment).select(*key, F.coalesce("messages", F.lit(0)).alias("messages"))
+    percent = F.least(F.lit(100), F.floor(F.col("num_pending") * 100 / F.col("messages")))
+    zero = ("num_ack_pending", "num_redelivered", "num_pending")
+    rows = at(consumers, moment).join(of_stream, on=key, how="left")
+    return with_day(
+        rows.withColumns({name: F.coalesce(F.col(name), F.lit(0)) for name in zero}).withColumns(
+            {
+                "replicas": replicas(),
+                "api_level": api_level(),
+                "mode": F.when(F.col("pull"), "Pull").otherwise("Push"),
+                "ack_wait": F.coalesce("ack_wait", F.lit(0.0)),
+                "ack_floor": F.coalesce("ack_floor_stream_seq", F.lit(0)),
+                "unprocessed": F.when(F.col("messages") > 0, percent).otherwise(F.lit(0)),
+            }
+        )
+    )
+
+
+def report_fleet(
+    snapshots: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
+) -> DataFrame:
+    """Return the sums of each fleet, from the other reports and from the snapshots."""
+    key = [*SNAPSHOT_KEY, "taken", "day"]
+    sums = servers.groupBy(*key).agg(
+        F.count_if("answered").alias("servers"),
+        F.sort_array(F.collect_list(F.when(~F.col("answered"), F.col("server")))).alias("missing"),
+        F.sort_array(F.collect_set("version")).alias("versions"),
+        F.sum("connections").alias("connections"),
+        F.sum("bytes").alias("replica_bytes"),
+    )
+    of_streams = streams.groupBy(*SNAPSHOT_KEY).agg(
+        F.count(F.lit(1)).alias("streams"),
+        F.sum("messages").alias("messages"),
+        F.sum("bytes").alias("bytes"),
+        F.count_if(F.col("leader").isNull()).alias("leaderless_streams"),
+    )
+    of_consumers = consumers.groupBy(*SNAPSHOT_KEY).agg(
+        F.count(F.lit(1)).alias("consumers"), F.count_if(F.col("leader").isNull()).alias("leaderless_consumers")
+    )
+    parts = (
+        snapshots.select(*SNAPSHOT_KEY, "complete"),
+        meta.select(*SNAPSHOT_KEY, F.col("leader").alias("meta_leader")),
+        of_streams,
+        of_consumers,
+    )
+    for part in parts:
+        sums = sums.join(part, on=SNAPSHOT_KEY, how="left")
+    counts = ("streams", "messages", "bytes", "leaderless_streams", "consumers", "leaderless_consumers")
+    return sums.withColumns({name: F.coalesce(F.col(name), F.lit(0)) for name in counts})
+
+
+_ASSETS = ("silver.streams", "silver.consumers")
+TABLES = (
+    Table(
+        "moments",
+        "snapshot of the day",
+        columns.MOMENTS,
+        ("silver.snapshots", "silver.servers", "silver.meta_peers"),
+        moments,
+    ),
+    Table(
+        "report_servers",
+        "server that answered or should have",
+        columns.REPORT_SERVERS,
+        ("gold.moments", "silver.servers", "gold.report_meta", *_ASSETS),
+        report_servers,
+    ),
+    Table(
+        "report_meta", "fleet with a meta group", columns.REPORT_META, ("gold.moments", "silver.servers"), report_meta
+    ),
+    Table("report_streams", "stream", columns.REPORT_STREAMS, ("gold.moments", *_ASSETS), report_streams),
+    Table("report_consumers", "consumer", columns.REPORT_CONSUMERS, ("gold.moments", *_ASSETS), report_consumers),
+    Table(
+        "report_fleet",
+        "fleet",
+        columns.REPORT_FLEET,
+        ("silver.snapshots", *(f"gold.report_{name}" for name in ("servers", "meta", "streams", "consumers"))),
+        report_fleet,
+    ),
+)

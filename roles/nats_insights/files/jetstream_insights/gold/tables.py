@@ -1,0 +1,93 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a gold table is told: its columns with type and meaning, what it is made from, and how. docs/insights.md shows the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+
+@dataclass(frozen=True)
+class Col:
+    """A column: its name, its Spark SQL type, and what it means, with unit and formula."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A gold table of one day. `of`: what `make` takes, in this order:
+
+    - `silver.NAME`: the silver rows of the day; `before.NAME`: those of the last hour before the day that has any;
+    - `gold.NAME`: a gold table of the day, made before this one; `past.NAME:DAYS`: the published rows of so many days before;
+    - `day`: the day as a column; `settings`: the Settings.
+    """
+
+    name: str
+    row: str
+    columns: tuple[Col, ...]
+    of: tuple[str, ...]
+    make: Callable[..., DataFrame]
+
+    @property
+    def schema(self) -> str:
+        return schema(self.columns)
+
+    def rows(self, frame: DataFrame) -> DataFrame:
+        """Return the columns as they are declared, and no others."""
+        return frame.select(*(F.col(column.name).cast(column.type).alias(column.name) for column in self.columns))
+
+
+def schema(columns: Sequence[Col]) -> str:
+    """Return columns as a Spark SQL schema."""
+    return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+#: Of every table.
+DAY = (Col("fleet", "string", "the fleet"), Col("day", "date", "the day in UTC"))
+
+#: Of tables that show one moment.
+MOMENT = (
+    *DAY,
+    Col("snapshot", "string", "the snapshot that is shown, the day's last one of the fleet"),
+    Col("taken", "timestamp", "when it began"),
+)
+
+#: Of tables with a row for each Raft group; names that do not apply are empty.
+GROUP = (
+    Col("kind", "string", "`meta`, `stream` or `consumer`"),
+    Col("account", "string", "account; empty for the meta group"),
+    Col("stream", "string", "stream; empty for the meta group"),
+    Col("consumer", "string", "consumer; empty for the others"),
+)
+GROUP_KEY = tuple(column.name for column in GROUP)
+
+
+def markdown(table: Table) -> str:
+    """Return the table's part of docs/insights.md."""
+    head = f"#### `{table.name}`\n\nA row for each {table.row}.\n\n| column | type | meaning |\n|---|---|---|\n"
+    return head + "\n".join(
+        f"| {column.name} | {column.type.replace('|', '/')} | {column.meaning} |" for column in table.columns
+    )
+
+
+def ratio(part: Column, whole: Column) -> Column:
+    """Return a quotient, null where there is nothing to divide by."""
+    return F.when(whole != 0, part / whole)
+
+
+def not_negative(value: Column) -> Column:
+    """Return a value, at least 0; null for null, which greatest() would not keep."""
+    return F.when(value.isNotNull(), F.greatest(value, F.lit(0.0)))
+
+
+def seconds(begin: Column, end: Column) -> Column:
+    """Return the seconds between two timestamps, with microseconds."""
+    return (F.unix_micros(end) - F.unix_micros(begin)) / F.lit(1e6)

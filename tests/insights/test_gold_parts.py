@@ -1,0 +1,228 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What no ordinary day of a fleet shows: growth over weeks, counters that go back, servers of one name, and the formulas."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from jetstream_insights.gold import columns
+from jetstream_insights.gold.accounts import account_usage
+from jetstream_insights.gold.balance import gini
+from jetstream_insights.gold.capacity import backtests, capacity, forecasts, growth
+from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
+from jetstream_insights.gold.divergence import divergence
+from jetstream_insights.gold.health import restarts
+from jetstream_insights.gold.leadership import flap
+from jetstream_insights.gold.tables import schema
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+LAST = date(2026, 11, 21)
+NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+
+#: Growth a day, limit, and what happens to an asset in the 22 days until LAST. In MB.
+ASSETS: dict[str, dict[str, Any]] = {
+    "steady": {"slope": 10.0, "limit": 1000.0},
+    "purged": {"slope": 10.0, "limit": 1000.0, "purge": 15},
+    "noisy": {"slope": 10.0, "limit": 1000.0, "noise": 0.03},
+    "doubled": {"slope": 10.0, "limit": 1000.0, "doubles": 18},
+    "falling": {"slope": -3.0, "limit": 1000.0},
+    "endless": {"slope": 10.0, "limit": None},
+    "trimmed": {"slope": 0.0, "limit": 1000.0, "trimmed": True},
+    "full": {"slope": 0.0, "limit": 500.0},
+}
+
+
+def used(name: str, day: int, hour: int) -> float:
+    """Return what an asset holds at an hour: it grows, and swings over the day."""
+    asset = ASSETS[name]
+    at = day + hour / 24
+    value = 500.0 + asset["slope"] * at + (0 if name in ("full", "trimmed") else 40 * abs(12 - hour) / 12)
+    value += asset["slope"] * max(at - asset.get("doubles", at), 0.0)
+    if at >= asset.get("purge", 1e9):
+        value -= 100
+    dice = random.Random(f"{name}:{day}:{hour}")
+    if dice.random() < asset.get("noise", 0.0):  # a bad scrape
+        value = 0.0
+    return value * 1e6
+
+
+@pytest.fixture(scope="module")
+def forecast(spark: SparkSession) -> dict[str, Row]:
+    """Return the capacity of the last day, with backtests of the day itself."""
+    names = [column.name for column in columns.USAGE]
+    rows = []
+    for name, asset in ASSETS.items():
+        for day in range(22):
+            for hour in range(0, 24, 4):
+                limit = asset["limit"] * 1e6 if asset["limit"] else None
+                first = 1 + day * 24 + hour if asset.get("trimmed") else 1
+                values = (
+                    "fleet",
+                    LAST - timedelta(days=21 - day),
+                    hour,
+                    "stream",
+                    "file",
+                    name,
+                    "C1",
+                    used(name, day, hour),
+                    0.0,
+                    limit,
+                    first,
+                )
+                assert len(values) == len(names)
+                rows.append(values)
+    usage = spark.createDataFrame(rows, schema(columns.USAGE)).cache()
+    grown = growth(usage, usage).select(*(column.name for column in columns.GROWTH)).cache()
+
+    def made(day: date) -> DataFrame:
+        literal = F.lit(day)
+        past = grown.where(F.col("day").between(day - timedelta(days=13), day - timedelta(days=1)))
+        return forecasts(grown.where(F.col("day") == literal), past, literal).select(
+            *(column.name for column in columns.FORECASTS)
+        )
+
+    told = made(LAST - timedelta(days=7)).unionByName(made(LAST - timedelta(days=1)))
+    came = backtests(grown.where(F.col("day") == F.lit(LAST)), told, F.lit(LAST)).select(
+        *(c.name for c in columns.BACKTESTS)
+    )
+    nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
+    return {row["name"]: row for row in capacity(made(LAST), came, nothing).collect()}
+
+
+def test_growth_is_that_of_the_day_without_its_swing(forecast: dict[str, Row]) -> None:
+    for name in ("steady", "purged", "noisy", "endless"):
+        assert forecast[name]["slope_p50"] == pytest.approx(10e6), name
+        assert (forecast[name]["basis"], forecast[name]["changed"], forecast[name]["days"]) == ("long", False, 14)
+    assert forecast["falling"]["slope_p50"] == pytest.approx(-3e6)
+    # Of the last four days the slope is twice what it was; the long window has not seen it yet.
+    assert (forecast["doubled"]["basis"], forecast["doubled"]["changed"]) == ("short", True)
+    assert forecast["doubled"]["slope_p50"] == pytest.approx(20e6, rel=0.2)
+
+
+def test_days_to_full_and_when_there_are_none(forecast: dict[str, Row]) -> None:
+    states = {name: row["state"] for name, row in forecast.items()}
+    assert states == {
+        "steady": "growing", "purged": "growing", "noisy": "growing", "doubled": "growing", "falling": "shrinking",
+        "endless": "unlimited", "trimmed": "plateau", "full": "full",
+    }  # fmt: skip
+    row = forecast["steady"]
+    assert row["full_p50"] == pytest.approx((1000e6 - used("steady", 21, 20)) / 10e6)
+    assert row["used_ratio"] == pytest.approx(used("steady", 21, 20) / 1000e6)
+    assert forecast["purged"]["full_p10"] <= forecast["purged"]["full_p50"] <= (forecast["purged"]["full_p90"] or 1e9)
+    assert forecast["full"]["full_p50"] == 0.0
+    for name in ("falling", "endless", "trimmed"):
+        assert forecast[name]["full_p50"] is None
+
+
+def test_the_error_of_earlier_forecasts_stands_beside(forecast: dict[str, Row]) -> None:
+    for name, row in forecast.items():
+        assert (row["horizon"], row["backtests"]) == (7, 1), name
+    assert forecast["steady"]["error_p50"] == pytest.approx(0.0, abs=1e-9)
+    assert forecast["steady"]["naive_p50"] == pytest.approx(70e6 / used("steady", 21, 20))
+    assert forecast["steady"]["coverage"] == 1.0
+    # Nobody could know on day 14 that it would double on day 18, and be purged on day 15.
+    assert forecast["doubled"]["coverage"] == 0.0
+    assert forecast["purged"]["error_p50"] == pytest.approx(100e6 / used("purged", 21, 20))
+
+
+def test_formulas(spark: SparkSession) -> None:
+    points = "array<struct<at:double,value:double>>"
+    line = [(float(at), 3.0 * at) for at in range(9)]
+    spoiled = [*line[:4], (4.0, 1000.0), *line[5:]]
+    frame = spark.createDataFrame(
+        [("line", line), ("spoiled", spoiled), ("one", line[:1]), ("none", [])], f"name string, points {points}"
+    )
+    slopes = {
+        row["name"]: row["slope"]
+        for row in frame.select("name", middle(pair_slopes(F.col("points"))).alias("slope")).collect()
+    }
+    assert slopes == {"line": pytest.approx(3.0), "spoiled": pytest.approx(3.0), "one": None, "none": None}
+    shares = [([1.0, 1.0, 1.0, 1.0], 0.0), ([0.0, 0.0, 0.0, 8.0], 0.75), ([1.0, 2.0, 3.0], 2 / 9), ([0.0, 0.0], None)]
+    values = spark.createDataFrame(
+        [([{"value": value} for value in found],) for found, _share in shares], "sorted array<struct<value:double>>"
+    )
+    found = [row[0] for row in values.select(gini(F.col("sorted"))).collect()]
+    assert found == [None if share is None else pytest.approx(share) for _values, share in shares]
+    times = spark.createDataFrame([([0.0, 1800.0, 3600.0],), ([0.0, 100000.0],)], "times array<double>")
+    peaks = [row[0] for row in times.select(flap(F.col("times"))).collect()]
+    assert (peaks[0]["peak"], peaks[0]["at"], peaks[1]["at"]) == (1.75, 3600.0, 0.0)
+
+
+def _server(minute: int, name: str, identity: str, start: int) -> tuple[Any, ...]:
+    taken = NOON + timedelta(minutes=minute)
+    return "fleet", f"s{minute}", taken, name, identity, "C1", "2.15.1", NOON + timedelta(minutes=start), None
+
+
+def test_a_name_that_two_servers_have_is_no_identity(spark: SparkSession) -> None:
+    rows = [
+        _server(minute, name, name + end, 0)
+        for minute in range(3)
+        for name, end in (("twin", "1"), ("twin", "2"), ("n1", "a"))
+    ]
+    rows += [_server(3, "n1", "b", 2)]
+    form = (
+        "fleet string, snapshot string, taken timestamp, server string, server_id string, cluster string, version string, "
+        "start timestamp, uptime double"
+    )
+    nothing = spark.createDataFrame([], schema(columns.SERVER_AVAILABILITY))
+    (row,) = restarts(spark.createDataFrame(rows, form), nothing, DEFAULTS).collect()
+    assert (row["server"], row["before"].timestamp(), row["down"]) == (
+        "n1",
+        (NOON + timedelta(minutes=2)).timestamp(),
+        0.0,
+    )
+
+
+def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> None:
+    """Ten minutes apart: 100 and 150, a restart, 5 and 25, then 10 without a restart."""
+    told = [(0, "a", 100), (10, "a", 150), (20, "b", 5), (30, "b", 25), (40, "b", 10)]
+    key = "fleet string, snapshot string, taken timestamp, server_id string"
+    counters = ("sent_msgs", "sent_bytes", "received_msgs", "received_bytes", "slow_consumers")
+    gauges = (
+        "connections", "leafnodes", "num_subscriptions", "js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory",
+        "js_ha_assets",
+    )  # fmt: skip
+    form = f"{key}, server string, account string, {', '.join(f'{name} bigint' for name in (*counters, *gauges))}"
+    rows = [
+        ("fleet", f"s{minute}", NOON + timedelta(minutes=minute), identity, "n1", "APP", *([value] * 5), *([7] * 8))
+        for minute, identity, value in told
+    ]
+    accounts = spark.createDataFrame(rows, form)
+    servers = spark.createDataFrame(
+        [(*row[:4], NOON - timedelta(hours=1) if row[3] == "a" else NOON + timedelta(minutes=15)) for row in rows],
+        f"{key}, start timestamp",
+    )
+    (row,) = account_usage(accounts, servers, accounts.limit(0), servers.limit(0), DEFAULTS).collect()
+    assert (row["sent_msgs"], row["gaps"], row["observed"], row["coverage"]) == (50 + 20, 2, 1200.0, 0.5)
+    assert (row["connections"], row["storage_max"], row["byte_hours"]) == (7.0, 7, pytest.approx(7 * 40 / 60))
+
+
+def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession) -> None:
+    """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short."""
+    form = (
+        "fleet string, snapshot string, taken timestamp, account string, stream string, server string, received timestamp, "
+        "is_backed boolean, is_leader boolean, messages bigint, bytes bigint, first_seq bigint, last_seq bigint"
+    )
+    rows = []
+    for minute in range(4):
+        taken, last = NOON + timedelta(minutes=minute), 100_000 + minute * 6000
+        for server, seconds, behind in (("n1", 0.0, 0), ("n2", 0.5, -50), ("n3", 0.0, 9000)):
+            seq = last - behind
+            received = taken + timedelta(seconds=seconds)
+            leads = server == "n1"
+            rows.append(("fleet", f"s{minute}", taken, "A", "S", server, received, leads, leads, seq, seq * 10, 1, seq))
+    found = {row["server"]: row for row in divergence(spark.createDataFrame(rows, form)).collect()}
+    assert set(found) == {"n2", "n3"}
+    assert (found["n2"]["behind"], found["n2"]["diverged"], found["n2"]["lagging"], found["n2"]["begin"]) == (
+        False,
+        False,
+        0,
+        None,
+    )
+    assert (found["n3"]["behind"], found["n3"]["diverged"], found["n3"]["in_a_row"]) == (True, False, 4)
