@@ -14,15 +14,18 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from jetstream_insights.jobs import make_silver
+from jetstream_insights.judging import make_findings, published, read_hosts, read_thresholds
 from jetstream_insights.lake import Lake, LakeError, hours
 from jetstream_insights.maintenance import Keep, maintain
+from jetstream_insights.report.content import make_report
 from jetstream_insights.session import session
 
 DONE, FAILED, QUARANTINED = 0, 1, 3
@@ -34,16 +37,31 @@ def moment(text: str) -> datetime:
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
 
 
+def days(start: datetime, end: datetime) -> list[date]:
+    """Return the days that have a moment from `start` up to and without `end`."""
+    count = (end - timedelta(microseconds=1)).date() - start.date()
+    return [start.date() + timedelta(days=number) for number in range(count.days + 1)]
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="jetstream_insights", description=__doc__.split("\n", maxsplit=1)[0])
-    jobs = "silver: typed tables from the snapshots; maintain: join small files, remove what is too old or was replaced"
-    found.add_argument("job", choices=["silver", "maintain"], help=jobs)
+    jobs = (
+        "silver: typed tables from the snapshots; findings: what is wrong; report: HTML, JSON, Markdown and CSV of the last day; "
+        "maintain: join small files, remove what is too old or was replaced"
+    )
+    found.add_argument("job", choices=["silver", "findings", "report", "maintain"], help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
     found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
     found.add_argument("--to", dest="end", type=moment, help="end, which is not part of it; by default now")
     found.add_argument("--master", help="Spark's master, such as local[2]; by default that of spark-submit, or local[*]")
     found.add_argument("--memory", help="memory of the driver, such as 4g")
     found.add_argument("--force", action="store_true", help="make the hours again that are up to date")
+    judged = found.add_argument_group("findings")
+    judged.add_argument("--thresholds", type=Path, metavar="FILE", help="JSON object of thresholds by name, and checks to skip")
+    judged.add_argument("--hosts", type=Path, metavar="FILE", help="JSON list of what is known of the hosts, by server")
+    shown = found.add_argument_group("report")
+    shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="where its files are written, on this machine")
+    shown.add_argument("--title", default="NATS JetStream fleet", help="its title")
     keep = found.add_argument_group("maintain")
     keep.add_argument("--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever")
     keep.add_argument("--keep-silver", type=int, default=0, metavar="DAYS", help="days to keep the tables, by default for ever")
@@ -63,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = given.start or end - timedelta(days=1)
     if start >= end:
         parser().error("--from must be before --to")
+    if (given.job == "report") != (given.output is not None):
+        parser().error("--output is what the job report needs, and no other takes")
     try:
         result = run(given, start, end)
     except LakeError as error:
@@ -77,8 +97,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Do a job and return what was done."""
+    thresholds, hosts = read_thresholds(given.thresholds), read_hosts(given.hosts)
     lake = Lake(session(given.master, given.memory), given.lake)
     lake.check()
+    if given.job == "findings":
+        return asdict(make_findings(lake, days(start, end), say, given.force, thresholds, hosts))
+    if given.job == "report":
+        made = [day for day in days(start, end) if published(lake, "findings", day) or published(lake, "gold", day)]
+        if not made:
+            raise LakeError("there is nothing to report of this time: run the jobs gold and findings first")
+        return make_report(lake, made[-1], given.output, given.title, say)
     if given.job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))

@@ -50,8 +50,10 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
         name: frame.where(F.col("snapshot").isin(list(snapshots))) if "snapshot" in frame.columns else frame
         for name, frame in tables.items()
     }
-    spans = tables["snapshots"].groupBy("fleet").agg(
-        F.max("snapshot").alias("snapshot"), F.max("taken").alias("taken"), F.min("taken").alias("since")
+    spans = (
+        tables["snapshots"]
+        .groupBy("fleet")
+        .agg(F.max("snapshot").alias("snapshot"), F.max("taken").alias("taken"), F.min("taken").alias("since"))
     )
     results = []
     for view in VIEWS.values():
@@ -84,8 +86,11 @@ def summary(results: DataFrame, registry: Registry) -> DataFrame:
         *(F.count_if(F.col("result") == result).alias(name) for name, result in counts.items()),
         F.count_if((F.col("result") == FAIL) & (F.col("severity") == "critical")).alias("critical"),
     )
-    known = _values(results, [(check.code, check.severity, check.title) for check in registry.checks.values()],
-                    ("check", "severity", "title"))  # fmt: skip
+    known = _values(
+        results,
+        [(check.code, check.severity, check.title) for check in registry.checks.values()],
+        ("check", "severity", "title"),
+    )
     return counted.join(F.broadcast(known), "check", "left").select(
         *_MOMENT, "check", "severity", "title", "failed", "critical", "unknown", "passed"
     )
@@ -213,10 +218,14 @@ def _silent(tables: Tables, checks: Sequence[Check]) -> DataFrame:
     """Return that checks do not know of servers which did not answer what the checks need."""
     asked = sorted({(endpoint, check.code, check.severity) for check in checks for endpoint in _endpoints(VIEWS[check.view])})
     known = _values(tables["failures"], asked, ("endpoint", "check", "severity"))
-    failed = tables["failures"].groupBy("fleet", "snapshot", "taken", "server", "endpoint").agg(F.min("description").alias("why"))
-    joined = failed.join(F.broadcast(known), "endpoint").groupBy("fleet", "snapshot", "taken", "server", "check", "severity").agg(
-        F.array_sort(F.collect_set("endpoint")).alias("endpoints"), F.min("why").alias("why")
-    )  # fmt: skip
+    failed = (
+        tables["failures"].groupBy("fleet", "snapshot", "taken", "server", "endpoint").agg(F.min("description").alias("why"))
+    )
+    joined = (
+        failed.join(F.broadcast(known), "endpoint")
+        .groupBy("fleet", "snapshot", "taken", "server", "check", "severity")
+        .agg(F.array_sort(F.collect_set("endpoint")).alias("endpoints"), F.min("why").alias("why"))
+    )
     text = F.concat(F.lit("did not answer "), F.array_join("endpoints", ", "), F.lit(": "), F.coalesce("why", F.lit("?")))
     return _unknown(joined.withColumn("since", F.col("taken")), F.lit("server"), text, F.col("server"))
 
@@ -232,18 +241,39 @@ def _untold(tables: Tables, checks: Sequence[Check]) -> DataFrame:
         tables[name].select("fleet", "snapshot").distinct().withColumn("table", F.lit(name))
         for name in sorted({view.tables[0] for view in views.values()})
     ]
-    told = tables["servers"].groupBy("fleet", "snapshot").agg(
-        *(F.expr(f"bool_or(true) AND ({view.told})").alias(f"told_{name}") for name, view in views.items())
+    told = (
+        tables["servers"]
+        .groupBy("fleet", "snapshot")
+        .agg(*(F.expr(f"bool_or(true) AND ({view.told})").alias(f"told_{name}") for name, view in views.items()))
     )
-    wanted = tables["snapshots"].join(F.broadcast(told), ["fleet", "snapshot"], "left").select(
-        "fleet", "snapshot", "taken", F.col("taken").alias("since"), F.inline(F.array(*(
-            F.struct(F.lit(name).alias("view"), F.lit(view.tables[0]).alias("table"), F.lit(view.kind).alias("kind"),
-                     F.coalesce(F.col(f"told_{name}"), F.lit(True)).alias("told"))
-            for name, view in views.items()
-        )))
-    )  # fmt: skip
-    known = _values(wanted, [(check.view, check.code, check.severity) for check in checks if check.view in views],
-                    ("view", "check", "severity"))  # fmt: skip
+    wanted = (
+        tables["snapshots"]
+        .join(F.broadcast(told), ["fleet", "snapshot"], "left")
+        .select(
+            "fleet",
+            "snapshot",
+            "taken",
+            F.col("taken").alias("since"),
+            F.inline(
+                F.array(
+                    *(
+                        F.struct(
+                            F.lit(name).alias("view"),
+                            F.lit(view.tables[0]).alias("table"),
+                            F.lit(view.kind).alias("kind"),
+                            F.coalesce(F.col(f"told_{name}"), F.lit(True)).alias("told"),
+                        )
+                        for name, view in views.items()
+                    )
+                )
+            ),
+        )
+    )
+    known = _values(
+        wanted,
+        [(check.view, check.code, check.severity) for check in checks if check.view in views],
+        ("view", "check", "severity"),
+    )
     there = reduce(DataFrame.unionByName, presence)
     absent = wanted.where("told").join(there, ["fleet", "snapshot", "table"], "left_anti").join(F.broadcast(known), "view")
     return _unknown(absent, F.col("kind"), F.concat(F.lit("the snapshot holds no "), F.col("table")))

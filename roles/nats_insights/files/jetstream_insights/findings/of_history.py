@@ -38,7 +38,11 @@ _SERVERS = (
         severity=CRITICAL,
         title="A server keeps restarting",
         view="server_periods",
-        thresholds=(samples(2), Threshold("starts", 2, "", "starts within the time"), Threshold("within", 3600, "s", "the time")),
+        thresholds=(
+            samples(2),
+            Threshold("starts", 2, "", "starts within the time"),
+            Threshold("within", 3600, "s", "the time"),
+        ),
         knows=_ENOUGH,
         unknown=_FEW,
         fails="exists(starts, begin -> size(filter(starts, s -> s > array_min(starts) AND s >= begin AND s < begin + "
@@ -73,8 +77,11 @@ _SERVERS = (
         severity=WARNING,
         title="Many JetStream API requests fail",
         view="server_periods",
-        thresholds=(samples(2), Threshold("errors", 1, "%", "of the requests"),
-                    Threshold("requests", 100, "", "fewest requests to judge by")),
+        thresholds=(
+            samples(2),
+            Threshold("errors", 1, "%", "of the requests"),
+            Threshold("requests", 100, "", "fewest requests to judge by"),
+        ),
         needs=("js_api_total_more", "js_api_errors_more"),
         knows="api_told >= :samples",
         unknown=_FEW,
@@ -208,8 +215,11 @@ _SERVERS = (
         severity=INFO,
         title="Clients connect again and again",
         view="server_periods",
-        thresholds=(samples(2), Threshold("churn", 10, "×", "new connections for each that is there"),
-                    Threshold("least", 1000, "", "new connections below which it does not matter")),
+        thresholds=(
+            samples(2),
+            Threshold("churn", 10, "×", "new connections for each that is there"),
+            Threshold("least", 1000, "", "new connections below which it does not matter"),
+        ),
         needs=("total_connections_more", "connections"),
         knows=_ENOUGH,
         unknown=_FEW,
@@ -221,7 +231,7 @@ _SERVERS = (
         remedy="clients that keep their connection; `nats_connection_info` with closed ones",
         source="total_connections of VARZ",
     ),
-)  # fmt: skip
+)
 
 _GROUPS = (
     Check(
@@ -229,8 +239,11 @@ _GROUPS = (
         severity=CRITICAL,
         title="The meta leader keeps changing",
         view="meta_periods",
-        thresholds=(samples(3), Threshold("changes", 1, "", "changes within the time"),
-                    Threshold("within", 600, "s", "the time")),
+        thresholds=(
+            samples(3),
+            Threshold("changes", 1, "", "changes within the time"),
+            Threshold("within", 600, "s", "the time"),
+        ),
         knows=_ENOUGH,
         unknown=_FEW,
         fails="exists(changes, begin -> size(filter(changes, c -> c >= begin AND c < begin + :within)) > :changes)",
@@ -343,8 +356,11 @@ _GROUPS = (
         severity=WARNING,
         title="A Raft log is never compacted",
         view="raft_periods",
-        thresholds=(samples(6), Threshold("bytes", 1 << 30, "bytes", "size at the end"),
-                    Threshold("growth", 20, "%", "growth over the time")),
+        thresholds=(
+            samples(6),
+            Threshold("bytes", 1 << 30, "bytes", "size at the end"),
+            Threshold("growth", 20, "%", "growth over the time"),
+        ),
         knows="wal_told >= :samples",
         unknown=_FEW,
         fails="wal_bytes_last >= wal_bytes_most AND wal_bytes_last > :bytes "
@@ -372,7 +388,7 @@ _GROUPS = (
         remedy="playbook `diagnose`; fewer assets on this server",
         source="RAFTZ committed and applied over a time",
     ),
-)  # fmt: skip
+)
 
 _STREAMS = (
     Check(
@@ -515,8 +531,11 @@ _CONSUMERS = (
         severity=WARNING,
         title="A consumer falls behind",
         view="consumer_lag",
-        thresholds=(samples(6), Threshold("trend", 0.7, "", "Kendall's τ of what is pending"),
-                    Threshold("pending", 1000, "", "pending messages below which it does not matter")),
+        thresholds=(
+            samples(6),
+            Threshold("trend", 0.7, "", "Kendall's τ of what is pending"),
+            Threshold("pending", 1000, "", "pending messages below which it does not matter"),
+        ),
         knows="samples >= :samples AND state <> 'unknown'",
         unknown=_FEW,
         fails="trend >= :trend AND pending_slope > 0 AND num_pending > :pending AND state <> 'paused'",
@@ -617,7 +636,7 @@ _CONSUMERS = (
         remedy="the gold tables `availability` and `incidents`",
         source="share of the snapshots",
     ),
-)  # fmt: skip
+)
 
 _CAPACITY = (
     Check(

@@ -25,8 +25,10 @@ _THRESHOLD = re.compile(r"(?<![\w:]):([a-z_]+)")
 #: In a text: {expression} or {expression|format}.
 _PART = re.compile(r"\{([^{}|]+)(?:\|(\w+))?\}")
 
-_SCALE = {"bytes": (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)),
-          "seconds": (("days", 86400), ("h", 3600), ("min", 60), ("s", 1))}  # fmt: skip
+_SCALE = {
+    "bytes": (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)),
+    "seconds": (("days", 86400), ("h", 3600), ("min", 60), ("s", 1)),
+}
 
 
 class ThresholdError(ValueError):

@@ -70,10 +70,13 @@ def _named_servers(servers: DataFrame) -> DataFrame:
         .withColumn("zone", zone)
         .withColumn(
             "version_number",
-            F.aggregate(F.transform(F.slice(number, 1, 3), lambda part: part.cast("bigint")), F.lit(0).cast("bigint"),
-                        lambda total, part: total * 1000 + part),
+            F.aggregate(
+                F.transform(F.slice(number, 1, 3), lambda part: part.cast("bigint")),
+                F.lit(0).cast("bigint"),
+                lambda total, part: total * 1000 + part,
+            ),
         )
-    )  # fmt: skip
+    )
 
 
 def _leaders(streams: DataFrame, consumers: DataFrame) -> DataFrame:
@@ -107,9 +110,11 @@ def servers(tables: Tables) -> DataFrame:
         F.avg("mem").over(of_cluster).alias("cluster_mem"),
         F.avg("connections").over(of_cluster).alias("cluster_connections"),
         F.avg("leaders").over(of_cluster).alias("cluster_leaders"),
-        *(F.avg(F.when(F.col("js_on"), F.col(name))).over(of_cluster).alias(f"cluster_{name}")
-          for name in ("js_streams", "js_storage")),
-    )  # fmt: skip
+        *(
+            F.avg(F.when(F.col("js_on"), F.col(name))).over(of_cluster).alias(f"cluster_{name}")
+            for name in ("js_streams", "js_storage")
+        ),
+    )
     return _now(whole)
 
 
@@ -125,9 +130,15 @@ _HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords")
 def clusters(tables: Tables) -> DataFrame:
     known = _named_servers(tables["servers"])
     failed = tables["failures"].where("endpoint = 'gatewayz'").select(*_MOMENT, "server").distinct()
-    gateways = tables["gateways"].groupBy(*_MOMENT, "server").agg(
-        F.array_sort(F.collect_set(F.when(F.col("configured"), F.concat_ws(" ", "direction", "gateway")))).alias("configured"),
-        F.collect_set(F.when(F.col("direction") == "outbound", F.col("gateway"))).alias("outbound"),
+    gateways = (
+        tables["gateways"]
+        .groupBy(*_MOMENT, "server")
+        .agg(
+            F.array_sort(F.collect_set(F.when(F.col("configured"), F.concat_ws(" ", "direction", "gateway")))).alias(
+                "configured"
+            ),
+            F.collect_set(F.when(F.col("direction") == "outbound", F.col("gateway"))).alias("outbound"),
+        )
     )
     of_fleet = Window.partitionBy(*_MOMENT)
     told = (
@@ -135,11 +146,14 @@ def clusters(tables: Tables) -> DataFrame:
         .join(F.broadcast(gateways), [*_MOMENT, "server"], "left")
         .withColumn("clusters", F.collect_set("cluster").over(of_fleet))
         .withColumn("configured", F.when(F.col("failed").isNull(), F.coalesce("configured", F.array().cast(_NAMES))))
-        .withColumn("lacking", F.expr(
-            "CASE WHEN failed IS NULL THEN array_except(clusters, "
-            "array_append(coalesce(outbound, CAST(array() AS array<string>)), cluster)) END"
-        ))
-    )  # fmt: skip
+        .withColumn(
+            "lacking",
+            F.expr(
+                "CASE WHEN failed IS NULL THEN array_except(clusters, "
+                "array_append(coalesce(outbound, CAST(array() AS array<string>)), cluster)) END"
+            ),
+        )
+    )
     largest = tables["streams"].groupBy(*_MOMENT, "cluster").agg(F.max("num_replicas").alias("most_replicas"))
     zones = F.collect_set(F.when(F.col("js_on"), F.col("zone")))
     grouped = told.groupBy(*SNAPSHOT, "cluster").agg(
@@ -169,8 +183,9 @@ def meta(tables: Tables) -> DataFrame:
     named = known.withColumn("name", F.coalesce("domain", F.lit("")))
     groups = named.groupBy(*SNAPSHOT, "name").agg(
         F.array_sort(F.collect_set(F.when(F.col("meta_leader") != "", F.col("meta_leader")))).alias("named"),
-        F.array_sort(F.collect_set(F.when(F.col("jsz_told") & (F.coalesce("meta_leader", F.lit("")) == ""), F.col("server"))))
-        .alias("unled"),
+        F.array_sort(
+            F.collect_set(F.when(F.col("jsz_told") & (F.coalesce("meta_leader", F.lit("")) == ""), F.col("server")))
+        ).alias("unled"),
         F.array_sort(F.collect_set(F.when(leads, F.col("server")))).alias("leaders"),
         F.array_sort(F.collect_set(F.when(F.col("js_on"), F.col("server")))).alias("answered"),
         F.array_sort(F.collect_set("meta_size")).alias("sizes"),
@@ -180,8 +195,10 @@ def meta(tables: Tables) -> DataFrame:
     parts = named.where("js_on").withColumn("part", F.explode(F.array("cluster", "zone"))).where("part IS NOT NULL")
     counted = parts.groupBy(*_MOMENT, "name", "part").agg(F.count(F.lit(1)).alias("members"))
     together = counted.groupBy(*_MOMENT, "name").agg(F.collect_list(F.struct("members", "part")).alias("parts"))
-    peers = F.expr("transform(meta_replicas, p -> CASE WHEN p.name IS NULL OR p.name = '' OR p.name LIKE '% %' THEN p.peer "
-                   "ELSE p.name END)")  # fmt: skip
+    peers = F.expr(
+        "transform(meta_replicas, p -> CASE WHEN p.name IS NULL OR p.name = '' OR p.name LIKE '% %' THEN p.peer "
+        "ELSE p.name END)"
+    )
     return _now(
         groups.join(F.broadcast(together), [*_MOMENT, "name"], "left")
         .withColumn("together", F.expr("array_max(filter(parts, part -> part.members < size(answered)))"))
@@ -258,7 +275,7 @@ def stream_copies(tables: Tables) -> DataFrame:
 def _copies(*names: str) -> tuple[Column, ...]:
     """Return how many replicas told, the most and the least of some figures, and who has the least."""
     return (
-        F.countDistinct("server").alias("copies"),
+        F.size(F.collect_set("server")).alias("copies"),
         *(F.max(name).alias(f"most_{name}") for name in names),
         *(F.min(name).alias(f"least_{name}") for name in names),
         *(F.min_by("server", name).alias(f"behind_{name}") for name in names),
@@ -273,15 +290,20 @@ def consumers(tables: Tables) -> DataFrame:
 
 
 def consumer_copies(tables: Tables) -> DataFrame:
-    grouped = tables["consumer_replicas"].groupBy(*SNAPSHOT, "account", "stream", "consumer").agg(
-        F.max("num_replicas").alias("num_replicas"),
-        F.first("metadata", ignorenulls=True).alias("metadata"),
-        *_copies("ack_floor_stream_seq", "delivered_stream_seq"),
+    grouped = (
+        tables["consumer_replicas"]
+        .groupBy(*SNAPSHOT, "account", "stream", "consumer")
+        .agg(
+            F.max("num_replicas").alias("num_replicas"),
+            F.first("metadata", ignorenulls=True).alias("metadata"),
+            *_copies("ack_floor_stream_seq", "delivered_stream_seq"),
+        )
     )
     return _now(grouped)
 
 
 # --- accounts and connections ---------------------------------------------------------------------------------------------
+
 
 def accounts(tables: Tables) -> DataFrame:
     """Return the accounts over all servers, as their limits count, with these: -1 and null are none."""
@@ -289,14 +311,16 @@ def accounts(tables: Tables) -> DataFrame:
     limits = tables["account_limits"].select(
         *_MOMENT, "account", "max_conn", "max_leaf", "max_subs", "expired", "expires", F.lit(True).alias("limits_told")
     )
-    grouped = tables["accounts"].groupBy(*SNAPSHOT, "account").agg(
-        *(F.sum(name).alias(name) for name in ("connections", "leafnodes", "slow_consumers")),
-        F.max("num_subscriptions").alias("num_subscriptions"),
-        *(F.max(name).alias(name) for name in ("js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage")),
+    grouped = (
+        tables["accounts"]
+        .groupBy(*SNAPSHOT, "account")
+        .agg(
+            *(F.sum(name).alias(name) for name in ("connections", "leafnodes", "slow_consumers")),
+            F.max("num_subscriptions").alias("num_subscriptions"),
+            *(F.max(name).alias(name) for name in ("js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage")),
+        )
     )
-    return _now(
-        grouped.join(F.broadcast(system), list(_MOMENT), "left").join(limits, [*_MOMENT, "account"], "left")
-    )
+    return _now(grouped.join(F.broadcast(system), list(_MOMENT), "left").join(limits, [*_MOMENT, "account"], "left"))
 
 
 def connections(tables: Tables) -> DataFrame:
@@ -368,9 +392,11 @@ def server_periods(tables: Tables) -> DataFrame:
         F.max_by("seconds", "end").alias("seconds_since_start"),
         F.min_by("js_first", "begin").alias("js_first"),
     )
-    return grouped.join(F.broadcast(snapshots), "fleet", "left").withColumn(
-        "snapshots", F.expr("size(filter(moments, moment -> moment >= begin))")
-    ).drop("moments")
+    return (
+        grouped.join(F.broadcast(snapshots), "fleet", "left")
+        .withColumn("snapshots", F.expr("size(filter(moments, moment -> moment >= begin))"))
+        .drop("moments")
+    )
 
 
 def meta_periods(tables: Tables) -> DataFrame:
@@ -387,31 +413,32 @@ def meta_periods(tables: Tables) -> DataFrame:
             F.count_if(F.col("leader").isNull()).alias("leaderless"),
             F.array_sort(F.collect_set("size")).alias("sizes"),
         )
-        .withColumn("changes", F.expr(
-            "transform(filter(sequence(1, greatest(size(led) - 1, 1)), i -> i < size(led) AND try_element_at(led, i).leader <> "
-            "try_element_at(led, i + 1).leader), i -> try_element_at(led, i + 1).at)"
-        ))
+        .withColumn(
+            "changes",
+            F.expr(
+                "transform(filter(sequence(1, greatest(size(led) - 1, 1)), i -> i < size(led) "
+                "AND try_element_at(led, i).leader <> try_element_at(led, i + 1).leader), i -> try_element_at(led, i + 1).at)"
+            ),
+        )
         .drop("led")
-    )  # fmt: skip
-
-
-def _elections() -> tuple[Column, ...]:
-    sets = [F.size(F.collect_set(name)) for name in ("leader_since", "leader")]
-    return (
-        F.greatest(F.greatest(*sets) - 1, F.lit(0)).alias("elections"),
-        F.count_if(F.col("leader").isNull()).alias("leaderless"),
-        F.max("num_replicas").alias("num_replicas"),
     )
 
 
+def _leaderless() -> Column:
+    return F.count_if(F.col("leader").isNull()).alias("leaderless")
+
+
 def stream_periods(tables: Tables) -> DataFrame:
-    return tables["streams"].groupBy("fleet", "account", "stream").agg(
-        *_period(*_elections(), _first("last_seq"), _last("last_seq"), _last("metadata").alias("metadata"), _last("bytes")),
-        F.max("last_seq").alias("last_seq_most"),
-        F.size(F.collect_set("created")).alias("creations"),
-        F.size(F.collect_set("config_hash")).alias("configurations"),
-        F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas")).alias("moving"),
-        F.max("lost_messages").alias("lost_messages"),
+    return (
+        tables["streams"]
+        .groupBy("fleet", "account", "stream")
+        .agg(
+            *_period(_leaderless(), _last("last_seq"), _last("metadata").alias("metadata")),
+            F.max("last_seq").alias("last_seq_most"),
+            F.size(F.collect_set("created")).alias("creations"),
+            F.size(F.collect_set("config_hash")).alias("configurations"),
+            F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas")).alias("moving"),
+        )
     )
 
 
@@ -429,22 +456,21 @@ def origin_periods(tables: Tables) -> DataFrame:
 
 
 def consumer_periods(tables: Tables) -> DataFrame:
-    return tables["consumers"].groupBy("fleet", "account", "stream", "consumer").agg(
-        *_period(*_elections(), _last("metadata").alias("metadata")),
-        *(made(name) for name in ("num_pending", "ack_floor_stream_seq", "delivered_stream_seq") for made in (_first, _last)),
-        F.min("num_pending").alias("num_pending_least"),
-        F.max("num_ack_pending").alias("num_ack_pending_most"),
-        F.min("num_redelivered").alias("num_redelivered_least"),
-        F.max("ack_floor_stream_seq").alias("ack_floor_most"),
-        F.max("num_waiting").alias("num_waiting_most"),
-        F.bool_or("push_bound").alias("bound"),
-        F.bool_or("paused").alias("paused"),
-        F.max("ack_policy").alias("ack_policy"),
-        F.size(F.collect_set("created")).alias("creations"),
-        F.regr_slope("num_pending", _hours()).alias("pending_slope"),
-        F.regr_r2("num_pending", _hours()).alias("pending_r2"),
-        F.count("num_pending").alias("pending_told"),
-        F.max(F.col("durable")).alias("durable"),
+    return (
+        tables["consumers"]
+        .groupBy("fleet", "account", "stream", "consumer")
+        .agg(
+            *_period(_leaderless(), _last("metadata").alias("metadata")),
+            *(made(name) for name in ("ack_floor_stream_seq", "delivered_stream_seq") for made in (_first, _last)),
+            F.min("num_redelivered").alias("num_redelivered_least"),
+            F.max("ack_floor_stream_seq").alias("ack_floor_most"),
+            F.max("num_waiting").alias("num_waiting_most"),
+            F.bool_or("push_bound").alias("bound"),
+            F.bool_or("paused").alias("paused"),
+            F.max("ack_policy").alias("ack_policy"),
+            F.size(F.collect_set("created")).alias("creations"),
+            F.bool_or("durable").alias("durable"),
+        )
     )
 
 
@@ -454,7 +480,7 @@ def raft_periods(tables: Tables) -> DataFrame:
         .withColumn("unapplied", F.col("committed") - F.col("applied"))
         .groupBy("fleet", "cluster", "server", "account", F.col("raft_group").alias("name"))
         .agg(
-            *_period(_first("wal_bytes"), _last("wal_bytes"), _last("state")),
+            *_period(_first("wal_bytes"), _last("wal_bytes")),
             (F.max("term") - F.min("term")).alias("terms"),
             F.min("unapplied").alias("unapplied_least"),
             F.count("unapplied").alias("unapplied_told"),
@@ -469,7 +495,8 @@ def raft_periods(tables: Tables) -> DataFrame:
 
 
 def leadership(tables: Tables) -> DataFrame:
-    return tables["leadership"].withColumn("samples", F.col("snapshots"))
+    told = tables["leadership"].withColumn("samples", F.col("snapshots"))
+    return told.withColumn("consumer", F.nullif("consumer", F.lit("")))
 
 
 def storms(tables: Tables) -> DataFrame:
@@ -499,10 +526,34 @@ def _named_asset(frame: DataFrame, *also: str) -> DataFrame:
 MAKE: dict[str, Callable[[Tables], DataFrame]] = {
     made.__name__: made
     for made in (
-        snapshots, servers, hosts, clusters, meta, meta_members, raft_groups, streams, stream_leaders, stream_copies, consumers,
-        consumer_copies, accounts, connections, routes, gateways, leafnodes, server_periods, meta_periods, stream_periods,
-        origin_periods, consumer_periods, raft_periods, leadership, storms, divergence, consumer_lag, capacity, headroom,
+        snapshots,
+        servers,
+        hosts,
+        clusters,
+        meta,
+        meta_members,
+        raft_groups,
+        streams,
+        stream_leaders,
+        stream_copies,
+        consumers,
+        consumer_copies,
+        accounts,
+        connections,
+        routes,
+        gateways,
+        leafnodes,
+        server_periods,
+        meta_periods,
+        stream_periods,
+        origin_periods,
+        consumer_periods,
+        raft_periods,
+        leadership,
+        storms,
+        divergence,
+        consumer_lag,
+        capacity,
+        headroom,
     )
-}  # fmt: skip
-
-
+}
