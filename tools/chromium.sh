@@ -5,14 +5,14 @@ set -eu
 
 say() { printf '%s\n' "$*" >&2; }
 
-for name in chromium chromium-browser google-chrome; do
+for name in chromium-headless-shell chromium google-chrome; do
     ! command -v "$name" >/dev/null || exit 0
 done
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    say "Chromium is missing: installing the package chromium."
+    say "Chromium is missing: installing the package chromium-headless-shell."
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >&2
-    ! command -v chromium >/dev/null || exit 0
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium-headless-shell >&2
+    ! command -v chromium-headless-shell >/dev/null || exit 0
 fi
-say "The tests of report.html need Chromium. Install it, such as: apt-get install chromium"
+say "The tests of report.html need Chromium. Install it, such as: apt-get install chromium-headless-shell"
 exit 1

@@ -293,7 +293,7 @@ def test_tables_of_the_report_are_told_well() -> None:
 
 def browse(folder: Path, *options: str, script: str = "") -> str:
     """Return what Chromium makes of the report, after a script of the test."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    browser = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
     assert browser, "Chromium is missing: tools/chromium.sh installs it"
     text = page(content())
     if script:
@@ -356,9 +356,9 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
     assert seen["ready"] == "true"
     assert (seen["title"], seen["images"]) == (f"Fleet {HOSTILE}", 0)
     assert seen["sections"] == ["fleets", "findings", "checks", "load", "usage", "capacity", "timeline", "incidents", "streams"]
-    assert (seen["all"], seen["more"]) == (200, 304)
+    assert (seen["all"], seen["more"]) == (25, 304)
     assert seen["largest"] == [True, False, False]
-    assert seen["byName"][1:] == ["S9–", "S10"]
+    assert seen["byName"][1:] == ["S93", "S10"]  # with the number of their replicas
     assert seen["sorted"] == 1
     assert seen["filtered"] == 11  # S29, S290 to S299
     assert len(seen["unknown"]) == 1 and "HOST_101" in seen["unknown"][0]

@@ -1,7 +1,8 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const PAGE = 200;
+  const PAGE = 25;
+  const MORE = 500;
   const COLORS = 8;
   const DAY = 86400000;
   const SVG = "http://www.w3.org/2000/svg";
@@ -63,13 +64,14 @@
   function tableOf(name) {
     const table = data.tables[name];
     const at = Object.fromEntries(table.columns.map(([key], index) => [key, index]));
-    const columns = table.columns.map(([key, title, kind], index) => ({ key, title, kind, index }))
-      .filter((column) => column.key !== "fleet" || fleets.length > 1);
     const mine = table.rows.filter((row) => fleet === null || at.fleet === undefined || row[at.fleet] === fleet);
+    const told = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);
+    const columns = table.columns.map(([key, title, kind], index) => ({ key, title, kind, index }))
+      .filter((column) => (column.key !== "fleet" || fleets.length > 1) && mine.some((row) => told(row[column.index])));
     const state = { sort: null, down: false, text: "", severity: null, most: PAGE };
     const body = el("tbody");
     const count = el("span", { class: "count", role: "status" });
-    const more = el("button", { type: "button", click: () => { state.most += 5 * PAGE; draw(); } }, "more rows");
+    const more = el("button", { type: "button", click: () => { state.most += MORE; draw(); } }, "more rows");
 
     const written = new Map();
     const asText = (row) => {
@@ -142,8 +144,8 @@
     svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, ...children);
   const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-  function bars(rows, { caption, kind, mark, markName }) {
-    const [left, width, height, top] = [190, 1180, 24, 8];
+  function bars(rows, { caption, kind, mark, markName, left = 190 }) {
+    const [width, height, top] = [1180, 24, 8];
     const most = Math.max(...rows.map((row) => row.parts.reduce((sum, part) => sum + part.value, 0)), mark || 0, 1e-9);
     const x = (value) => left + (value / most) * (width - left - 110);
     const total = top + rows.length * height + (mark ? 18 : 4);
@@ -156,7 +158,7 @@
         return svg("rect", { x: begin, y: y + 3, width: Math.max(x(from) - begin, part.value > 0 ? 1 : 0), height: height - 8, rx: 2, fill: part.paint },
           svg("title", null, `${row.name}: ${part.name} ${show(part.value, kind)}`));
       });
-      return svg("g", null, svg("text", { x: left - 8, y: y + 15, "text-anchor": "end" }, cut(row.name, 28), svg("title", null, row.name)),
+      return svg("g", null, svg("text", { x: left - 8, y: y + 15, "text-anchor": "end" }, cut(row.name, Math.floor(left / 7)), svg("title", null, row.name)),
         parts, svg("text", { x: x(from) + 6, y: y + 15, class: "soft" }, show(from, kind)));
     });
     const line = mark ? svg("g", null,
@@ -180,7 +182,7 @@
     if (!worst.length) return null;
     const caption = "Findings of each check, the worst first (most in one snapshot)";
     return figure(caption, bars(worst.map((row) => ({ name: row.name, parts: [{ name: row.severity, value: row.failed, paint: `var(--${row.severity})` }] })),
-      { caption, kind: "count" }), SEVERITIES.map((severity) => [severity, `var(--${severity})`]));
+      { caption, kind: "count", left: 420 }), SEVERITIES.map((severity) => [severity, `var(--${severity})`]));
   }
 
   const MEASURES = [["stream_leaders", "count", "streams led"], ["consumer_leaders", "count", "consumers led"], ["replicas", "count", "replicas"],
@@ -266,7 +268,7 @@
     const [left, width, height, top] = [300, 1180, 22, 6];
     const x = (at) => left + ((at - begin) / Math.max(end - begin, 1)) * (width - left - 20);
     const drawn = rows.map((row, index) => svg("g", null,
-      svg("text", { x: left - 8, y: top + index * height + 14, "text-anchor": "end" }, cut(row.name, 46), svg("title", null, row.name)),
+      svg("text", { x: left - 8, y: top + index * height + 14, "text-anchor": "end" }, cut(row.name, 42), svg("title", null, row.name)),
       svg("line", { x1: left, x2: width - 20, y1: top + index * height + 10, y2: top + index * height + 10, class: "axis" }),
       row.parts.map((part) => svg("rect", { x: x(part.begin), y: top + index * height + 3, width: Math.max(x(part.end) - x(part.begin), 3), height: height - 8,
         rx: 2, fill: part.paint, stroke: part.broken ? "var(--critical)" : null, "stroke-width": part.broken ? 1.5 : null }, svg("title", null, part.label)))));
@@ -329,7 +331,7 @@
     const sum = (key) => whole.reduce((total, row) => total + (row[key] || 0), 0);
     if (whole.length) {
       const missing = whole.reduce((total, row) => total + (row.missing || []).length, 0);
-      made.push([`${sum("servers")}${missing ? ` (${missing} missing)` : ""}`, "servers", missing ? "critical" : ""]);
+      made.push([sum("servers"), missing ? `servers, ${missing} missing` : "servers", missing ? "critical" : ""]);
       for (const [key, kind, title] of [["streams", "count", "streams"], ["consumers", "count", "consumers"], ["messages", "count", "messages"],
         ["bytes", "bytes", "data"], ["replica_bytes", "bytes", "on all replicas"], ["connections", "count", "clients"]]) {
         made.push([show(sum(key), kind), title, ""]);
