@@ -43,8 +43,7 @@ def schemas(spark: SparkSession) -> dict[str, Any]:
     for name, table in silver.TABLES.items():
         made[name] = table.make(*(lines for _source in table.bronze), *(made[source] for source in table.silver))
     found: dict[str, Any] = {name: frame.schema for name, frame in made.items()}
-    files = lines.selectExpr("'/bronze/jsz/' AS file", "value", "line")
-    return {**GOLD, **found, "hosts": HOSTS, "snapshots": SNAPSHOTS, "failures": silver.failures(files).schema}
+    return {**GOLD, **found, "hosts": HOSTS, "snapshots": SNAPSHOTS, "failures": silver.failures(lines).schema}
 
 
 def tables_of(spark: SparkSession, schemas: Mapping[str, Any], folder: Path, rows: Rows) -> dict[str, DataFrame]:

@@ -84,6 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (given.job == "report") != (given.output is not None):
         parser().error("--output is what the job report needs, and no other takes")
     try:
+        given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
+    except LakeError as error:
+        parser().error(str(error))
+    try:
         result = run(given, start, end)
     except LakeError as error:
         say(f"FAILED: {error}")
@@ -97,11 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Do a job and return what was done."""
-    thresholds, hosts = read_thresholds(given.thresholds), read_hosts(given.hosts)
     lake = Lake(session(given.master, given.memory), given.lake)
     lake.check()
     if given.job == "findings":
-        return asdict(make_findings(lake, days(start, end), say, given.force, thresholds, hosts))
+        return asdict(make_findings(lake, days(start, end), say, given.force, given.settings, given.facts))
     if given.job == "report":
         made = [day for day in days(start, end) if published(lake, "findings", day) or published(lake, "gold", day)]
         if not made:

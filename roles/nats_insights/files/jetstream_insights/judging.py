@@ -126,7 +126,7 @@ def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted
     try:
         # Passes are counted, and kept nowhere: the rows are made twice rather than stored.
         for name, frame in (("findings", findings(results)), ("findings_summary", summary(results, REGISTRY))):
-            frame.coalesce(1).write.mode("errorifexists").parquet(f"{lake.uri}/{LAYER}/{name}/run={run}/date={day}")
+            frame.repartition(1).write.mode("errorifexists").parquet(f"{lake.uri}/{LAYER}/{name}/run={run}/date={day}")
     except Exception:
         for name in ("findings", "findings_summary"):
             lake.delete(f"{LAYER}/{name}/run={run}")

@@ -162,7 +162,6 @@ def clusters(tables: Tables) -> DataFrame:
         F.count_if((F.col("meta_size").isNotNull()) & F.col("js_on")).alias("meta_members"),
         F.max("meta_size").alias("meta_size"),
         F.array_sort(F.collect_set(F.when(F.col("js_on"), F.coalesce("js_unique_tag", F.lit(""))))).alias("unique_tags"),
-        F.array_sort(F.collect_set(F.when(F.col("js_on") & F.col("zone").isNull(), F.col("server")))).alias("unzoned"),
         F.array_sort(zones).alias("zones"),
         F.max(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("most_storage"),
         F.min(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("least_storage"),
@@ -202,7 +201,7 @@ def meta(tables: Tables) -> DataFrame:
     return _now(
         groups.join(F.broadcast(together), [*_MOMENT, "name"], "left")
         .withColumn("together", F.expr("array_max(filter(parts, part -> part.members < size(answered)))"))
-        .withColumn("members", F.array_union(peers, F.col("leaders")))
+        .withColumn("members", F.array_union(F.coalesce(peers, F.array().cast(_NAMES)), F.col("leaders")))
         .withColumn("quorum", F.greatest(F.floor(F.col("meta_size") / 2) + 1, F.coalesce("meta_quorum_needed", F.lit(0))))
     )
 

@@ -37,12 +37,13 @@
     list: (value) => value.join(", "),
     count: (value) => Math.round(value).toLocaleString("en"),
     number: round,
+    amount: round,
     bytes: (value) => scale(value, BYTES),
     seconds: (value) => (value === 0 ? "0 s" : scale(value, SECONDS)),
     percent: (value) => `${(100 * value).toFixed(Math.abs(value) > 0.99 && value < 1 ? 3 : 1)} %`,
     flag: (value) => (value ? "yes" : "no"),
   };
-  const NUMBERS = new Set(["count", "number", "bytes", "seconds", "percent"]);
+  const NUMBERS = new Set(["count", "number", "amount", "bytes", "seconds", "percent"]);
   const show = (value, kind) => (value === null || value === undefined ? "–" : (FORMAT[kind] || String)(value));
   const SEVERITIES = ["critical", "warning", "info"];
   const rank = (value, kind) => (kind === "severity" ? SEVERITIES.indexOf(value) : value);
@@ -105,8 +106,9 @@
       if (value !== null && (kind === "severity" || kind === "result")) {
         return el("td", null, el("span", { class: `badge ${SEVERITIES.includes(value) || kind === "result" ? value : ""}` }, value));
       }
+      const scaled = kind === "amount" && ["file", "memory"].includes(row[at.resource]) ? "bytes" : kind;
       const wide = ["text", "causes", "old", "new", "title"].includes(key);
-      return el("td", { class: NUMBERS.has(kind) ? "n" : kind === "time" ? "t" : wide ? "w" : null }, show(value, kind));
+      return el("td", { class: NUMBERS.has(kind) ? "n" : kind === "time" ? "t" : wide ? "w" : null }, show(value, scaled));
     }
     const heads = columns.map((column) => {
       const head = el("th", { scope: "col", class: NUMBERS.has(column.kind) ? "n" : null, "aria-sort": "none" },

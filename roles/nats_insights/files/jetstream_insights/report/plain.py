@@ -40,6 +40,7 @@ _SHOW: Mapping[str, Callable[[Any], str]] = {
     "list": lambda value: ", ".join(map(str, value)),
     "count": lambda value: f"{value:,.0f}",
     "number": lambda value: f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}",
+    "amount": lambda value: f"{value:,.0f}",
     "bytes": lambda value: _scaled(value, _BYTES),
     "seconds": lambda value: _scaled(value, _SECONDS),
     "percent": lambda value: f"{100 * value:.1f} %",

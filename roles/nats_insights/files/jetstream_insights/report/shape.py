@@ -12,8 +12,8 @@ from typing import Any
 #: Of report.json; raised when a reader of the old one would misread the new one.
 FORMAT = 1
 
-#: How a value is shown. `bytes` and `seconds` are scaled, `percent` is a part of one.
-KINDS = ("text", "list", "count", "number", "bytes", "seconds", "percent", "time", "flag", "severity", "result")
+#: How a value is shown. `bytes` and `seconds` are scaled, `percent` is a part of one, `amount` is of the row's `resource`.
+KINDS = ("text", "list", "count", "number", "amount", "bytes", "seconds", "percent", "time", "flag", "severity", "result")
 
 
 @dataclass(frozen=True)
@@ -205,17 +205,10 @@ TABLES: tuple[Table, ...] = (
         (
             _FLEET,
             *_of("text", scope="of", name="name", resource="resource", state="state"),
-            *_of("number", used="used", limit="limit"),
+            *_of("amount", used="used", limit="limit"),
             *_of("percent", used_ratio="used/limit"),
-            *_of(
-                "number",
-                slope_p10="per day p10",
-                slope_p50="p50",
-                slope_p90="p90",
-                full_p10="days to full p10",
-                full_p50="p50",
-                full_p90="p90",
-            ),
+            *_of("amount", slope_p10="per day p10", slope_p50="p50", slope_p90="p90"),
+            *_of("number", full_p10="days to full p10", full_p50="p50", full_p90="p90"),
             *_of("count", backtests="backtests"),
             *_of("percent", error_p50="error p50", error_p90="error p90", coverage="in the band"),
         ),
