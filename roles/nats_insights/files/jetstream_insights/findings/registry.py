@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
-SEVERITIES = (CRITICAL, WARNING, INFO)
 FAIL, UNKNOWN, PASS = "fail", "unknown", "pass"
 
 #: Metadata of streams and consumers: thresholds of ours, what `nats server check` reads, and checks that are not wanted.
@@ -115,9 +114,6 @@ class Registry:
             if check.code in self.checks:
                 raise ValueError(f"there are two checks {check.code}")
             self.checks[check.code] = check
-
-    def of(self, view: str) -> list[Check]:
-        return [check for check in self.checks.values() if check.view == view]
 
     def thresholds(self) -> dict[str, tuple[Check, Threshold]]:
         return {check.name(item.key): (check, item) for check in self.checks.values() for item in check.thresholds}

@@ -1,3 +1,4 @@
+// Copyright (c) 2026, natsops maintainers. SPDX-License-Identifier: GPL-3.0-or-later
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);

@@ -414,8 +414,7 @@ TABLES: tuple[Table, ...] = (
 )
 BY_NAME = {table.name: table for table in TABLES}
 
-#: A table's rows, as report.json holds them: the columns, the rows as arrays, and how many there are.
-Rows = Mapping[str, Any]
+#: What report.json holds.
 Content = Mapping[str, Any]
 
 
