@@ -12,6 +12,7 @@ ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The checks 
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -193,9 +194,7 @@ def plugin_page(title: str, plugin_type: str) -> str:
 def checks_page() -> str:
     """Return the page of the insights' checks."""
     sys.path.insert(0, str(ROOT / "roles" / "nats_insights" / "files"))
-    from jetstream_insights.findings.document import page
-
-    return f"{NOTICE}\n\n{page()}"
+    return f"{NOTICE}\n\n{importlib.import_module('jetstream_insights.findings.document').page()}"
 
 
 def pages() -> dict[Path, str]:
