@@ -315,7 +315,7 @@ def browse(folder: Path, *options: str, script: str = "") -> str:
         *options,
         (folder / "report.html").as_uri(),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
