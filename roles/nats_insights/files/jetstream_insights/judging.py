@@ -67,10 +67,10 @@ def make_findings(
     """Make the findings of the days whose tables, thresholds or checks are not those that they were made with."""
     outcome = Outcome()
     for day in of_days:
-        of_day = hours_of(day)
-        inputs = [f"{hour:%H}:{lake.pointer('silver', hour)['run']}" for hour in of_day if lake.pointer("silver", hour)]
+        inputs = [f"{hour:%H}:{run}" for hour in hours_of(day) if (run := lake.pointer("silver", hour).get("run"))]
         gold = published(lake, "gold", day)
-        basis = hashlib.sha256(repr((gold.get("run"), REGISTRY, wanted, hosts)).encode()).hexdigest()
+        told = (gold.get("run"), REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
+        basis = hashlib.sha256(repr(told).encode()).hexdigest()
         known = published(lake, LAYER, day)
         same = known.get("format") == FORMAT and known["basis"] == basis and set(inputs) <= set(known["inputs"])
         if not inputs:
