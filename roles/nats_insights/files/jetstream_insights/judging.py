@@ -108,12 +108,11 @@ def of_day(lake: Lake, layer: str, table: str, day: date) -> DataFrame | None:
 def _tables(lake: Lake, day: date, gold: dict[str, Any], hosts: Hosts | None) -> dict[str, DataFrame]:
     """Return what there is to judge by: silver, also where it is empty, and of gold and of the hosts what there is."""
     tables: dict[str, DataFrame] = {}
-    for name in _SILVER:
-        found = lake.read("silver", name, hours_of(day))
-        tables[name] = empty(lake, name) if found is None else found
-    for name in sorted({name for view in VIEWS.values() for name in view.tables} - set(tables)):
-        found = of_day(lake, "gold", name, day) if gold else None
-        if found is not None:
+    for name in sorted({"failures", *(name for view in VIEWS.values() for name in view.tables)}):
+        if name in _SILVER:
+            silver = lake.read("silver", name, hours_of(day))
+            tables[name] = empty(lake, name) if silver is None else silver
+        elif (found := of_day(lake, "gold", name, day) if gold else None) is not None:
             tables[name] = found
     if hosts is not None:
         tables["hosts"] = lake.spark.createDataFrame(list(hosts), _HOSTS_SCHEMA)
