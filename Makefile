@@ -162,8 +162,8 @@ $(CACHE)/venv/.made: requirements/dev.txt tools/venv.sh
 $(CACHE)/venv-2.16/.made: requirements/core-2.16.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
-$(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh
-	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+$(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh tools/chromium.sh
+	@tools/java.sh && tools/chromium.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(DEV_LINK):
 	@mkdir -p $(@D) && ln -s ../../../.. $@

@@ -7,11 +7,12 @@
     python tools/reference.py --check   writes nothing; names the stale files and exits 1 when there are any
 
 Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come from
-ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH.
+ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The checks of the insights come from their registry.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -190,6 +191,12 @@ def plugin_page(title: str, plugin_type: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def checks_page() -> str:
+    """Return the page of the insights' checks."""
+    sys.path.insert(0, str(ROOT / "roles" / "nats_insights" / "files"))
+    return f"{NOTICE}\n\n{importlib.import_module('jetstream_insights.findings.document').page()}"
+
+
 def pages() -> dict[Path, str]:
     """Return the text of every reference page by its path."""
     roles = sorted(path.parent.parent for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
@@ -198,6 +205,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "modules.md": plugin_page("Modules", "module"),
         REFERENCE / "filters.md": plugin_page("Filters", "filter"),
         REFERENCE / "inventory.md": plugin_page("Inventory plugins", "inventory"),
+        REFERENCE / "insights_checks.md": checks_page(),
     }
 
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -24,9 +25,11 @@ from jetstream_insights.advisories import captures_of, make_advisories
 from jetstream_insights.days import days, make_gold
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
+from jetstream_insights.judging import make_findings, published, read_hosts, read_thresholds
 from jetstream_insights.lake import Lake, LakeError, hours
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
+from jetstream_insights.report.content import make_report
 from jetstream_insights.session import session
 
 DONE, FAILED, QUARANTINED = 0, 1, 3
@@ -47,10 +50,11 @@ def maintenance(text: str) -> Maintenance:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="jetstream_insights", description=__doc__.split("\n", maxsplit=1)[0])
     jobs = (
-        "silver: typed tables from the snapshots; advisories: a table of what streams captured; gold: reports, histories and forecasts "
-        "of whole days from those; maintain: join small files, remove what is too old or was replaced"
+        "silver: typed tables from the snapshots; advisories: a table of what streams captured; "
+        "gold: reports, histories and forecasts of whole days from those; findings: what is wrong; "
+        "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove what is too old or was replaced"
     )
-    found.add_argument("job", choices=["silver", "advisories", "gold", "maintain"], help=jobs)
+    found.add_argument("job", choices=["silver", "advisories", "gold", "findings", "report", "maintain"], help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
     found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
     found.add_argument("--to", dest="end", type=moment, help="end, which is not part of it; by default now")
@@ -59,12 +63,18 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--force", action="store_true", help="make the hours or days again that are up to date")
     captured = found.add_argument_group("advisories")
     captured.add_argument("--streams", metavar="FILE", help="the streams that capture them, as JSON, see docs/insights.md")
-    judged = found.add_argument_group("gold")
-    judged.add_argument(
+    daily = found.add_argument_group("gold")
+    daily.add_argument(
         "--maintenance", action="append", type=maintenance, default=[], metavar="BEGIN/END[/SERVER,…]",
         help="a window in which elections and restarts were meant; may be given more than once",
     )
-    judged.add_argument("--slo", type=float, default=Settings.slo, help="the objective of the time with quorum, such as 0.999")
+    daily.add_argument("--slo", type=float, default=Settings.slo, help="the objective of the time with quorum, such as 0.999")
+    judged = found.add_argument_group("findings")
+    judged.add_argument("--thresholds", type=Path, metavar="FILE", help="JSON object of thresholds by name, and checks to skip")
+    judged.add_argument("--hosts", type=Path, metavar="FILE", help="JSON list of what is known of the hosts, by server")
+    shown = found.add_argument_group("report")
+    shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="where its files are written, on this machine")
+    shown.add_argument("--title", default="NATS JetStream fleet", help="its title")
     keep = found.add_argument_group("maintain")
     keep.add_argument("--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever")
     keep.add_argument("--keep-silver", type=int, default=0, metavar="DAYS", help="days to keep the tables, by default for ever")
@@ -84,6 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = given.start or end - timedelta(days=1)
     if start >= end:
         parser().error("--from must be before --to")
+    if (given.job == "report") != (given.output is not None):
+        parser().error("--output is what the job report needs, and no other takes")
+    try:
+        given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
+    except LakeError as error:
+        parser().error(str(error))
     try:
         result = run(given, start, end)
     except (LakeError, SourceError) as error:
@@ -103,6 +119,13 @@ def run(given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, 
         told = make_advisories(lake, captures_of(given.streams), say)
         return {**asdict(told), "quarantined": told.unreadable}
     lake.check()
+    if given.job == "findings":
+        return asdict(make_findings(lake, days(start, end), say, given.force, given.settings, given.facts))
+    if given.job == "report":
+        made = [day for day in days(start, end) if published(lake, "findings", day) or published(lake, "gold", day)]
+        if not made:
+            raise LakeError("there is nothing to report of this time: run the jobs gold and findings first")
+        return make_report(lake, made[-1], given.output, given.title, say)
     if given.job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))

@@ -220,7 +220,8 @@ def _small(lake: Lake, hours: Sequence[datetime], pointers: dict[datetime, dict[
 def _remove_unused(lake: Lake, now: datetime, keep: Keep, done: Maintained) -> None:
     """Remove what was replaced, and what was left by whoever was killed."""
     limit = now - keep.unused
-    for layer, used in (("silver", _used_hours(lake)), ("gold", _used_days(lake))):
+    of_days = [(layer, _used_days(lake, layer)) for layer in ("gold", "findings")]
+    for layer, used in (("silver", _used_hours(lake)), *of_days):
         for table in lake.names(layer):
             for run in lake.names(f"{layer}/{table}"):
                 if run.startswith("run=") and begun(run.removeprefix("run=")) < limit:
@@ -242,9 +243,9 @@ def _used_hours(lake: Lake) -> set[str]:
     return used
 
 
-def _used_days(lake: Lake) -> set[str]:
-    """Return the folders of runs that the days of gold point to."""
-    folder, suffix = "gold/_published", ".json"
+def _used_days(lake: Lake, layer: str) -> set[str]:
+    """Return the folders of runs that the days of a layer point to."""
+    folder, suffix = f"{layer}/_published", ".json"
     names = [name for name in lake.names(folder) if name.endswith(suffix)]
     return {f"run={json.loads(lake.read_text(f'{folder}/{name}'))['run']}/{name.removesuffix(suffix)}" for name in names}
 

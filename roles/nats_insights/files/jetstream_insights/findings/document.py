@@ -1,0 +1,95 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of all checks, docs/reference/insights_checks.md, from the registry. Needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.registry import MONITOR_METADATA, SKIP_METADATA, Check, Threshold
+from jetstream_insights.findings.subjects import VIEWS
+
+_ROOMS = {
+    "FLEET": "Snapshots of a fleet",
+    "SERVER": "Servers",
+    "HOST": "Hosts",
+    "CLUSTER": "Clusters",
+    "META": "The meta group",
+    "RAFT": "Raft groups",
+    "JETSTREAM": "Streams and consumers, as `nats audit` checks them",
+    "STREAM": "Streams",
+    "CONSUMER": "Consumers",
+    "ACCOUNTS": "Accounts",
+    "CONN": "Clients",
+    "ROUTE": "Routes",
+    "GATEWAY": "Gateways",
+    "LEAF": "Leafnodes",
+    "CAPACITY": "Capacity",
+}
+
+_HEAD = f"""# Checks of the fleet insights
+
+How they are run, and what their results are, is in [Fleet insights](../insights.md#findings).
+
+A check looks at rows of a *view*, and its rule is a Spark SQL expression over the view's columns, shown here as it is applied.
+`:name` is a threshold. A row that does not belong to what a check *judges* has no result; one that lacks what it *needs* is
+`unknown`, which is never a pass. Codes below 100 are those of `nats audit`, with its meaning.
+
+Thresholds are set by name in the file of `--thresholds`. Streams and consumers may bring their own along in their metadata:
+`natsops.insights.NAME`, or the key of `nats server check` where one is named below (`{MONITOR_METADATA}…`, in which `0` means no
+opinion). `{SKIP_METADATA}` names checks that do not judge the asset, separated by commas.
+
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join(_lines()).rstrip() + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD + f"There are {len(REGISTRY.checks)} of them.\n"
+    yield "| check | severity | what it finds |"
+    yield "| --- | --- | --- |"
+    checks = sorted(REGISTRY.checks.values(), key=lambda check: (list(_ROOMS).index(check.code.split("_")[0]), check.code))
+    for check in checks:
+        yield f"| [{check.code}](#{check.code.lower()}) | {check.severity} | {_cell(check.title)} |"
+    room = ""
+    for check in checks:
+        mine = check.code.split("_")[0]
+        if mine != room:
+            room = mine
+            yield from ("", f"## {_ROOMS[room]}")
+        yield from _section(check)
+
+
+def _section(check: Check) -> Iterator[str]:
+    view = VIEWS[check.view]
+    what = "over the time that is judged" if view.period else "in one snapshot"
+    tables = ", ".join(f"`{name}`" for name in view.tables)
+    yield from ("", f"### {check.code}", "", f"**{check.title}** ({check.severity}). {check.rationale}", "")
+    yield f"- about: a {view.kind} {what}; view `{view.name}` of {tables}"
+    if check.applies != "true":
+        yield f"- judges: `{check.applies}`"
+    needs = [f"`{name}`" for name in check.needs] + ([f"`{check.knows}`"] if check.knows else [])
+    if needs:
+        yield f"- needs: {', '.join(needs)}"
+    yield f"- fails: `{check.fails}`"
+    if check.worse:
+        yield f"- critical when: `{check.worse}`"
+    for threshold in check.thresholds:
+        yield f"- threshold {_threshold(check, threshold)}"
+    yield f"- remedy: {check.remedy}"
+    yield f"- source: {check.source}"
+
+
+def _threshold(check: Check, threshold: Threshold) -> str:
+    unit = f" {threshold.unit}" if threshold.unit else ""
+    shared = f" (`{MONITOR_METADATA}{threshold.monitor}`)" if threshold.monitor else ""
+    return f"`{check.name(threshold.key)}`: {threshold.meaning}, by default {threshold.default:.15g}{unit}{shared}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

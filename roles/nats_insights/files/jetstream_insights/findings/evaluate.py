@@ -1,0 +1,279 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The judgement: every check over the rows of its view. All checks of a view are one pass over it.
+
+Three results: fail, pass and unknown. Unknown is what was not told: a column that is null, a table that is not there, a server
+that did not answer, too few snapshots. It is never a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jetstream_insights.fields import go_seconds
+from jetstream_insights.findings.registry import (
+    FAIL,
+    MONITOR_METADATA,
+    OWN_METADATA,
+    PASS,
+    SKIP_METADATA,
+    UNKNOWN,
+    Check,
+    Registry,
+    Settings,
+    Threshold,
+    View,
+    literal,
+    text_sql,
+)
+from jetstream_insights.findings.subjects import SUBJECT, VIEWS
+from jetstream_insights.findings.views import MAKE, Tables
+
+_MOMENT = ("fleet", "snapshot", "taken", "since")
+RESULTS = (*_MOMENT, "check", "severity", "result", "kind", *SUBJECT, "peer", "value", "threshold", "text")
+_DURATION = r"^\s*([0-9.]+(ns|us|µs|ms|s|m|h|d|y))+\s*$"
+
+
+def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> DataFrame:
+    """Return the results of all checks, passes included.
+
+    `tables`: the silver tables of a time, also those that are empty, and what there is of gold tables and `hosts`. Checks of
+    one moment are made of these `snapshots`, the others of the whole time.
+    """
+    checks = [check for check in registry.checks.values() if check.code not in settings.skip]
+    of_moments = {
+        name: frame.where(F.col("snapshot").isin(list(snapshots))) if "snapshot" in frame.columns else frame
+        for name, frame in tables.items()
+    }
+    spans = (
+        tables["snapshots"]
+        .groupBy("fleet")
+        .agg(F.max("snapshot").alias("snapshot"), F.max("taken").alias("taken"), F.min("taken").alias("since"))
+    )
+    results = []
+    for view in VIEWS.values():
+        mine = [check for check in checks if check.view == view.name]
+        there = tables if view.period else of_moments
+        if not mine:
+            continue
+        if any(name not in there for name in view.tables):
+            moments = spans if view.period else of_moments["snapshots"].withColumn("since", F.col("taken"))
+            results.append(_missing(moments, view, mine, [name for name in view.tables if name not in there]))
+            continue
+        frame = MAKE[view.name](there)
+        if view.period:
+            frame = frame.join(F.broadcast(spans), "fleet")
+        results.append(_judged(frame, view, mine, settings))
+    results += [_silent(of_moments, checks), _untold(of_moments, checks)]
+    return reduce(DataFrame.unionByName, results)
+
+
+def findings(results: DataFrame) -> DataFrame:
+    """Return what is not as it should be, or not known."""
+    return results.where(F.col("result") != PASS)
+
+
+def summary(results: DataFrame, registry: Registry) -> DataFrame:
+    """Return how often each check failed, passed and could not tell, for each snapshot that was judged and for the whole time."""
+    counts = {"failed": FAIL, "passed": PASS, "unknown": UNKNOWN}
+    counted = results.groupBy("fleet", "snapshot", "taken", "check").agg(
+        F.min("since").alias("since"),
+        *(F.count_if(F.col("result") == result).alias(name) for name, result in counts.items()),
+        F.count_if((F.col("result") == FAIL) & (F.col("severity") == "critical")).alias("critical"),
+    )
+    known = _values(
+        results,
+        [(check.code, check.severity, check.title) for check in registry.checks.values()],
+        ("check", "severity", "title"),
+    )
+    return counted.join(F.broadcast(known), "check", "left").select(
+        *_MOMENT, "check", "severity", "title", "failed", "critical", "unknown", "passed"
+    )
+
+
+# --- a view ---------------------------------------------------------------------------------------------------------------
+
+
+def _judged(frame: DataFrame, view: View, checks: Sequence[Check], settings: Settings) -> DataFrame:
+    thresholds = {
+        check.name(threshold.key): _threshold(check, threshold, view, settings)
+        for check in checks
+        for threshold in check.thresholds
+    }
+    subject = [F.col(name) if name in view.keys else F.lit(None).cast("string").alias(name) for name in SUBJECT]
+    structs = ", ".join(_result(check, view) for check in checks)
+    return (
+        frame.withColumns(thresholds)
+        .select(*_MOMENT, F.lit(view.kind).alias("kind"), *subject, F.expr(f"inline(array({structs}))"))
+        .where("result IS NOT NULL")
+        .select(*RESULTS)
+    )
+
+
+def _threshold(check: Check, threshold: Threshold, view: View, settings: Settings) -> Column:
+    """Return a threshold: what the stream's or consumer's metadata says, otherwise the settings, otherwise the default. Null when
+    metadata says what cannot be read."""
+    name = check.name(threshold.key)
+    default = F.lit(float(settings.thresholds.get(name, threshold.default)))
+    if not view.overridden:
+        return default
+    own = F.try_element_at("metadata", F.lit(OWN_METADATA + name))
+    chosen = F.when(own.isNotNull(), _number(own, threshold))
+    if threshold.monitor:
+        shared = F.try_element_at("metadata", F.lit(MONITOR_METADATA + threshold.monitor))
+        number = _number(shared, threshold)
+        # 0 switches it off there, which means no opinion.
+        chosen = chosen.when(shared.isNotNull() & (F.coalesce(number, F.lit(1.0)) != 0), number)
+    return chosen.otherwise(default)
+
+
+def _number(text: Column, threshold: Threshold) -> Column:
+    number = text.try_cast("double")
+    if threshold.unit != "s":
+        return number
+    return F.coalesce(number, F.when(text.rlike(_DURATION), go_seconds(text)))
+
+
+def _result(check: Check, view: View) -> str:
+    """Return the struct that is a check's result for a row, as SQL. Its texts are made only where they are wanted."""
+    sql = check.sql
+    columns = [sql(f":{threshold.key}") for threshold in check.thresholds]
+    applies = f"({sql(check.applies)})"
+    if view.overridden:
+        unwanted = f"split(try_element_at(metadata, {literal(SKIP_METADATA)}), ' *, *')"
+        applies += f" AND NOT coalesce(array_contains({unwanted}, '{check.code}'), false)"
+    needs = [f"{name} IS NOT NULL" for name in (*columns, *check.needs)]
+    known = " AND ".join([*needs, f"({sql(check.knows)})"] if check.knows else needs)
+    fails = f"({sql(check.fails)})"
+    result = (
+        f"CASE WHEN ({applies}) IS NOT TRUE THEN NULL WHEN ({known or 'true'}) IS NOT TRUE THEN '{UNKNOWN}' "
+        f"WHEN {fails} THEN '{FAIL}' WHEN NOT {fails} THEN '{PASS}' ELSE '{UNKNOWN}' END"
+    )
+    severity = f"'{check.severity}'"
+    if check.worse:
+        severity = f"CASE WHEN ({sql(check.worse)}) AND {fails} THEN 'critical' ELSE {severity} END"
+    against = sql(check.against) if check.against else columns[0] if columns else "NULL"
+    return (
+        f"named_struct('check', '{check.code}', 'severity', {severity}, 'result', {result}, "
+        f"'peer', {f'CASE WHEN {fails} THEN {sql(check.peer)} END' if check.peer else 'CAST(NULL AS STRING)'}, "
+        f"'value', CAST({sql(check.value)} AS DOUBLE), 'threshold', CAST({against} AS DOUBLE), "
+        f"'text', CASE WHEN ({known or 'true'}) IS NOT TRUE THEN {_why_unknown(check, columns)} "
+        f"WHEN {fails} THEN {sql(text_sql(check.text))} WHEN NOT {fails} THEN NULL ELSE {_why_unknown(check, columns)} END)"
+    )
+
+
+def _why_unknown(check: Check, columns: Iterable[str]) -> str:
+    """Return why a row is unknown, as SQL."""
+    unreadable = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name.strip('`'))} END" for name in columns)
+    untold = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name)} END" for name in check.needs)
+    reason = f"concat_ws(' ', 'not told:', {untold or literal('what it needs')})"
+    if check.unknown:
+        reason = check.sql(text_sql(check.unknown))
+    if not unreadable:
+        return reason
+    wrong = f"concat_ws(', ', {unreadable})"
+    return f"CASE WHEN {wrong} <> '' THEN concat('its metadata cannot be read: ', {wrong}) ELSE {reason} END"
+
+
+# --- what was not told ------------------------------------------------------------------------------------------------------
+
+
+def _values(any_frame: DataFrame, rows: Sequence[tuple[str, ...]], names: Sequence[str]) -> DataFrame:
+    """Return constant rows of texts."""
+    content = ", ".join("(" + ", ".join(literal(value) for value in row) + ")" for row in rows)
+    return any_frame.sparkSession.sql(f"SELECT * FROM VALUES {content} AS known({', '.join(f'`{name}`' for name in names)})")
+
+
+def _unknown(frame: DataFrame, kind: Column, text: Column, server: Column | None = None) -> DataFrame:
+    none = F.lit(None).cast("string")
+    named = {"server": server} if server is not None else {}
+    number = F.lit(None).cast("double")
+    return frame.select(
+        *_MOMENT,
+        "check",
+        "severity",
+        F.lit(UNKNOWN).alias("result"),
+        kind.alias("kind"),
+        *(named.get(name, none).alias(name) for name in SUBJECT),
+        none.alias("peer"),
+        number.alias("value"),
+        number.alias("threshold"),
+        text.alias("text"),
+    )
+
+
+def _missing(moments: DataFrame, view: View, checks: Sequence[Check], tables: Sequence[str]) -> DataFrame:
+    """Return that checks could not be made, because a table is not there at all."""
+    known = _values(moments, [(check.code, check.severity) for check in checks], ("check", "severity"))
+    crossed = moments.select(*_MOMENT).crossJoin(F.broadcast(known))
+    return _unknown(crossed, F.lit(view.kind), F.lit(f"there is no table {', '.join(tables)}"))
+
+
+def _silent(tables: Tables, checks: Sequence[Check]) -> DataFrame:
+    """Return that checks do not know of servers which did not answer what the checks need."""
+    asked = sorted({(endpoint, check.code, check.severity) for check in checks for endpoint in _endpoints(VIEWS[check.view])})
+    known = _values(tables["failures"], asked, ("endpoint", "check", "severity"))
+    failed = (
+        tables["failures"].groupBy("fleet", "snapshot", "taken", "server", "endpoint").agg(F.min("description").alias("why"))
+    )
+    joined = (
+        failed.join(F.broadcast(known), "endpoint")
+        .groupBy("fleet", "snapshot", "taken", "server", "check", "severity")
+        .agg(F.array_sort(F.collect_set("endpoint")).alias("endpoints"), F.min("why").alias("why"))
+    )
+    text = F.concat(F.lit("did not answer "), F.array_join("endpoints", ", "), F.lit(": "), F.coalesce("why", F.lit("?")))
+    return _unknown(joined.withColumn("since", F.col("taken")), F.lit("server"), text, F.col("server"))
+
+
+def _endpoints(view: View) -> tuple[str, ...]:
+    return () if view.period or view.name == "snapshots" else ("servers", *view.endpoints)
+
+
+def _untold(tables: Tables, checks: Sequence[Check]) -> DataFrame:
+    """Return that a snapshot holds nothing of a kind of which there should be something: it was not asked for."""
+    views = {check.view: VIEWS[check.view] for check in checks if VIEWS[check.view].told}
+    presence = [
+        tables[name].select("fleet", "snapshot").distinct().withColumn("table", F.lit(name))
+        for name in sorted({view.tables[0] for view in views.values()})
+    ]
+    told = (
+        tables["servers"]
+        .groupBy("fleet", "snapshot")
+        .agg(*(F.expr(f"bool_or(true) AND ({view.told})").alias(f"told_{name}") for name, view in views.items()))
+    )
+    wanted = (
+        tables["snapshots"]
+        .join(F.broadcast(told), ["fleet", "snapshot"], "left")
+        .select(
+            "fleet",
+            "snapshot",
+            "taken",
+            F.col("taken").alias("since"),
+            F.inline(
+                F.array(
+                    *(
+                        F.struct(
+                            F.lit(name).alias("view"),
+                            F.lit(view.tables[0]).alias("table"),
+                            F.lit(view.kind).alias("kind"),
+                            F.coalesce(F.col(f"told_{name}"), F.lit(True)).alias("told"),
+                        )
+                        for name, view in views.items()
+                    )
+                )
+            ),
+        )
+    )
+    known = _values(
+        wanted,
+        [(check.view, check.code, check.severity) for check in checks if check.view in views],
+        ("view", "check", "severity"),
+    )
+    there = reduce(DataFrame.unionByName, presence)
+    absent = wanted.where("told").join(there, ["fleet", "snapshot", "table"], "left_anti").join(F.broadcast(known), "view")
+    return _unknown(absent, F.col("kind"), F.concat(F.lit("the snapshot holds no "), F.col("table")))

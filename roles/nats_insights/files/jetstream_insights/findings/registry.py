@@ -1,0 +1,188 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a check is. A check is data: Spark SQL expressions over the columns of one view, so that all checks of a view are judged
+in one pass over it, and so that the documentation shows the very rule that is applied. Nothing here imports Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+CRITICAL, WARNING, INFO = "critical", "warning", "info"
+FAIL, UNKNOWN, PASS = "fail", "unknown", "pass"
+
+#: Metadata of streams and consumers: thresholds of ours, what `nats server check` reads, and checks that are not wanted.
+OWN_METADATA, MONITOR_METADATA = "natsops.insights.", "io.nats.monitor."
+SKIP_METADATA = f"{OWN_METADATA}skip"
+
+#: A threshold in an expression, such as :cpu. Not after a word or another colon.
+_THRESHOLD = re.compile(r"(?<![\w:]):([a-z_]+)")
+#: In a text: {expression} or {expression|format}.
+_PART = re.compile(r"\{([^{}|]+)(?:\|(\w+))?\}")
+
+_SCALE = {
+    "bytes": (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)),
+    "seconds": (("days", 86400), ("h", 3600), ("min", 60), ("s", 1)),
+}
+
+
+class ThresholdError(ValueError):
+    """Thresholds that were given are not those of any check."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A named number that a check compares with. `monitor`: the key below io.nats.monitor that means the same in a stream's or
+    consumer's metadata. In seconds (unit `s`), metadata may say 5m."""
+
+    key: str
+    default: float
+    unit: str
+    meaning: str
+    monitor: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A rule about the rows of a view.
+
+    `applies`: which rows it judges. `needs`: columns without which a row is unknown, and `knows`: what else must hold for it to
+    be known. `fails`: the rule. `value`: what is compared, with the first threshold unless `against` says another. `text`:
+    what is wrong, for people; `unknown`: why it is not known. `worse`: when a failure is critical whatever the severity.
+    `peer`: who is at fault, beside the subject. Expressions are Spark SQL, with thresholds as :key.
+    """
+
+    code: str
+    severity: str
+    title: str
+    view: str
+    fails: str
+    text: str
+    rationale: str
+    remedy: str
+    source: str
+    value: str = "CAST(NULL AS DOUBLE)"
+    thresholds: tuple[Threshold, ...] = ()
+    against: str = ""
+    applies: str = "true"
+    needs: tuple[str, ...] = ()
+    knows: str = ""
+    unknown: str = ""
+    worse: str = ""
+    peer: str = ""
+
+    def name(self, key: str) -> str:
+        """Return how a threshold is called outside of the check, as `nats audit analyze` calls its own: server_003_cpu."""
+        return f"{self.code.lower()}_{key}"
+
+    def sql(self, expression: str) -> str:
+        """Return an expression with the columns of the thresholds put in."""
+        names = {threshold.key: f"`{self.name(threshold.key)}`" for threshold in self.thresholds}
+        return _THRESHOLD.sub(lambda match: names[match[1]], expression)
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows to be judged. `kind` and `keys`: what a row is about. `endpoints`: the questions of which the answers are made;
+    a server that did not answer one of them is unknown to all checks of the view. `tables`: what it is made of. `period`:
+    whether a row is about all snapshots of the time that is judged, rather than about one. `told`: in terms of the silver
+    table servers, whether there must be rows; nothing where there may be none. `overridden`: rows have metadata.
+    """
+
+    name: str
+    kind: str
+    keys: tuple[str, ...]
+    tables: tuple[str, ...]
+    endpoints: tuple[str, ...]
+    period: bool = False
+    told: str = ""
+    overridden: bool = False
+
+
+@dataclass
+class Registry:
+    """All checks, by code."""
+
+    checks: dict[str, Check] = field(default_factory=dict)
+
+    def add(self, *checks: Check) -> None:
+        for check in checks:
+            if check.code in self.checks:
+                raise ValueError(f"there are two checks {check.code}")
+            self.checks[check.code] = check
+
+    def thresholds(self) -> dict[str, tuple[Check, Threshold]]:
+        return {check.name(item.key): (check, item) for check in self.checks.values() for item in check.thresholds}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is not as by default: thresholds by name, and checks that are not made."""
+
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    skip: frozenset[str] = frozenset()
+
+
+def settings(registry: Registry, content: Any) -> Settings:
+    """Return the settings of a JSON object such as {"server_003_cpu": 80, "skip": ["STREAM_103"]}. Raises ThresholdError."""
+    if not isinstance(content, dict):
+        raise ThresholdError("thresholds are an object of names and numbers")
+    known = registry.thresholds()
+    skip = content.get("skip", [])
+    if not isinstance(skip, list) or not set(map(str, skip)) <= set(registry.checks):
+        raise ThresholdError(f"skip: {skip} are not codes of checks")
+    given = {name: value for name, value in content.items() if name != "skip"}
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ThresholdError(f"no check has the thresholds {', '.join(unknown)}")
+    wrong = sorted(name for name, value in given.items() if type(value) not in (int, float))
+    if wrong:
+        raise ThresholdError(f"not a number: {', '.join(wrong)}")
+    return Settings({name: float(value) for name, value in given.items()}, frozenset(skip))
+
+
+# --- texts ----------------------------------------------------------------------------------------------------------------
+
+
+def literal(text: str) -> str:
+    """Return a text as a literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _formatted(expression: str, how: str | None) -> str:
+    number = f"CAST({expression} AS DOUBLE)"
+    if how is None:
+        return f"CAST({expression} AS STRING)"
+    if how == "list":
+        return f"array_join({expression}, ', ')"
+    if how == "percent":
+        return f"format_string('%.1f %%', 100 * {number})"
+    if how == "count":
+        return f"format_number({number}, 0)"
+    if how == "number":
+        return f"format_string('%.1f', {number})"
+    cases = " ".join(
+        f"WHEN abs({number}) >= {factor} THEN format_string('%.1f {unit}', {number} / {factor})"
+        for unit, factor in _SCALE[how][:-1]
+    )
+    smallest = "%.3f s" if how == "seconds" else "%.0f B"
+    return f"CASE {cases} ELSE format_string('{smallest}', {number}) END"
+
+
+def text_sql(template: str) -> str:
+    """Return a text for people as an expression: {expression} is its value, {expression|format} with bytes, seconds, percent,
+    count, number or list. What is null reads as a question mark."""
+    parts: list[str] = []
+    end = 0
+    for match in _PART.finditer(template):
+        if match.start() > end:
+            parts.append(literal(template[end : match.start()]))
+        parts.append(f"coalesce({_formatted(match[1], match[2])}, '?')")
+        end = match.end()
+    if end < len(template):
+        parts.append(literal(template[end:]))
+    return f"concat({', '.join(parts)})" if parts else "''"

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What findings are about: the views that checks look at. How their rows are made is in views.py."""
+
+from __future__ import annotations
+
+from jetstream_insights.findings.registry import View
+
+#: What a finding names, null where it does not apply. `name`: of what else there is, such as a Raft group or a kind of client.
+SUBJECT = ("cluster", "server", "account", "stream", "consumer", "name")
+
+_STREAM, _CONSUMER = ("account", "stream"), ("account", "stream", "consumer")
+_CONNECTION = ("cluster", "server", "name")
+
+_ALL = (
+    View("snapshots", "fleet", (), ("snapshots",), ()),
+    View("servers", "server", ("cluster", "server"), ("servers", "streams", "consumers"), (), told="true"),
+    View("hosts", "server", ("cluster", "server"), ("servers", "hosts"), ()),
+    View("clusters", "cluster", ("cluster",), ("servers", "streams", "gateways", "failures"), ("jsz", "gatewayz"), told="true"),
+    View("meta", "meta group", ("name",), ("servers",), ("jsz",), told="bool_or(meta_size IS NOT NULL)"),
+    View("meta_members", "meta member", ("server",), ("meta_peers", "servers"), ("jsz",)),
+    View(
+        "raft_groups",
+        "raft member",
+        ("cluster", "server", "account", "name"),
+        ("raft_groups",),
+        ("raftz",),
+        told="bool_or(meta_size IS NOT NULL)",
+    ),
+    View("streams", "stream", _STREAM, ("streams",), ("jsz",), told="sum(js_streams) > 0", overridden=True),
+    View("stream_leaders", "stream", _STREAM, ("stream_replicas",), ("jsz",), overridden=True),
+    View(
+        "stream_copies",
+        "stream",
+        _STREAM,
+        ("stream_replicas", "servers"),
+        ("jsz",),
+        told="sum(js_streams) > 0",
+        overridden=True,
+    ),
+    View("consumers", "consumer", _CONSUMER, ("consumers", "streams"), ("jsz",), told="sum(js_consumers) > 0", overridden=True),
+    View(
+        "consumer_copies",
+        "consumer",
+        _CONSUMER,
+        ("consumer_replicas",),
+        ("jsz",),
+        told="sum(js_consumers) > 0",
+        overridden=True,
+    ),
+    View("accounts", "account", ("account",), ("accounts", "account_limits", "servers"), ("accstatz", "jsz"), told="true"),
+    View(
+        "connections",
+        "clients",
+        ("cluster", "server", "account", "name"),
+        ("connections",),
+        ("connz",),
+        told="sum(connections) > 0",
+    ),
+    View("routes", "route", _CONNECTION, ("routes",), ("routez",), told="sum(routes) > 0"),
+    View("gateways", "gateway", _CONNECTION, ("gateways",), ("gatewayz",)),
+    View("leafnodes", "leafnode", _CONNECTION, ("leafnodes",), ("leafz",), told="sum(leafnodes) > 0"),
+    View("server_periods", "server", ("cluster", "server"), ("servers", "snapshots"), (), period=True),
+    View("meta_periods", "meta group", ("name",), ("servers",), (), period=True),
+    View("stream_periods", "stream", _STREAM, ("streams",), (), period=True, overridden=True),
+    View("origin_periods", "stream", _STREAM, ("stream_replicas",), (), period=True, overridden=True),
+    View("consumer_periods", "consumer", _CONSUMER, ("consumers",), (), period=True, overridden=True),
+    View("raft_periods", "raft member", ("cluster", "server", "account", "name"), ("raft_groups",), (), period=True),
+    View("leadership", "raft group", _CONSUMER, ("leadership",), (), period=True),
+    View("storms", "server", ("server", "name"), ("storms",), (), period=True),
+    View("divergence", "stream", ("server", "account", "stream"), ("divergence",), (), period=True),
+    View("consumer_lag", "consumer", _CONSUMER, ("consumer_lag",), (), period=True),
+    View("capacity", "asset", ("cluster", "name"), ("capacity",), (), period=True),
+    View("headroom", "asset", ("cluster", "name"), ("headroom",), (), period=True),
+)
+VIEWS = {view.name: view for view in _ALL}

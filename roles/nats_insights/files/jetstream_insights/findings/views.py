@@ -1,0 +1,558 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the rows are made that checks look at: pure functions from silver tables to frames.
+
+Every frame has fleet, the keys of its view, and the columns that its checks name; where it is about one snapshot also snapshot,
+taken and since, which is equal to taken. What is large (streams, consumers, their replicas) is shuffled at most once for a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+Tables = Mapping[str, DataFrame]
+
+#: What identifies a snapshot.
+SNAPSHOT = ("fleet", "snapshot", "taken")
+_MOMENT = ("fleet", "snapshot")
+
+_ORIGIN = "struct<name:string,lag:bigint,active:bigint,error:struct<description:string>>"
+_CERTIFICATES = ("cluster", "gateway", "leaf", "mqtt", "websocket")
+_NAMES = "array<string>"
+
+
+def _now(frame: DataFrame) -> DataFrame:
+    """Return the rows of single snapshots with what all views have."""
+    return frame.withColumn("since", F.col("taken"))
+
+
+def _period(*more: Column) -> tuple[Column, ...]:
+    """Return the aggregates that every view of a period has. `seconds`: between its first and its last snapshot."""
+    return (
+        F.count(F.lit(1)).alias("samples"),
+        ((F.unix_micros(F.max("taken")) - F.unix_micros(F.min("taken"))) / F.lit(1e6)).alias("seconds"),
+        *more,
+    )
+
+
+def _first(name: str) -> Column:
+    return F.min_by(name, "taken").alias(f"{name}_first")
+
+
+def _last(name: str) -> Column:
+    return F.max_by(name, "taken").alias(f"{name}_last")
+
+
+def _hours() -> Column:
+    return F.unix_micros("taken") / F.lit(3.6e9)
+
+
+def snapshots(tables: Tables) -> DataFrame:
+    return _now(tables["snapshots"])
+
+
+# --- servers and what they make up --------------------------------------------------------------------------------------
+
+
+def _named_servers(servers: DataFrame) -> DataFrame:
+    """Return the servers with the tag that tells their zone, whether JetStream runs, and their version as a number."""
+    zone = F.expr(
+        "CASE WHEN js_unique_tag <> '' THEN "
+        "try_element_at(filter(tags, tag -> startswith(lower(tag), lower(js_unique_tag))), 1) END"
+    )
+    number = F.expr("regexp_extract_all(version, '(\\\\d+)', 1)")
+    return (
+        servers.withColumn("js_on", F.expr("CASE WHEN jsz_told THEN NOT coalesce(js_disabled, false) ELSE jetstream END"))
+        .withColumn("zone", zone)
+        .withColumn(
+            "version_number",
+            F.aggregate(
+                F.transform(F.slice(number, 1, 3), lambda part: part.cast("bigint")),
+                F.lit(0).cast("bigint"),
+                lambda total, part: total * 1000 + part,
+            ),
+        )
+    )
+
+
+def _leaders(streams: DataFrame, consumers: DataFrame) -> DataFrame:
+    """Return how many replicated streams and consumers each server leads."""
+    led = [
+        frame.where("leader IS NOT NULL AND num_replicas > 1").select(*_MOMENT, F.col("leader").alias("server"))
+        for frame in (streams, consumers)
+    ]
+    return led[0].unionByName(led[1]).groupBy(*_MOMENT, "server").agg(F.count(F.lit(1)).alias("leaders"))
+
+
+def servers(tables: Tables) -> DataFrame:
+    of_fleet, of_cluster = Window.partitionBy(*_MOMENT), Window.partitionBy(*_MOMENT, "cluster")
+    more = [
+        F.try_variant_get("varz_extra", f"$.{name}.tls_cert_not_after", "timestamp").alias(f"tls_{name}")
+        for name in _CERTIFICATES
+    ]
+    known = _named_servers(tables["servers"]).select("*", *more)
+    joined = known.join(F.broadcast(_leaders(tables["streams"], tables["consumers"])), [*_MOMENT, "server"], "left")
+    carriers = F.when(F.col("js_on"), F.coalesce("leaders", F.lit(0)))
+    whole = joined.withColumn("leaders", carriers).select(
+        "*",
+        F.least("tls_cert_not_after", *(f"tls_{name}" for name in _CERTIFICATES)).alias("tls_ends"),
+        F.mode("version").over(of_fleet).alias("fleet_version"),
+        F.median("clock_offset").over(of_fleet).alias("fleet_clock_offset"),
+        F.count("clock_offset").over(of_fleet).alias("fleet_clocks"),
+        F.mode("system_account").over(of_fleet).alias("fleet_system_account"),
+        F.count(F.lit(1)).over(Window.partitionBy(*_MOMENT, "server")).alias("namesakes"),
+        F.count(F.lit(1)).over(of_cluster).alias("cluster_servers"),
+        F.count_if("js_on").over(of_cluster).alias("cluster_js_servers"),
+        F.avg("mem").over(of_cluster).alias("cluster_mem"),
+        F.avg("connections").over(of_cluster).alias("cluster_connections"),
+        F.avg("leaders").over(of_cluster).alias("cluster_leaders"),
+        *(
+            F.avg(F.when(F.col("js_on"), F.col(name))).over(of_cluster).alias(f"cluster_{name}")
+            for name in ("js_streams", "js_storage")
+        ),
+    )
+    return _now(whole)
+
+
+def hosts(tables: Tables) -> DataFrame:
+    """Return the servers with what is known of their hosts, which no server tells."""
+    told = tables["hosts"].select("server", *(F.col(name).alias(f"host_{name}") for name in _HOST_FACTS))
+    return _now(tables["servers"].join(F.broadcast(told), "server", "left"))
+
+
+_HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords")
+
+
+def clusters(tables: Tables) -> DataFrame:
+    known = _named_servers(tables["servers"])
+    failed = tables["failures"].where("endpoint = 'gatewayz'").select(*_MOMENT, "server").distinct()
+    gateways = (
+        tables["gateways"]
+        .groupBy(*_MOMENT, "server")
+        .agg(
+            F.array_sort(F.collect_set(F.when(F.col("configured"), F.concat_ws(" ", "direction", "gateway")))).alias(
+                "configured"
+            ),
+            F.collect_set(F.when(F.col("direction") == "outbound", F.col("gateway"))).alias("outbound"),
+        )
+    )
+    of_fleet = Window.partitionBy(*_MOMENT)
+    told = (
+        known.join(F.broadcast(failed.withColumn("failed", F.lit(True))), [*_MOMENT, "server"], "left")
+        .join(F.broadcast(gateways), [*_MOMENT, "server"], "left")
+        .withColumn("clusters", F.collect_set("cluster").over(of_fleet))
+        .withColumn("configured", F.when(F.col("failed").isNull(), F.coalesce("configured", F.array().cast(_NAMES))))
+        .withColumn(
+            "lacking",
+            F.expr(
+                "CASE WHEN failed IS NULL THEN array_except(clusters, "
+                "array_append(coalesce(outbound, CAST(array() AS array<string>)), cluster)) END"
+            ),
+        )
+    )
+    largest = tables["streams"].groupBy(*_MOMENT, "cluster").agg(F.max("num_replicas").alias("most_replicas"))
+    zones = F.collect_set(F.when(F.col("js_on"), F.col("zone")))
+    grouped = told.groupBy(*SNAPSHOT, "cluster").agg(
+        F.count(F.lit(1)).alias("servers"),
+        F.count_if("js_on").alias("js_servers"),
+        F.count_if((F.col("meta_size").isNotNull()) & F.col("js_on")).alias("meta_members"),
+        F.max("meta_size").alias("meta_size"),
+        F.array_sort(F.collect_set(F.when(F.col("js_on"), F.coalesce("js_unique_tag", F.lit(""))))).alias("unique_tags"),
+        F.array_sort(zones).alias("zones"),
+        F.max(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("most_storage"),
+        F.min(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("least_storage"),
+        F.array_sort(F.collect_set("configured")).alias("gateway_sets"),
+        F.count("configured").alias("gateways_told"),
+        F.array_sort(F.array_distinct(F.flatten(F.collect_list("lacking")))).alias("lacking"),
+        F.size(F.flatten(F.collect_set("outbound"))).alias("outbounds"),
+        F.size(F.first("clusters")).alias("clusters"),
+    )
+    return _now(grouped.join(F.broadcast(largest), [*_MOMENT, "cluster"], "left"))
+
+
+def meta(tables: Tables) -> DataFrame:
+    """Return a row for each meta group: there is one for a JetStream domain, whose name is in `name`."""
+    known = _named_servers(tables["servers"]).where("meta_size IS NOT NULL OR (js_on AND NOT coalesce(jsz_told, false))")
+    leads = F.col("meta_leader") == F.col("server")
+    of_leader = ("meta_size", "meta_pending", "meta_quorum_needed", "meta_replicas", "meta_snapshot_duration")
+    named = known.withColumn("name", F.coalesce("domain", F.lit("")))
+    groups = named.groupBy(*SNAPSHOT, "name").agg(
+        F.array_sort(F.collect_set(F.when(F.col("meta_leader") != "", F.col("meta_leader")))).alias("named"),
+        F.array_sort(
+            F.collect_set(F.when(F.col("jsz_told") & (F.coalesce("meta_leader", F.lit("")) == ""), F.col("server")))
+        ).alias("unled"),
+        F.array_sort(F.collect_set(F.when(leads, F.col("server")))).alias("leaders"),
+        F.array_sort(F.collect_set(F.when(F.col("js_on"), F.col("server")))).alias("answered"),
+        F.array_sort(F.collect_set("meta_size")).alias("sizes"),
+        F.max("meta_size").alias("size"),
+        *(F.max_by(name, F.when(leads, 1)).alias(name) for name in of_leader),
+    )
+    parts = named.where("js_on").withColumn("part", F.explode(F.array("cluster", "zone"))).where("part IS NOT NULL")
+    counted = parts.groupBy(*_MOMENT, "name", "part").agg(F.count(F.lit(1)).alias("members"))
+    together = counted.groupBy(*_MOMENT, "name").agg(F.collect_list(F.struct("members", "part")).alias("parts"))
+    peers = F.expr(
+        "transform(meta_replicas, p -> CASE WHEN p.name IS NULL OR p.name = '' OR p.name LIKE '% %' THEN p.peer "
+        "ELSE p.name END)"
+    )
+    return _now(
+        groups.join(F.broadcast(together), [*_MOMENT, "name"], "left")
+        .withColumn("together", F.expr("array_max(filter(parts, part -> part.members < size(answered)))"))
+        .withColumn("members", F.array_union(F.coalesce(peers, F.array().cast(_NAMES)), F.col("leaders")))
+        .withColumn("quorum", F.greatest(F.floor(F.col("meta_size") / 2) + 1, F.coalesce("meta_quorum_needed", F.lit(0))))
+    )
+
+
+def meta_members(tables: Tables) -> DataFrame:
+    """Return the members of the meta group as its leader sees them, and whether they answered themselves."""
+    answered = tables["servers"].select(*_MOMENT, F.col("server").alias("peer"), F.lit(True).alias("answered")).distinct()
+    told = tables["meta_peers"].where("by_leader").drop("server").join(F.broadcast(answered), [*_MOMENT, "peer"], "left")
+    return _now(told.withColumn("server", F.col("peer")))
+
+
+def raft_groups(tables: Tables) -> DataFrame:
+    queues = F.greatest("ipq_proposal_len", "ipq_entry_len", "ipq_resp_len", "ipq_apply_len")
+    return _now(tables["raft_groups"].withColumn("name", F.col("raft_group")).withColumn("queue", queues))
+
+
+# --- streams and consumers ------------------------------------------------------------------------------------------------
+
+
+def streams(tables: Tables) -> DataFrame:
+    limit = F.expr("try_variant_get(config, '$.max_msgs_per_subject', 'bigint')")
+    return _now(tables["streams"].withColumn("max_msgs_per_subject", limit))
+
+
+def stream_leaders(tables: Tables) -> DataFrame:
+    """Return the rows of the replicas that lead, which alone know of mirror and sources."""
+    led = tables["stream_replicas"].where("is_leader")
+    return _now(_with_origins(led)).withColumnRenamed("cluster", "of_cluster").withColumnRenamed("server", "of_server")
+
+
+def _with_origins(replicas: DataFrame) -> DataFrame:
+    """Add `origins`: what a stream mirrors or sources, and how far behind it is. `replicates`: how many it should have."""
+    mirror = F.try_variant_get("extra", "$.mirror", _ORIGIN)
+    sources = F.try_variant_get("extra", "$.sources", f"array<{_ORIGIN}>")
+    none = F.array().cast(f"array<{_ORIGIN}>")
+    wanted = F.expr(
+        "coalesce(size(try_variant_get(config, '$.sources', 'array<variant>')), 0) + "
+        "CASE WHEN try_variant_get(config, '$.mirror.name', 'string') IS NULL THEN 0 ELSE 1 END"
+    )
+    own = F.when(mirror.isNotNull(), F.array(mirror)).otherwise(none)
+    return replicas.withColumn("replicates", wanted).withColumn("origins", F.concat(own, F.coalesce(sources, none)))
+
+
+def stream_copies(tables: Tables) -> DataFrame:
+    """Return a row for each stream with what its replicas have in common, and what they have not."""
+    places = _named_servers(tables["servers"]).select(*_MOMENT, "server_id", "zone", "tags", "js_unique_tag")
+    placed = tables["stream_replicas"].join(F.broadcast(places), [*_MOMENT, "server_id"], "left")
+    suits = F.expr(
+        "forall(placement_tags, wanted -> CASE WHEN startswith(wanted, '!') "
+        "THEN NOT array_contains(transform(tags, tag -> lower(tag)), lower(substring(wanted, 2))) "
+        "ELSE array_contains(transform(tags, tag -> lower(tag)), lower(wanted)) END)"
+    )
+    return _now(
+        placed.withColumn("suits", F.when(F.col("placement_tags").isNull(), True).otherwise(suits))
+        .groupBy(*SNAPSHOT, "account", "stream")
+        .agg(
+            F.max("num_replicas").alias("num_replicas"),
+            F.first("metadata", ignorenulls=True).alias("metadata"),
+            *_copies("messages", "first_seq", "last_seq"),
+            F.collect_set("zone").alias("zones"),
+            F.max("js_unique_tag").alias("unique_tag"),
+            F.count("zone").alias("zoned"),
+            F.array_sort(F.collect_set(F.when(~F.col("suits"), F.col("server")))).alias("misplaced"),
+            F.count("suits").alias("tagged"),
+            F.first("placement_tags", ignorenulls=True).alias("placement_tags"),
+        )
+    )
+
+
+def _copies(*names: str) -> tuple[Column, ...]:
+    """Return how many replicas told, the most and the least of some figures, and who has the least."""
+    return (
+        F.size(F.collect_set("server")).alias("copies"),
+        *(F.max(name).alias(f"most_{name}") for name in names),
+        *(F.min(name).alias(f"least_{name}") for name in names),
+        *(F.min_by("server", name).alias(f"behind_{name}") for name in names),
+    )
+
+
+def consumers(tables: Tables) -> DataFrame:
+    key = (*_MOMENT, "account", "stream")
+    figures = {"first_seq": "stream_first", "last_seq": "stream_last", "messages": "stream_messages"}
+    of_stream = tables["streams"].select(*key, *(F.col(name).alias(alias) for name, alias in figures.items()))
+    return _now(tables["consumers"].join(of_stream, list(key), "left"))
+
+
+def consumer_copies(tables: Tables) -> DataFrame:
+    grouped = (
+        tables["consumer_replicas"]
+        .groupBy(*SNAPSHOT, "account", "stream", "consumer")
+        .agg(
+            F.max("num_replicas").alias("num_replicas"),
+            F.first("metadata", ignorenulls=True).alias("metadata"),
+            *_copies("ack_floor_stream_seq", "delivered_stream_seq"),
+        )
+    )
+    return _now(grouped)
+
+
+# --- accounts and connections ---------------------------------------------------------------------------------------------
+
+
+def accounts(tables: Tables) -> DataFrame:
+    """Return the accounts over all servers, as their limits count, with these: -1 and null are none."""
+    system = tables["servers"].groupBy(*_MOMENT).agg(F.mode("system_account").alias("system_account"))
+    limits = tables["account_limits"].select(
+        *_MOMENT, "account", "max_conn", "max_leaf", "max_subs", "expired", "expires", F.lit(True).alias("limits_told")
+    )
+    grouped = (
+        tables["accounts"]
+        .groupBy(*SNAPSHOT, "account")
+        .agg(
+            *(F.sum(name).alias(name) for name in ("connections", "leafnodes", "slow_consumers")),
+            F.max("num_subscriptions").alias("num_subscriptions"),
+            *(F.max(name).alias(name) for name in ("js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage")),
+        )
+    )
+    return _now(grouped.join(F.broadcast(system), list(_MOMENT), "left").join(limits, [*_MOMENT, "account"], "left"))
+
+
+def connections(tables: Tables) -> DataFrame:
+    name = F.concat_ws(" ", "kind", F.coalesce("lang", F.lit("unknown client")), "lang_version")
+    return _now(tables["connections"].withColumn("name", name))
+
+
+def routes(tables: Tables) -> DataFrame:
+    return _now(tables["routes"].withColumn("name", F.concat_ws(" ", "remote_name", F.concat(F.lit("#"), F.col("cid")))))
+
+
+def gateways(tables: Tables) -> DataFrame:
+    name = F.concat_ws(" ", "direction", "gateway", F.concat(F.lit("#"), F.col("cid")))
+    return _now(tables["gateways"].withColumn("name", name))
+
+
+def leafnodes(tables: Tables) -> DataFrame:
+    name = F.concat_ws(" ", "account", "leaf", F.concat(F.lit("#"), F.col("cid")))
+    return _now(tables["leafnodes"].withColumn("leaf", F.col("name")).withColumn("name", name))
+
+
+# --- over a time ------------------------------------------------------------------------------------------------------------
+
+
+def server_periods(tables: Tables) -> DataFrame:
+    """Return a row for each server by its name. Its id is new at each start, so that counters are compared within one id."""
+    known = _named_servers(tables["servers"])
+    begin, end = F.min("taken").alias("begin"), F.max("taken").alias("end")
+    load = F.expr("try_divide(cpu, cores)")
+    increase = {
+        name: (F.max(name) - F.min(name)).alias(f"{name}_more")
+        for name in ("slow_consumers", "js_api_total", "js_api_errors", "total_connections")
+    }
+    starts = known.groupBy("fleet", "server", "server_id").agg(
+        *_period(begin, end, *increase.values()),
+        F.max_by("cluster", "taken").alias("cluster"),
+        F.max("version").alias("version"),
+        F.collect_set("config_digest").alias("digests"),
+        F.max_by("config_digest", "taken").alias("digest"),
+        F.collect_set("js_max_storage").alias("limits"),
+        F.count("health").alias("health_told"),
+        F.count_if(F.col("health") != "ok").alias("unhealthy"),
+        F.sum(load).alias("load"),
+        F.count(load).alias("load_told"),
+        F.avg("connections").alias("connections"),
+        F.avg("mem").alias("mem"),
+        F.regr_slope("mem", _hours()).alias("mem_slope"),
+        F.regr_r2("mem", _hours()).alias("mem_r2"),
+        F.min_by("js_on", "taken").alias("js_first"),
+        F.max_by("js_on", "taken").alias("js_last"),
+        F.count("js_api_total").alias("api_told"),
+        F.count("slow_consumers").alias("slow_told"),
+    )
+    snapshots = tables["snapshots"].groupBy("fleet").agg(F.collect_list("taken").alias("moments"))
+    grouped = starts.groupBy("fleet", "server").agg(
+        F.min("begin").alias("begin"),
+        F.max_by("cluster", "end").alias("cluster"),
+        F.sum("samples").alias("samples"),
+        (F.count(F.lit(1)) - 1).alias("restarts"),
+        (F.count(F.lit(1)) - F.size(F.collect_set(F.struct("version", "digest")))).alias("unplanned"),
+        F.array_sort(F.collect_list(F.unix_seconds("begin"))).alias("starts"),
+        F.array_sort(F.array_distinct(F.flatten(F.collect_list("digests")))).alias("digests"),
+        F.array_sort(F.array_distinct(F.flatten(F.collect_list("limits")))).alias("limits"),
+        *(F.sum(f"{name}_more").alias(f"{name}_more") for name in increase),
+        *(F.sum(name).alias(name) for name in ("health_told", "unhealthy", "load", "load_told", "api_told", "slow_told")),
+        F.max("connections").alias("connections"),
+        *(F.max_by(name, "end").alias(name) for name in ("mem", "mem_slope", "mem_r2", "js_last")),
+        F.max_by("samples", "end").alias("samples_since_start"),
+        F.max_by("seconds", "end").alias("seconds_since_start"),
+        F.min_by("js_first", "begin").alias("js_first"),
+    )
+    return (
+        grouped.join(F.broadcast(snapshots), "fleet", "left")
+        .withColumn("snapshots", F.expr("size(filter(moments, moment -> moment >= begin))"))
+        .drop("moments")
+    )
+
+
+def meta_periods(tables: Tables) -> DataFrame:
+    """Return a row for each meta group with when its leader changed, in seconds since 1970."""
+    named = tables["servers"].where("meta_size IS NOT NULL").withColumn("name", F.coalesce("domain", F.lit("")))
+    leader = F.mode(F.when(F.col("meta_leader") != "", F.col("meta_leader"))).alias("leader")
+    moments = named.groupBy(*SNAPSHOT, "name").agg(leader, F.max("meta_size").alias("size"))
+    seen = F.struct(F.unix_seconds("taken").alias("at"), F.col("leader").alias("leader"))
+    return (
+        moments.groupBy("fleet", "name")
+        .agg(
+            *_period(),
+            F.array_sort(F.collect_list(F.when(F.col("leader").isNotNull(), seen))).alias("led"),
+            F.count_if(F.col("leader").isNull()).alias("leaderless"),
+            F.array_sort(F.collect_set("size")).alias("sizes"),
+        )
+        .withColumn(
+            "changes",
+            F.expr(
+                "transform(filter(sequence(1, greatest(size(led) - 1, 1)), i -> i < size(led) "
+                "AND try_element_at(led, i).leader <> try_element_at(led, i + 1).leader), i -> try_element_at(led, i + 1).at)"
+            ),
+        )
+        .drop("led")
+    )
+
+
+def _leaderless() -> Column:
+    return F.count_if(F.col("leader").isNull()).alias("leaderless")
+
+
+def stream_periods(tables: Tables) -> DataFrame:
+    return (
+        tables["streams"]
+        .groupBy("fleet", "account", "stream")
+        .agg(
+            *_period(_leaderless(), _last("last_seq"), _last("metadata").alias("metadata")),
+            F.max("last_seq").alias("last_seq_most"),
+            F.size(F.collect_set("created")).alias("creations"),
+            F.size(F.collect_set("config_hash")).alias("configurations"),
+            F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas")).alias("moving"),
+        )
+    )
+
+
+def origin_periods(tables: Tables) -> DataFrame:
+    """Return how the lag of streams that mirror or source others went."""
+    told = _with_origins(tables["stream_replicas"].where("is_leader")).where("replicates > 0")
+    lag = told.withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
+    return lag.groupBy("fleet", "account", "stream").agg(
+        *_period(_first("lag"), _last("lag"), _last("metadata").alias("metadata")),
+        _first("last_seq"),
+        _last("last_seq"),
+        F.min("lag").alias("lag_least"),
+        F.count("lag").alias("lag_told"),
+    )
+
+
+def consumer_periods(tables: Tables) -> DataFrame:
+    return (
+        tables["consumers"]
+        .groupBy("fleet", "account", "stream", "consumer")
+        .agg(
+            *_period(_leaderless(), _last("metadata").alias("metadata")),
+            *(made(name) for name in ("ack_floor_stream_seq", "delivered_stream_seq") for made in (_first, _last)),
+            F.min("num_redelivered").alias("num_redelivered_least"),
+            F.max("ack_floor_stream_seq").alias("ack_floor_most"),
+            F.max("num_waiting").alias("num_waiting_most"),
+            F.bool_or("push_bound").alias("bound"),
+            F.bool_or("paused").alias("paused"),
+            F.max("ack_policy").alias("ack_policy"),
+            F.size(F.collect_set("created")).alias("creations"),
+            F.bool_or("durable").alias("durable"),
+        )
+    )
+
+
+def raft_periods(tables: Tables) -> DataFrame:
+    return (
+        tables["raft_groups"]
+        .withColumn("unapplied", F.col("committed") - F.col("applied"))
+        .groupBy("fleet", "cluster", "server", "account", F.col("raft_group").alias("name"))
+        .agg(
+            *_period(_first("wal_bytes"), _last("wal_bytes")),
+            (F.max("term") - F.min("term")).alias("terms"),
+            F.min("unapplied").alias("unapplied_least"),
+            F.count("unapplied").alias("unapplied_told"),
+            F.min("wal_bytes").alias("wal_bytes_least"),
+            F.max("wal_bytes").alias("wal_bytes_most"),
+            F.count("wal_bytes").alias("wal_told"),
+        )
+    )
+
+
+# --- from gold: of a day, and with what is known of the days before --------------------------------------------------------
+
+
+def leadership(tables: Tables) -> DataFrame:
+    told = tables["leadership"].withColumn("samples", F.col("snapshots"))
+    return told.withColumn("consumer", F.nullif("consumer", F.lit("")))
+
+
+def storms(tables: Tables) -> DataFrame:
+    return tables["storms"].withColumn("name", F.col("storm"))
+
+
+def divergence(tables: Tables) -> DataFrame:
+    return tables["divergence"]
+
+
+def consumer_lag(tables: Tables) -> DataFrame:
+    return tables["consumer_lag"].withColumn("samples", F.col("snapshots"))
+
+
+def capacity(tables: Tables) -> DataFrame:
+    return _named_asset(tables["capacity"], "resource")
+
+
+def headroom(tables: Tables) -> DataFrame:
+    return _named_asset(tables["headroom"].drop("snapshot", "taken"))
+
+
+def _named_asset(frame: DataFrame, *also: str) -> DataFrame:
+    return frame.withColumn("asset", F.col("name")).withColumn("name", F.concat_ws(" ", "scope", "asset", *also))
+
+
+MAKE: dict[str, Callable[[Tables], DataFrame]] = {
+    made.__name__: made
+    for made in (
+        snapshots,
+        servers,
+        hosts,
+        clusters,
+        meta,
+        meta_members,
+        raft_groups,
+        streams,
+        stream_leaders,
+        stream_copies,
+        consumers,
+        consumer_copies,
+        accounts,
+        connections,
+        routes,
+        gateways,
+        leafnodes,
+        server_periods,
+        meta_periods,
+        stream_periods,
+        origin_periods,
+        consumer_periods,
+        raft_periods,
+        leadership,
+        storms,
+        divergence,
+        consumer_lag,
+        capacity,
+        headroom,
+    )
+}

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which rows are in a report: read from the published tables of a day, sorted, cut to a size that a page holds, and counted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from jetstream_insights.judging import of_day, published
+from jetstream_insights.lake import Lake
+from jetstream_insights.report.page import page
+from jetstream_insights.report.plain import csv_files, markdown
+from jetstream_insights.report.shape import FORMAT, TABLES, Table, filled, verdict
+
+Say = Callable[[str], None]
+
+
+def make_report(lake: Lake, day: date, folder: Path, title: str, say: Say) -> dict[str, Any]:
+    """Write report.html, report.json, report.md and a CSV file for each table into a folder; return the verdict."""
+    content = read_content(lake, day, title, say)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "report.html": page(content),
+        "report.json": json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n",
+        "report.md": markdown(content),
+        **csv_files(content),
+    }
+    for name, text in files.items():
+        draft = folder / f"{name}.tmp"
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(folder / name)
+    return {"day": str(day), "folder": str(folder), **verdict(content)}
+
+
+def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
+    """Return the content of a report. What is not there is told in its notes."""
+    notes = [
+        f"There is no {layer} of {day}: run the job {layer} first."
+        for layer in ("gold", "findings")
+        if not published(lake, layer, day)
+    ]
+    tables = {}
+    for table in TABLES:
+        say(f"{day}  {table.name}")
+        frame = _rows_of(lake, table, day)
+        if frame is not None:
+            tables[table.name] = _filled(table, frame)
+    return {
+        "format": FORMAT,
+        "title": title,
+        "day": str(day),
+        "generated": f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+        "notes": notes,
+        "tables": tables,
+    }
+
+
+def _rows_of(lake: Lake, table: Table, day: date) -> DataFrame | None:
+    layer, _dot, name = table.source.partition(".")
+    frames = [
+        frame
+        for back in range(max(table.days, 1))
+        if (frame := of_day(lake, layer, name, day - timedelta(days=back))) is not None
+    ]
+    return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def _filled(table: Table, frame: DataFrame) -> dict[str, Any]:
+    wanted = frame.where(table.only) if table.only else frame
+    # One more than is shown, so that only a table that is cut has to be counted.
+    rows = _sorted(wanted, table.order).select(*(column.name for column in table.columns)).limit(table.most + 1).collect()
+    total = wanted.count() if len(rows) > table.most else len(rows)
+    return filled(table, [[plain(value) for value in row] for row in rows[: table.most]], total)
+
+
+def _sorted(frame: DataFrame, order: Sequence[str]) -> DataFrame:
+    """Return the rows in an order told as in SQL."""
+    columns = []
+    for part in order:
+        words = part.removesuffix(" NULLS LAST").removesuffix(" DESC")
+        column = F.expr(words)
+        columns.append(column.desc_nulls_last() if part != words else column.asc_nulls_last())
+    return frame.orderBy(*columns) if columns else frame
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: times in UTC, what is no number as null, causes and other structures as a line."""
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.astimezone(timezone.utc)
+        return f"{moment.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%S}Z"
+    if isinstance(value, date):
+        return str(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Row):
+        return " ".join(str(plain(item)) for item in value if item is not None)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value

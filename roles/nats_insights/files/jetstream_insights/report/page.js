@@ -1,0 +1,369 @@
+// Copyright (c) 2026, natsops maintainers. SPDX-License-Identifier: GPL-3.0-or-later
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const PAGE = 25;
+  const MORE = 500;
+  const COLORS = 8;
+  const DAY = 86400000;
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // --- building: names are told by others, so that they are only ever text -------------------------------------------------
+  function fill(node, attributes, children) {
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined) continue;
+      if (typeof value === "function") node.addEventListener(name, value);
+      else node.setAttribute(name, value);
+    }
+    for (const child of children.flat()) {
+      if (child !== null && child !== undefined) node.append(child instanceof Node ? child : String(child));
+    }
+    return node;
+  }
+  const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+  const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+  // --- values ------------------------------------------------------------------------------------------------------------------
+  const scale = (value, steps) => {
+    const [unit, factor] = steps.find(([, step]) => Math.abs(value) >= step) || steps[steps.length - 1];
+    const scaled = value / factor;
+    return `${Math.abs(scaled) >= 100 || Number.isInteger(scaled) ? Math.round(scaled) : scaled.toPrecision(3)} ${unit}`;
+  };
+  const BYTES = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]];
+  const SECONDS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1], ["ms", 0.001]];
+  const round = (value) => (Math.abs(value) >= 100 ? Math.round(value) : Number(value.toPrecision(3))).toLocaleString("en");
+  const moment = (text) => String(text).replace("T", " ").replace(/(\.\d+)?Z$/, "");
+  const FORMAT = {
+    text: String, severity: String, result: String, time: moment,
+    list: (value) => value.join(", "),
+    count: (value) => Math.round(value).toLocaleString("en"),
+    number: round,
+    amount: round,
+    bytes: (value) => scale(value, BYTES),
+    seconds: (value) => (value === 0 ? "0 s" : scale(value, SECONDS)),
+    percent: (value) => `${(100 * value).toFixed(Math.abs(value) > 0.99 && value < 1 ? 3 : 1)} %`,
+    flag: (value) => (value ? "yes" : "no"),
+  };
+  const NUMBERS = new Set(["count", "number", "amount", "bytes", "seconds", "percent"]);
+  const show = (value, kind) => (value === null || value === undefined ? "–" : (FORMAT[kind] || String)(value));
+  const SEVERITIES = ["critical", "warning", "info"];
+  const rank = (value, kind) => (kind === "severity" ? SEVERITIES.indexOf(value) : value);
+
+  const fleets = [...new Set(Object.values(data.tables).flatMap((table) => {
+    const at = table.columns.findIndex(([name]) => name === "fleet");
+    return at < 0 ? [] : table.rows.map((row) => row[at]);
+  }))].sort();
+  let fleet = null; // all
+
+  function objects(name) {
+    const table = data.tables[name];
+    if (!table) return [];
+    const made = table.rows.map((row) => Object.fromEntries(table.columns.map(([key], index) => [key, row[index]])));
+    return made.filter((row) => fleet === null || row.fleet === fleet);
+  }
+
+  // --- tables: sorted by their heads, filtered by text ---------------------------------------------------------------------------
+  function tableOf(name) {
+    const table = data.tables[name];
+    const at = Object.fromEntries(table.columns.map(([key], index) => [key, index]));
+    const mine = table.rows.filter((row) => fleet === null || at.fleet === undefined || row[at.fleet] === fleet);
+    const told = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);
+    const columns = table.columns.map(([key, title, kind], index) => ({ key, title, kind, index }))
+      .filter((column) => (column.key !== "fleet" || fleets.length > 1) && mine.some((row) => told(row[column.index])));
+    const state = { sort: null, down: false, text: "", severity: null, most: PAGE };
+    const body = el("tbody");
+    const count = el("span", { class: "count", role: "status" });
+    const more = el("button", { type: "button", click: () => { state.most += MORE; draw(); } }, "more rows");
+
+    const written = new Map();
+    const asText = (row) => {
+      if (!written.has(row)) written.set(row, columns.map(({ index, kind }) => show(row[index], kind)).join("\n").toLowerCase());
+      return written.get(row);
+    };
+    function draw() {
+      const words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
+      let rows = mine.filter((row) => words.every((word) => asText(row).includes(word)));
+      if (state.severity) {
+        rows = rows.filter((row) => (state.severity === "unknown" ? row[at.result] === "unknown"
+          : row[at.result] === "fail" && row[at.severity] === state.severity));
+      }
+      if (state.sort) {
+        const { index, kind } = state.sort;
+        const sign = state.down ? -1 : 1;
+        rows = rows.map((row, order) => [row, order]).sort(([one, first], [other, second]) => {
+          const [a, b] = [rank(one[index], kind), rank(other[index], kind)];
+          if (a === null || b === null) return (a === null) - (b === null) || first - second;
+          return sign * (typeof a === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true })) || first - second;
+        }).map(([row]) => row);
+      }
+      body.replaceChildren(...rows.slice(0, state.most).map((row) => el("tr", null, columns.map((column) => cell(row, column)))));
+      const left = table.total - table.rows.length;
+      count.textContent = `${rows.length.toLocaleString("en")} of ${mine.length.toLocaleString("en")} rows`
+        + (left > 0 ? `; ${left.toLocaleString("en")} more are in the lake` : "");
+      more.hidden = rows.length <= state.most;
+    }
+    function cell(row, { key, kind, index }) {
+      const value = row[index];
+      if (value !== null && (kind === "severity" || kind === "result")) {
+        return el("td", null, el("span", { class: `badge ${SEVERITIES.includes(value) || kind === "result" ? value : ""}` }, value));
+      }
+      const scaled = kind === "amount" && ["file", "memory"].includes(row[at.resource]) ? "bytes" : kind;
+      const wide = ["text", "causes", "old", "new", "title"].includes(key);
+      return el("td", { class: NUMBERS.has(kind) ? "n" : kind === "time" ? "t" : wide ? "w" : null }, show(value, scaled));
+    }
+    const heads = columns.map((column) => {
+      const head = el("th", { scope: "col", class: NUMBERS.has(column.kind) ? "n" : null, "aria-sort": "none" },
+        el("button", { type: "button", click: () => {
+          state.down = state.sort === column ? !state.down : NUMBERS.has(column.kind);
+          state.sort = column;
+          for (const other of heads) other.setAttribute("aria-sort", "none");
+          head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+          draw();
+        } }, column.title));
+      return head;
+    });
+    const filter = el("input", { type: "search", placeholder: "filter", "aria-label": `filter ${table.title}`, "data-table": name,
+      input: (event) => { state.text = event.target.value; state.most = PAGE; draw(); } });
+    const chips = name !== "findings" ? [] : [...SEVERITIES, "unknown"].map((severity) => {
+      const chip = el("button", { type: "button", "aria-pressed": "false", click: () => {
+        state.severity = state.severity === severity ? null : severity;
+        for (const other of chips) other.setAttribute("aria-pressed", String(other === chip && state.severity !== null));
+        draw();
+      } }, severity);
+      return chip;
+    });
+    draw();
+    return el("div", { "data-rows": name }, el("div", { class: "controls" }, filter, chips, count),
+      el("div", { class: "scroll" }, el("table", null, el("thead", null, el("tr", null, heads)), body)), more);
+  }
+
+  // --- charts -----------------------------------------------------------------------------------------------------------------------
+  const color = (index) => `var(--s${(index % COLORS) + 1})`;
+  function figure(caption, drawing, key) {
+    return el("figure", null, el("figcaption", null, caption), drawing,
+      key && key.length ? el("div", { class: "key" }, key.map(([name, paint]) => el("span", null, el("i", { style: `background:${paint}` }), name))) : null);
+  }
+  const canvas = (width, height, label, ...children) =>
+    svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, ...children);
+  const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+
+  function bars(rows, { caption, kind, mark, markName, left = 190 }) {
+    const [width, height, top] = [1180, 24, 8];
+    const most = Math.max(...rows.map((row) => row.parts.reduce((sum, part) => sum + part.value, 0)), mark || 0, 1e-9);
+    const x = (value) => left + (value / most) * (width - left - 110);
+    const total = top + rows.length * height + (mark ? 18 : 4);
+    const drawn = rows.map((row, index) => {
+      const y = top + index * height;
+      let from = 0;
+      const parts = row.parts.map((part) => {
+        const begin = x(from);
+        from += part.value;
+        return svg("rect", { x: begin, y: y + 3, width: Math.max(x(from) - begin, part.value > 0 ? 1 : 0), height: height - 8, rx: 2, fill: part.paint },
+          svg("title", null, `${row.name}: ${part.name} ${show(part.value, kind)}`));
+      });
+      return svg("g", null, svg("text", { x: left - 8, y: y + 15, "text-anchor": "end" }, cut(row.name, Math.floor(left / 7)), svg("title", null, row.name)),
+        parts, svg("text", { x: x(from) + 6, y: y + 15, class: "soft" }, show(from, kind)));
+    });
+    const line = mark ? svg("g", null,
+      svg("line", { x1: x(mark), x2: x(mark), y1: top - 4, y2: total - 14, stroke: "var(--text)", "stroke-dasharray": "4 3" }),
+      svg("text", { x: x(mark), y: total - 2, "text-anchor": "middle", class: "soft" }, `${markName} ${show(mark, kind)}`)) : null;
+    return canvas(width, total, caption, drawn, line);
+  }
+
+  function findingsChart() {
+    const rows = objects("checks").filter((row) => row.failed + row.unknown > 0);
+    if (!rows.length) return null;
+    const sums = new Map();
+    for (const row of rows) {
+      const sum = sums.get(row.check) || { name: `${row.check} ${row.title}`, severity: row.severity, failed: 0, unknown: 0 };
+      sum.failed = Math.max(sum.failed, row.failed);
+      sum.unknown = Math.max(sum.unknown, row.unknown);
+      sums.set(row.check, sum);
+    }
+    const worst = [...sums.values()].filter((row) => row.failed > 0)
+      .sort((one, other) => SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity) || other.failed - one.failed).slice(0, 24);
+    if (!worst.length) return null;
+    const caption = "Findings of each check, the worst first (most in one snapshot)";
+    return figure(caption, bars(worst.map((row) => ({ name: row.name, parts: [{ name: row.severity, value: row.failed, paint: `var(--${row.severity})` }] })),
+      { caption, kind: "count", left: 420 }), SEVERITIES.map((severity) => [severity, `var(--${severity})`]));
+  }
+
+  const MEASURES = [["stream_leaders", "count", "streams led"], ["consumer_leaders", "count", "consumers led"], ["replicas", "count", "replicas"],
+    ["bytes", "bytes", "bytes stored"], ["led_bytes", "bytes", "bytes led"], ["write_msgs", "number", "messages/s written"], ["write_bytes", "bytes", "bytes/s written"]];
+  function balanceChart() {
+    const rows = objects("load");
+    if (!rows.length) return null;
+    const holder = el("div");
+    const select = el("select", { "aria-label": "measure", change: () => draw() }, MEASURES.map(([key, , title]) => el("option", { value: key }, title)));
+    function draw() {
+      const [key, kind, title] = MEASURES.find(([name]) => name === select.value);
+      const clusters = [...new Set(rows.map((row) => row.cluster))].sort();
+      holder.replaceChildren(...clusters.map((cluster) => {
+        const mine = rows.filter((row) => row.cluster === cluster).sort((one, other) => (other[key] || 0) - (one[key] || 0)).slice(0, 60);
+        const mean = mine.reduce((sum, row) => sum + (row[key] || 0), 0) / mine.length;
+        const zones = [...new Set(mine.map((row) => row.zone || "no zone"))].sort();
+        const caption = `${title} in ${cluster}`;
+        return figure(caption, bars(mine.map((row) => ({ name: row.server,
+          parts: [{ name: title, value: row[key] || 0, paint: color(zones.indexOf(row.zone || "no zone")) }] })),
+        { caption, kind, mark: mean, markName: "mean" }), zones.length > 1 ? zones.map((zone, index) => [zone, color(index)]) : []);
+      }));
+    }
+    draw();
+    return el("div", null, el("div", { class: "controls" }, select), holder);
+  }
+
+  function growthChart() {
+    const points = objects("usage").filter((row) => row.used !== null);
+    if (!points.length) return null;
+    const assets = new Map();
+    for (const row of points) {
+      const key = [fleets.length > 1 ? row.fleet : "", row.scope, row.name].filter(Boolean).join(" ");
+      if (!assets.has(key)) assets.set(key, { fleet: row.fleet, scope: row.scope, name: row.name, points: [] });
+      assets.get(key).points.push([Date.parse(`${row.day}T00:00:00Z`) + (row.hour + 1) * 3600000, row.used, row.limit]);
+    }
+    const forecasts = objects("capacity").filter((row) => row.resource === "file");
+    const soon = (asset) => (forecasts.find((row) => row.fleet === asset.fleet && row.scope === asset.scope && row.name === asset.name) || {}).full_p10 ?? Infinity;
+    const SCOPES = ["cluster", "zone", "server"];
+    const keys = [...assets.keys()].sort((one, other) => SCOPES.indexOf(assets.get(one).scope) - SCOPES.indexOf(assets.get(other).scope)
+      || soon(assets.get(one)) - soon(assets.get(other)) || one.localeCompare(other, "en", { numeric: true }));
+    const holder = el("div");
+    const select = el("select", { "aria-label": "asset", change: () => draw() }, keys.map((key) => el("option", { value: key }, key)));
+    function draw() {
+      const asset = assets.get(select.value);
+      const mine = asset.points.sort((one, other) => one[0] - other[0]);
+      const [begin, now, used] = [mine[0][0], mine[mine.length - 1][0], mine[mine.length - 1][1]];
+      const limit = mine[mine.length - 1][2];
+      const forecast = forecasts.find((row) => row.fleet === asset.fleet && row.scope === asset.scope && row.name === asset.name && row.slope_p50 !== null);
+      const ahead = forecast ? 30 : 0;
+      const end = now + Math.max(ahead * DAY, 1);
+      const future = (slope) => Math.max(used + slope * ahead, 0);
+      const highest = Math.max(...mine.map((point) => point[1]), forecast ? future(forecast.slope_p90) : 0);
+      const near = limit && highest > limit / 4;
+      const top = Math.max(near ? limit : 0, highest) * 1.08 || 1;
+      const [width, height, left, bottom] = [1180, 320, 80, 28];
+      const x = (at) => left + ((at - begin) / Math.max(end - begin, 1)) * (width - left - 20);
+      const y = (value) => height - bottom - (value / top) * (height - bottom - 12);
+      const path = (list) => list.map(([at, value], index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+      const grid = [0, 0.25, 0.5, 0.75, 1].map((part) => svg("g", null,
+        svg("line", { x1: left, x2: width - 20, y1: y(part * top / 1.08), y2: y(part * top / 1.08), class: "axis" }),
+        svg("text", { x: left - 6, y: y(part * top / 1.08) + 4, "text-anchor": "end", class: "soft" }, show(part * top / 1.08, "bytes"))));
+      const step = Math.max(1, Math.ceil((end - begin) / DAY / 10)) * DAY;
+      const days = [];
+      for (let at = Math.ceil(begin / step) * step; at <= end; at += step) {
+        days.push(svg("text", { x: x(at), y: height - 8, "text-anchor": "middle", class: "soft" }, new Date(at).toISOString().slice(5, 10)));
+      }
+      const fan = forecast ? [
+        svg("path", { d: `${path([[now, used], [end, future(forecast.slope_p90)], [end, future(forecast.slope_p10)]])}Z`, fill: "var(--band)", class: "band" },
+          svg("title", null, "forecast between p10 and p90")),
+        svg("path", { d: path([[now, used], [end, future(forecast.slope_p50)]]), fill: "none", stroke: "var(--accent)", "stroke-dasharray": "5 4", "stroke-width": 2 })] : [];
+      const full = limit && near ? [svg("line", { x1: left, x2: width - 20, y1: y(limit), y2: y(limit), stroke: "var(--critical)", "stroke-width": 1.5 }),
+        svg("text", { x: width - 24, y: y(limit) - 5, "text-anchor": "end", style: "fill:var(--critical)" }, `limit ${show(limit, "bytes")}`)] : [];
+      const caption = `Files of ${select.value}` + (limit && !near ? `; the limit of ${show(limit, "bytes")} is far away` : "")
+        + (forecast ? `; full in ${show(forecast.full_p10, "number")} / ${show(forecast.full_p50, "number")} / ${show(forecast.full_p90, "number")} days (p10, p50, p90)` : "; no forecast yet: fewer than three days");
+      holder.replaceChildren(figure(caption, canvas(width, height, caption, grid, days, fan, full,
+        svg("path", { d: path(mine), fill: "none", stroke: "var(--accent)", "stroke-width": 2 }))));
+    }
+    draw();
+    return el("div", null, el("div", { class: "controls" }, select), holder);
+  }
+
+  function lanes(rows, { caption, begin, end }) {
+    const [left, width, height, top] = [300, 1180, 22, 6];
+    const x = (at) => left + ((at - begin) / Math.max(end - begin, 1)) * (width - left - 20);
+    const drawn = rows.map((row, index) => svg("g", null,
+      svg("text", { x: left - 8, y: top + index * height + 14, "text-anchor": "end" }, cut(row.name, 42), svg("title", null, row.name)),
+      svg("line", { x1: left, x2: width - 20, y1: top + index * height + 10, y2: top + index * height + 10, class: "axis" }),
+      row.parts.map((part) => svg("rect", { x: x(part.begin), y: top + index * height + 3, width: Math.max(x(part.end) - x(part.begin), 3), height: height - 8,
+        rx: 2, fill: part.paint, stroke: part.broken ? "var(--critical)" : null, "stroke-width": part.broken ? 1.5 : null }, svg("title", null, part.label)))));
+    const y = top + rows.length * height + 14;
+    const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => {
+      const at = begin + part * (end - begin);
+      return svg("text", { x: x(at), y, "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle", class: "soft" },
+        new Date(at).toISOString().slice(5, 16).replace("T", " "));
+    });
+    return canvas(width, y + 6, caption, drawn, ticks);
+  }
+
+  function leadershipChart() {
+    const rows = objects("timeline").map((row) => ({ ...row, from: Date.parse(row.begin), to: Date.parse(row.end) }));
+    if (!rows.length) return null;
+    const groups = new Map();
+    for (const row of rows) {
+      const name = [fleets.length > 1 ? row.fleet : "", row.kind, row.account, row.stream, row.consumer].filter(Boolean).join(" ");
+      if (!groups.has(name)) groups.set(name, []);
+      groups.get(name).push(row);
+    }
+    const restless = [...groups].map(([name, runs]) => ({ name, runs: runs.sort((one, other) => one.from - other.from), meta: runs[0].kind === "meta" }))
+      .filter((group) => group.meta || group.runs.length > 1 || group.runs.some((run) => run.state !== "ok"))
+      .sort((one, other) => other.meta - one.meta || other.runs.length - one.runs.length).slice(0, 40);
+    if (!restless.length) return null;
+    const leaders = [...new Set(restless.flatMap((group) => group.runs.map((run) => run.leader)).filter(Boolean))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const [begin, end] = [Math.min(...rows.map((row) => row.from)), Math.max(...rows.map((row) => row.to))];
+    const caption = "Leaders of the meta group and of the groups that were restless; bordered in red: without quorum or leader";
+    return figure(caption, lanes(restless.map((group) => ({ name: group.name, parts: group.runs.map((run, index) => ({
+      begin: run.from, end: index + 1 < group.runs.length ? group.runs[index + 1].from : run.to,
+      paint: run.leader ? color(leaders.indexOf(run.leader)) : "var(--ground)", broken: run.state === "no_leader" || run.state === "no_quorum",
+      label: `${run.leader || "no leader"}, ${run.state}, ${moment(run.begin)} – ${moment(run.end)}` })) })), { caption, begin, end }),
+    leaders.slice(0, 24).map((name, index) => [name, color(index)]));
+  }
+
+  const INCIDENTS = { no_leader: "var(--critical)", no_quorum: "var(--critical)", server_missing: "var(--s2)", server_unhealthy: "var(--warning)", not_redundant: "var(--info)" };
+  function incidentsChart() {
+    const rows = objects("incidents").map((row) => ({ ...row, from: Date.parse(row.begin), to: Date.parse(row.end || row.last) }));
+    if (!rows.length) return null;
+    const order = Object.keys(INCIDENTS);
+    const worst = rows.sort((one, other) => order.indexOf(one.incident) - order.indexOf(other.incident) || other.seconds - one.seconds).slice(0, 40);
+    const fleetRow = objects("timeline");
+    const [begin, end] = [Math.min(...rows.map((row) => row.from), ...fleetRow.map((row) => Date.parse(row.begin))),
+      Math.max(...rows.map((row) => row.to), ...fleetRow.map((row) => Date.parse(row.end)))];
+    const caption = "Incidents, the worst first";
+    return figure(caption, lanes(worst.map((row) => ({ name: [row.incident, row.server, row.kind === "server" ? "" : row.kind, row.account, row.stream, row.consumer].filter(Boolean).join(" "),
+      parts: [{ begin: row.from, end: row.to, paint: INCIDENTS[row.incident] || "var(--unknown)",
+        label: `${row.incident}, ${moment(row.begin)}, ${show(row.seconds, "seconds")}, ${(row.causes || []).join("; ") || "no candidate"}` }] })), { caption, begin, end }),
+    Object.entries(INCIDENTS));
+  }
+
+  // --- the page ------------------------------------------------------------------------------------------------------------------------
+  function tiles() {
+    const found = objects("findings");
+    const of = (severity) => found.filter((row) => row.result === "fail" && row.severity === severity).length;
+    const unknown = found.filter((row) => row.result === "unknown").length;
+    const made = SEVERITIES.map((severity) => [of(severity), severity, of(severity) ? severity : "good"]);
+    made.push([unknown, "not known", unknown ? "unknown" : "good"]);
+    const whole = objects("fleets");
+    const sum = (key) => whole.reduce((total, row) => total + (row[key] || 0), 0);
+    if (whole.length) {
+      const missing = whole.reduce((total, row) => total + (row.missing || []).length, 0);
+      made.push([sum("servers"), missing ? `servers, ${missing} missing` : "servers", missing ? "critical" : ""]);
+      for (const [key, kind, title] of [["streams", "count", "streams"], ["consumers", "count", "consumers"], ["messages", "count", "messages"],
+        ["bytes", "bytes", "data"], ["replica_bytes", "bytes", "on all replicas"], ["connections", "count", "clients"]]) {
+        made.push([show(sum(key), kind), title, ""]);
+      }
+    }
+    const tile = ([value, title, look]) => el("div", { class: `tile ${look}` }, el("b", null, typeof value === "number" ? show(value, "count") : value), el("span", null, title));
+    return el("div", { class: "tiles", id: "summary" }, made.map(tile));
+  }
+
+  const CHARTS = { findings: findingsChart, load: balanceChart, usage: growthChart, timeline: leadershipChart, incidents: incidentsChart };
+  function draw() {
+    const parts = [tiles()];
+    if (data.notes.length) parts.push(el("div", { class: "notice" }, data.notes.map((note) => el("div", null, note))));
+    const links = [];
+    for (const [name, table] of Object.entries(data.tables)) {
+      const chart = CHARTS[name] ? CHARTS[name]() : null;
+      if (!chart && (!table.shown || !table.rows.length)) continue;
+      links.push(el("a", { href: `#${name}` }, table.title));
+      parts.push(el("section", { id: name }, el("h2", null, table.title), el("p", { class: "about" }, table.about), chart,
+        table.shown && table.rows.length ? tableOf(name) : null));
+    }
+    document.getElementById("main").replaceChildren(...parts);
+    const select = fleets.length < 2 ? null : el("label", null, "fleet ", el("select", { id: "fleet", change: (event) => {
+      fleet = event.target.value || null;
+      draw();
+    } }, el("option", { value: "" }, "all"), fleets.map((name) => fill(el("option", { value: name }, name), name === fleet ? { selected: "" } : {}, []))));
+    document.getElementById("contents").replaceChildren(...links, ...(select ? [select] : []));
+  }
+  document.getElementById("when").textContent = `${data.day}, made ${moment(data.generated)} UTC. Times are UTC.`;
+  draw();
+  document.documentElement.dataset.ready = "true";
+})();

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report as Markdown for tickets and chats, and its tables as CSV for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from jetstream_insights.report.shape import BY_NAME, Content, verdict
+
+#: Rows of a table in the Markdown summary.
+_MOST = 20
+#: The tables and columns of the summary.
+_SUMMARY = {
+    "fleets": ("fleet", "taken", "servers", "missing", "streams", "consumers", "messages", "bytes", "meta_leader"),
+    "findings": ("severity", "result", "check", "text", "server", "account", "stream", "consumer"),
+    "incidents": ("incident", "kind", "account", "stream", "server", "begin", "seconds", "continues", "causes"),
+    "capacity": ("scope", "name", "resource", "state", "used_ratio", "full_p10", "full_p50", "full_p90"),
+    "balance": ("cluster", "scope", "measure", "max", "max_name", "mean", "distance"),
+    "consumer_lag": ("account", "stream", "consumer", "state", "num_pending", "stuck_seconds"),
+}
+_BYTES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+_SECONDS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1), ("ms", 0.001))
+#: What Markdown and HTML take for more than text.
+_MARKS = re.compile(r"([\\`*_{}\[\]<>|#~!&])")
+
+
+def _scaled(value: float, steps: Iterable[tuple[str, float]]) -> str:
+    found = list(steps)
+    unit, factor = next(((unit, factor) for unit, factor in found if abs(value) >= factor), found[-1])
+    return f"{value / factor:.3g} {unit}" if abs(value / factor) < 1000 else f"{value / factor:.0f} {unit}"
+
+
+_SHOW: Mapping[str, Callable[[Any], str]] = {
+    "list": lambda value: ", ".join(map(str, value)),
+    "count": lambda value: f"{value:,.0f}",
+    "number": lambda value: f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}",
+    "amount": lambda value: f"{value:,.0f}",
+    "bytes": lambda value: _scaled(value, _BYTES),
+    "seconds": lambda value: _scaled(value, _SECONDS),
+    "percent": lambda value: f"{100 * value:.1f} %",
+    "flag": lambda value: "yes" if value else "no",
+}
+
+
+def show(value: Any, kind: str) -> str:
+    """Return a value as people read it."""
+    return "–" if value is None else _SHOW.get(kind, str)(value)
+
+
+def quoted(text: str) -> str:
+    """Return text that Markdown shows as it is, in a cell of a table."""
+    return _MARKS.sub(r"\\\1", " ".join(text.split()))
+
+
+def markdown(content: Content) -> str:
+    """Return the summary: what is wrong, and the first rows of the tables that matter most."""
+    return "\n".join(_lines(content)).rstrip() + "\n"
+
+
+def _lines(content: Content) -> Iterator[str]:
+    said = verdict(content)
+    yield f"# {quoted(content['title'])}"
+    yield ""
+    yield f"{content['day']}, made {content['generated']}."
+    yield ""
+    yield (
+        f"**{said['critical']} critical, {said['warning']} warnings, {said['info']} notes; "
+        f"{said['unknown']} could not be told.**"
+    )
+    for note in content["notes"]:
+        yield from ("", quoted(note))
+    for name, wanted in _SUMMARY.items():
+        table = content["tables"].get(name)
+        if not table or not table["rows"]:
+            continue
+        columns = [(index, title, kind) for index, (key, title, kind) in enumerate(table["columns"]) if key in wanted]
+        yield from ("", f"## {table['title']}", "", "| " + " | ".join(title for _index, title, _kind in columns) + " |")
+        yield "|" + " --- |" * len(columns)
+        for row in table["rows"][:_MOST]:
+            yield "| " + " | ".join(quoted(show(row[index], kind)) for index, _title, kind in columns) + " |"
+        if table["total"] > _MOST:
+            yield from ("", f"… and {table['total'] - _MOST:,} more.")
+
+
+def csv_of(table: Mapping[str, Any]) -> str:
+    """Return a table as CSV, values as they are. Text that a spreadsheet would take for a formula begins with an apostrophe."""
+    written = io.StringIO()
+    out = csv.writer(written, lineterminator="\n")
+    out.writerow([name for name, _title, _kind in table["columns"]])
+    for row in table["rows"]:
+        out.writerow([_plain(value) for value in row])
+    return written.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        value = "; ".join(map(str, value))
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return value
+
+
+def csv_files(content: Content) -> dict[str, str]:
+    """Return the tables as CSV by the names of their files."""
+    return {f"{name}.csv": csv_of(table) for name, table in content["tables"].items() if name in BY_NAME}

@@ -1,0 +1,456 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the report is made of: tables with their columns, as content.py reads them and page.py and plain.py show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Of report.json; raised when a reader of the old one would misread the new one.
+FORMAT = 1
+
+#: How a value is shown. `bytes` and `seconds` are scaled, `percent` is a part of one, `amount` is of the row's `resource`.
+KINDS = ("text", "list", "count", "number", "amount", "bytes", "seconds", "percent", "time", "flag", "severity", "result")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the report: its name in the table of the lake, what it is called here, and its kind."""
+
+    name: str
+    title: str
+    kind: str = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the report. `source`: layer and table of the lake. `only`: which rows, and `order`: which first, as Spark SQL;
+    of more than `most` the last are left out, and their number is told. `days`: how many days it looks back; 0: the report's.
+    `shown`: whether it is shown as a table, beside a chart."""
+
+    name: str
+    title: str
+    about: str
+    source: str
+    columns: tuple[Column, ...]
+    order: tuple[str, ...] = ()
+    only: str = ""
+    most: int = 2000
+    days: int = 0
+    shown: bool = True
+
+
+def _of(kind: str, /, **named: str) -> tuple[Column, ...]:
+    return tuple(Column(name, title, kind) for name, title in named.items())
+
+
+_GROUP = _of("text", kind="kind", account="account", stream="stream", consumer="consumer")
+_FLEET = Column("fleet", "fleet")
+
+TABLES: tuple[Table, ...] = (
+    Table(
+        "fleets",
+        "Fleet",
+        "The last snapshot of the day.",
+        "gold.report_fleet",
+        (
+            _FLEET,
+            *_of("time", taken="snapshot"),
+            *_of("count", servers="servers"),
+            *_of("list", missing="missing"),
+            *_of("flag", complete="complete"),
+            *_of("list", versions="versions"),
+            *_of("text", meta_leader="meta leader"),
+            *_of("count", connections="clients", streams="streams", consumers="consumers", messages="messages"),
+            *_of("bytes", bytes="data", replica_bytes="on all replicas"),
+            *_of("count", leaderless_streams="streams without leader", leaderless_consumers="consumers without leader"),
+        ),
+        ("fleet",),
+    ),
+    Table(
+        "findings",
+        "Findings",
+        "What is not as it should be, and what is not known.",
+        "findings.findings",
+        (
+            _FLEET,
+            *_of("severity", severity="severity"),
+            *_of("result", result="result"),
+            *_of("text", check="check"),
+            *_of(
+                "text",
+                text="finding",
+                cluster="cluster",
+                server="server",
+                account="account",
+                stream="stream",
+                consumer="consumer",
+                name="name",
+                peer="at fault",
+            ),
+            *_of("number", value="value", threshold="threshold"),
+            *_of("time", since="since", taken="seen"),
+        ),
+        (
+            "result = 'unknown'",
+            "CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END",
+            "check",
+            "server",
+            "stream",
+        ),
+        most=5000,
+    ),
+    Table(
+        "checks",
+        "Checks",
+        "How often each check failed, passed, or could not tell.",
+        "findings.findings_summary",
+        (
+            _FLEET,
+            *_of("text", check="check"),
+            *_of("severity", severity="severity"),
+            *_of("text", title="what it finds"),
+            *_of("count", failed="failed", critical="of which critical", unknown="unknown", passed="passed"),
+            *_of("time", taken="seen"),
+        ),
+        ("failed = 0", "CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END", "failed DESC", "check"),
+    ),
+    Table(
+        "servers",
+        "Servers",
+        "As they told in the last snapshot.",
+        "gold.report_servers",
+        (
+            _FLEET,
+            *_of("text", server="server", cluster="cluster", zone="zone", version="version"),
+            *_of("flag", answered="answered"),
+            *_of("text", health="health"),
+            *_of("count", connections="clients", streams="streams", stream_leaders="leads"),
+            *_of("bytes", storage="stored", reserved_storage="reserved", max_storage="limit", mem="memory"),
+            *_of("number", cpu="CPU %"),
+            *_of("seconds", uptime="up", rtt="round trip", clock_offset="clock"),
+        ),
+        ("fleet", "answered", "cluster", "server"),
+    ),
+    Table(
+        "load",
+        "Load of the servers",
+        "Who carries what; rates over the day.",
+        "gold.load",
+        (
+            _FLEET,
+            *_of("text", server="server", cluster="cluster", zone="zone"),
+            *_of(
+                "count",
+                stream_leaders="stream leaders",
+                consumer_leaders="consumer leaders",
+                replicas="replicas",
+                consumer_replicas="consumer replicas",
+            ),
+            *_of("bytes", bytes="stored", led_bytes="led"),
+            *_of("number", write_msgs="messages/s"),
+            *_of("bytes", write_bytes="bytes/s"),
+        ),
+        ("fleet", "cluster", "server"),
+    ),
+    Table(
+        "balance",
+        "Balance",
+        "Evenness over servers and zones; distance 0: nothing can be won.",
+        "gold.balance",
+        (
+            _FLEET,
+            *_of("text", cluster="cluster", scope="over", measure="measure"),
+            *_of("number", max="most"),
+            *_of("text", max_name="on"),
+            *_of(
+                "number",
+                mean="mean",
+                min="least",
+                max_to_mean="most/mean",
+                cov="CoV",
+                gini="Gini",
+                optimum="optimum",
+                distance="distance",
+            ),
+        ),
+        ("fleet", "distance DESC NULLS LAST"),
+    ),
+    Table(
+        "usage",
+        "Usage",
+        "Hour by hour.",
+        "gold.usage",
+        (
+            _FLEET,
+            *_of("text", day="day"),
+            *_of("count", hour="hour"),
+            *_of("text", scope="of", resource="resource", name="name"),
+            *_of("number", used="used", limit="limit"),
+        ),
+        ("fleet", "scope", "name", "day", "hour"),
+        only="scope IN ('cluster', 'zone', 'server') AND resource = 'file'",
+        most=40000,
+        days=14,
+        shown=False,
+    ),
+    Table(
+        "capacity",
+        "Capacity",
+        "Days until full: p10 is one chance in ten to be full earlier.",
+        "gold.capacity",
+        (
+            _FLEET,
+            *_of("text", scope="of", name="name", resource="resource", state="state"),
+            *_of("amount", used="used", limit="limit"),
+            *_of("percent", used_ratio="used/limit"),
+            *_of("amount", slope_p10="per day p10", slope_p50="p50", slope_p90="p90"),
+            *_of("number", full_p10="days to full p10", full_p50="p50", full_p90="p90"),
+            *_of("count", backtests="backtests"),
+            *_of("percent", error_p50="error p50", error_p90="error p90", coverage="in the band"),
+        ),
+        ("full_p10 IS NULL", "full_p10", "used_ratio DESC NULLS LAST"),
+    ),
+    Table(
+        "headroom",
+        "When one fails",
+        "Whether the others can take over its replicas.",
+        "gold.headroom",
+        (
+            _FLEET,
+            *_of("text", cluster="cluster", scope="fails", name="name"),
+            *_of("bytes", need="to be placed", free="free on the others", after="left"),
+            *_of("flag", fits="fits"),
+            *_of("number", days="days until it no longer fits"),
+        ),
+        ("fleet", "fits", "after"),
+    ),
+    Table(
+        "timeline",
+        "Leaders",
+        "Who led what, when.",
+        "gold.timeline",
+        (
+            _FLEET,
+            *_GROUP,
+            *_of("time", begin="from", end="to"),
+            *_of("text", leader="leader", state="state"),
+            *_of("list", behind="behind"),
+        ),
+        ("fleet", "kind <> 'meta'", "kind", "account", "stream", "consumer", "`begin`"),
+        only="kind = 'meta' OR state <> 'ok' OR run > 1 OR `before` IS NULL",
+        most=8000,
+        shown=False,
+    ),
+    Table(
+        "leadership",
+        "Elections",
+        "Groups that changed their leader, the restless first.",
+        "gold.leadership",
+        (
+            _FLEET,
+            *_GROUP,
+            *_of("text", leader="leader"),
+            *_of("list", leaders="leaders"),
+            *_of("count", elections="elections", counted="outside of storms"),
+            *_of("number", flap="flap score"),
+            *_of("seconds", dwell_p50="dwell p50"),
+        ),
+        ("flap DESC NULLS LAST", "elections DESC"),
+        only="elections > 0",
+    ),
+    Table(
+        "storms",
+        "Storms",
+        "Many groups left a server at once.",
+        "gold.storms",
+        (
+            _FLEET,
+            *_of("text", server="server"),
+            *_of("time", begin="from", end="to"),
+            *_of("count", groups="groups", streams="streams", consumers="consumers"),
+            *_of("text", cause="cause"),
+            *_of("flag", maintenance="maintenance"),
+        ),
+        ("`begin`",),
+    ),
+    Table(
+        "incidents",
+        "Incidents",
+        "Times without a leader, a quorum, a replica or a server, with what may have caused them.",
+        "gold.incidents",
+        (
+            _FLEET,
+            *_of("text", incident="incident"),
+            *_GROUP,
+            *_of("text", server="server"),
+            *_of("time", begin="from", end="to", last="last seen"),
+            *_of("seconds", seconds="lasted"),
+            *_of("flag", continues="goes on", maintenance="maintenance"),
+            *_of("list", causes="candidates"),
+        ),
+        ("seconds DESC",),
+        most=2000,
+    ),
+    Table(
+        "restarts",
+        "Restarts",
+        "Servers that started.",
+        "gold.restarts",
+        (
+            _FLEET,
+            *_of("text", server="server"),
+            *_of("time", start="start"),
+            *_of("seconds", down="down at most"),
+            *_of("text", old_version="version before", version="version"),
+            *_of("flag", maintenance="maintenance"),
+        ),
+        ("start",),
+    ),
+    Table(
+        "availability",
+        "Availability",
+        "Time with a quorum, the worst first.",
+        "gold.availability",
+        (
+            _FLEET,
+            *_GROUP,
+            *_of("percent", quorum_ratio="with quorum", leader_ratio="with leader", redundant_ratio="redundant"),
+            *_of("number", budget_used="budget used"),
+            *_of("flag", met="SLO met"),
+        ),
+        ("quorum_ratio", "redundant_ratio"),
+        most=1000,
+    ),
+    Table(
+        "streams",
+        "Streams",
+        "The largest first.",
+        "gold.report_streams",
+        (
+            _FLEET,
+            *_of("text", account="account", stream="stream", cluster="cluster", leader="leader"),
+            *_of("count", num_replicas="replicas"),
+            *_of("text", storage="storage"),
+            *_of("count", messages="messages"),
+            *_of("bytes", bytes="data"),
+            *_of("count", consumers="consumers", num_deleted="deleted"),
+        ),
+        ("bytes DESC NULLS LAST",),
+    ),
+    Table(
+        "consumer_lag",
+        "Consumers that are behind",
+        "Stuck, growing, redelivering or behind.",
+        "gold.consumer_lag",
+        (
+            _FLEET,
+            *_of("text", account="account", stream="stream", consumer="consumer", state="state"),
+            *_of("count", num_pending="pending", num_ack_pending="open"),
+            *_of("number", pending_slope="grows/s", ack_rate="acknowledged/s"),
+            *_of("seconds", catch_up="until caught up", stuck_seconds="stuck for"),
+        ),
+        ("CASE state WHEN 'stuck' THEN 0 WHEN 'redelivering' THEN 1 WHEN 'growing' THEN 2 ELSE 3 END", "num_pending DESC"),
+        only="state NOT IN ('current', 'unknown')",
+    ),
+    Table(
+        "divergence",
+        "Replicas that differ",
+        "From their leader, at the same last message or far behind it.",
+        "gold.divergence",
+        (
+            _FLEET,
+            *_of("text", account="account", stream="stream", server="server", leader="leader"),
+            *_of("count", compared="compared", differing="differing", lagging="lagging"),
+            *_of("percent", share="share"),
+            *_of("flag", diverged="diverged", behind="behind"),
+            *_of("time", begin="since"),
+        ),
+        ("NOT diverged", "share DESC NULLS LAST"),
+        only="diverged OR behind",
+    ),
+    Table(
+        "accounts",
+        "Accounts",
+        "Usage of the day.",
+        "gold.account_usage",
+        (
+            _FLEET,
+            *_of("text", account="account"),
+            *_of("number", connections="clients"),
+            *_of("count", received_msgs="messages in", sent_msgs="messages out"),
+            *_of("bytes", received_bytes="bytes in", sent_bytes="bytes out", storage="stored", byte_hours="byte hours"),
+            *_of("percent", coverage="observed"),
+        ),
+        ("storage DESC NULLS LAST",),
+    ),
+    Table(
+        "changes",
+        "Changes",
+        "Configuration, versions, members and limits.",
+        "gold.changes",
+        (
+            _FLEET,
+            *_of("time", taken="seen"),
+            *_of(
+                "text",
+                object="object",
+                server="server",
+                account="account",
+                stream="stream",
+                consumer="consumer",
+                what="what",
+                field="field",
+                old="before",
+                new="after",
+            ),
+        ),
+        ("taken DESC",),
+        most=1000,
+    ),
+)
+BY_NAME = {table.name: table for table in TABLES}
+
+#: What report.json holds.
+Content = Mapping[str, Any]
+
+
+def filled(table: Table, rows: Sequence[Sequence[Any]], total: int) -> dict[str, Any]:
+    """Return a table of the report with its rows."""
+    return {
+        "title": table.title,
+        "about": table.about,
+        "columns": [[column.name, column.title, column.kind] for column in table.columns],
+        "rows": [list(row) for row in rows],
+        "total": total,
+        "shown": table.shown,
+    }
+
+
+def dicts(content: Content, name: str) -> Iterator[dict[str, Any]]:
+    """Yield a table's rows by the names of its columns; nothing for a table that is not there."""
+    table = content["tables"].get(name)
+    if table is not None:
+        names = [column[0] for column in table["columns"]]
+        for row in table["rows"]:
+            yield dict(zip(names, row))
+
+
+#: Severities from the worst on.
+SEVERITIES = ("critical", "warning", "info")
+
+
+def verdict(content: Content) -> dict[str, Any]:
+    """Return what the report says in one line: the worst severity that failed, and how many findings there are of each."""
+    counts = dict.fromkeys(SEVERITIES, 0)
+    unknown = 0
+    for row in dicts(content, "findings"):
+        if row["result"] == "fail":
+            counts[row["severity"]] += 1
+        else:
+            unknown += 1
+    worst = next((severity for severity in SEVERITIES if counts[severity]), "none")
+    return {"worst": worst, **counts, "unknown": unknown}

@@ -1,0 +1,272 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every check fails where it should, passes where it should, and says so when it does not know. All in one Spark job."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from findings_cases import CASES, GOLD, HEALTHY, HOSTS, LAST, OTHERS, SERVERS, SUBJECT, Rows, fleet, snapshot
+from jetstream_insights import silver
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.evaluate import RESULTS, findings, judge, summary
+from jetstream_insights.findings.registry import Check, Registry, Settings, ThresholdError, settings, text_sql
+from jetstream_insights.findings.subjects import VIEWS
+from jetstream_insights.jobs import SNAPSHOTS
+from jetstream_insights.lake import Lake
+from pyspark.sql import DataFrame, Row, SparkSession
+
+#: Six snapshots are few, and so are three leaders.
+SETTINGS = Settings(
+    {
+        **{f"server_{number}_samples": 6.0 for number in (205, 207, 208, 211)},
+        "server_202_within": 86400.0,
+        "meta_201_within": 86400.0,
+        "cluster_105_least": 1.0,
+    }
+)
+Result = tuple[str, frozenset[tuple[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def schemas(spark: SparkSession) -> dict[str, Any]:
+    """Return the schemas of the silver tables, as silver makes them, and of the others."""
+    lines = Lake(spark, "/nowhere").lines([])
+    made: dict[str, DataFrame] = {}
+    for name, table in silver.TABLES.items():
+        made[name] = table.make(*(lines for _source in table.bronze), *(made[source] for source in table.silver))
+    found: dict[str, Any] = {name: frame.schema for name, frame in made.items()}
+    return {**GOLD, **found, "hosts": HOSTS, "snapshots": SNAPSHOTS, "failures": silver.failures(lines).schema}
+
+
+def tables_of(spark: SparkSession, schemas: Mapping[str, Any], folder: Path, rows: Rows) -> dict[str, DataFrame]:
+    """Return the rows as tables. A column that no table has is a mistake of the test."""
+    tables = {}
+    for name, schema in schemas.items():
+        path = folder / f"{name}.json"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows.get(name, ())))
+        tables[name] = spark.read.schema(schema).json(str(path))
+        unknown = {key for row in rows.get(name, ()) for key in row} - set(tables[name].columns)
+        assert not unknown, (name, unknown)
+    return tables
+
+
+def add(to: Rows, more: Rows) -> None:
+    for name, found in more.items():
+        to.setdefault(name, []).extend(found)
+
+
+def host_facts() -> list[dict[str, Any]]:
+    """Return what is known of the hosts of every fleet; the one called plain has passwords in its file."""
+    fact = {"open_files": 65536, "plaintext_passwords": 0}
+    return [{"server": name, "config_digest": f"sha256:{name}", **fact} for name in SERVERS] + [
+        {**fact, "server": "plain", "config_digest": "sha256:n1", "plaintext_passwords": 2}
+    ]
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, schemas: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+    """Return all results by fleet."""
+    rows: Rows = {"hosts": host_facts()}
+    add(rows, fleet(HEALTHY, over_time=True))
+    for code, case in CASES.items():
+        add(rows, fleet(code, VIEWS[REGISTRY.checks[code].view].period, case.changes))
+    for name, (changes, _expected) in OTHERS.items():
+        add(rows, fleet(name, over_time=False, changes=changes))
+    silent = {"endpoint": "jsz", "code": "timeout", "description": "no answer in time", "server": "n2", "server_id": "IDn2"}
+    mark = {"fleet": "a server is silent", "snapshot": snapshot(LAST), "taken": rows["snapshots"][-1]["taken"]}
+    add(rows, fleet("a server is silent", over_time=False))
+    rows["failures"] = [{**silent, **mark}, {**silent, **mark, "endpoint": "servers", "server": "n9", "server_id": ""}]
+    rows["failures"].append({**silent, **mark, "fleet": "gateways were not told", "endpoint": "gatewayz", "server": "n1"})
+    tables = tables_of(spark, schemas, tmp_path_factory.mktemp("findings"), rows)
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in judge(tables, [snapshot(LAST)], REGISTRY, SETTINGS).collect():
+        found[row["fleet"]].append(row)
+    return found
+
+
+def results(rows: list[Row], code: str) -> set[Result]:
+    """Return the results of a check and what they are about, without names that are made of several."""
+    return {
+        (row["result"], frozenset((name, row[name]) for name in SUBJECT if row[name] is not None))
+        for row in rows
+        if row["check"] == code
+    }
+
+
+def subject(check: Check, named: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    found = {name: SUBJECT[name] for name in VIEWS[check.view].keys if name in SUBJECT}
+    return frozenset((name, value) for name, value in {**found, **named}.items() if value)
+
+
+def test_every_check_fails_where_it_should_and_nowhere_else(judged: dict[str, list[Row]]) -> None:
+    wrong = {}
+    for code, check in REGISTRY.checks.items():
+        failed = {about for result, about in results(judged[code], code) if result == "fail"}
+        if failed != {subject(check, CASES[code].subject)}:
+            wrong[code] = sorted(map(sorted, failed)), [row["text"] for row in judged[code] if row["check"] == code][:3]
+    assert not wrong
+
+
+def test_every_check_passes_where_all_is_well(judged: dict[str, list[Row]]) -> None:
+    assert [(row["check"], row["result"], row["text"]) for row in judged[HEALTHY] if row["result"] != "pass"] == []
+    passed = {row["check"] for row in judged[HEALTHY]}
+    elsewhere = {
+        code for name, (_changes, expected) in OTHERS.items() for code, (result, _about) in expected.items() if result == "pass"
+    }
+    assert set(REGISTRY.checks) - passed <= elsewhere
+
+
+def test_what_is_not_known_is_unknown(judged: dict[str, list[Row]]) -> None:
+    wrong = {}
+    for name, (_changes, expected) in OTHERS.items():
+        for code, (result, about) in expected.items():
+            found = [
+                row for row in judged[name] if row["check"] == code and all(row[key] == value for key, value in about.items())
+            ]
+            if {row["result"] for row in found} != {result} or any(
+                row["result"] != "pass" and not row["text"] for row in found
+            ):
+                wrong[name, code] = [(row["result"], row["text"]) for row in found]
+    assert not wrong
+    assert not [row for row in judged["the asset is not to be judged"] if row["check"] == "STREAM_108" and row["stream"] == "S"]
+    # A day with a single snapshot: whatever looks at a time does not know, unless a gold table says more.
+    thin = {row["check"] for row in judged["two clusters"] if row["result"] == "unknown"}
+    over_time = {code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period}
+    of_gold = {code for code in over_time if VIEWS[REGISTRY.checks[code].view].tables[0] in GOLD}
+    assert over_time - of_gold <= thin
+    (reason,) = {
+        row["text"] for row in judged["the asset's threshold is no number"] if row["check"] == "JETSTREAM_003" and row["text"]
+    }
+    assert reason == "its metadata cannot be read: jetstream_003_bytes"
+
+
+def test_a_server_that_did_not_answer_is_unknown_to_every_check_that_needs_it(judged: dict[str, list[Row]]) -> None:
+    rows = [
+        row for row in judged["a server is silent"] if row["result"] == "unknown" and row["kind"] == "server" and row["text"]
+    ]
+    of_streams = {row["check"] for row in rows if row["server"] == "n2" and "did not answer jsz" in row["text"]}
+    assert {"STREAM_101", "JETSTREAM_003", "META_002"} <= of_streams
+    assert not {"CONN_101", "ROUTE_101", "FLEET_101"} & of_streams
+    missing = {row["check"] for row in rows if row["server"] == "n9"}
+    assert missing == {
+        code for code, check in REGISTRY.checks.items() if not VIEWS[check.view].period and check.view != "snapshots"
+    }
+
+
+def test_severity_rises_and_texts_are_for_people(judged: dict[str, list[Row]]) -> None:
+    (cpu,) = [row for row in judged["SERVER_003"] if row["check"] == "SERVER_003" and row["result"] == "fail"]
+    assert (cpu["value"], cpu["threshold"], cpu["text"]) == (98.75, 90.0, "uses 98.8 % of each of 4 cores")
+    (sync,) = [row for row in judged["SERVER_104"] if row["check"] == "SERVER_104" and row["result"] == "fail"]
+    assert (sync["severity"], sync["text"]) == ("info", "the disk is synced every 2.0 min")
+    (full,) = [row for row in judged["JETSTREAM_003"] if row["check"] == "JETSTREAM_003" and row["result"] == "fail"]
+    assert full["severity"] == "warning"
+    (behind,) = [row for row in judged["JETSTREAM_001"] if row["check"] == "JETSTREAM_001" and row["result"] == "fail"]
+    assert (behind["peer"], behind["value"]) == ("n2", 1005.0)
+    for rows in judged.values():
+        for row in rows:
+            assert (row["text"] is None) == (row["result"] == "pass"), row
+            assert row["since"] <= row["taken"]
+
+
+def test_tables_that_are_not_there_are_unknown_and_counts_add_up(
+    spark: SparkSession, schemas: Mapping[str, Any], tmp_path: Path
+) -> None:
+    few = Registry()
+    few.add(*(REGISTRY.checks[code] for code in ("HOST_101", "STREAM_201", "SERVER_007", "SERVER_003")))
+    tables = tables_of(spark, schemas, tmp_path, fleet("few", False, CASES["SERVER_003"].changes))
+    for name in ("hosts", "leadership"):
+        del tables[name]
+    made = judge(tables, [snapshot(LAST)], few, Settings(skip=frozenset({"SERVER_007"}))).cache()
+    rows = {row["check"]: row.asDict() for row in summary(made, few).collect()}
+    kept = findings(made).collect()
+    made.unpersist()
+    assert set(rows) == {"HOST_101", "STREAM_201", "SERVER_003"}
+    assert [rows["SERVER_003"][name] for name in ("failed", "critical", "unknown", "passed")] == [1, 1, 0, 4]
+    assert rows["HOST_101"]["unknown"] == rows["STREAM_201"]["unknown"] == 1
+    assert {(row["check"], row["text"]) for row in kept if row["result"] == "unknown"} == {
+        ("HOST_101", "there is no table hosts"),
+        ("STREAM_201", "there is no table leadership"),
+    }
+    assert len(kept) == 3
+    assert tuple(made.columns) == RESULTS
+
+
+# --- without Spark ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_check_has_a_case_and_says_what_to_do() -> None:
+    assert set(CASES) == set(REGISTRY.checks)
+    assert len(REGISTRY.checks) >= 60
+    for code, check in REGISTRY.checks.items():
+        assert re.fullmatch(r"[A-Z]+_\d{3}", code)
+        assert check.severity in ("critical", "warning", "info")
+        assert check.view in VIEWS
+        for text in (check.title, check.rationale, check.remedy, check.source, check.text):
+            assert text, code
+        keys = {threshold.key for threshold in check.thresholds}
+        used = set(
+            re.findall(r"(?<![\w:]):([a-z_]+)", " ".join((check.fails, check.worse, check.knows, check.value, check.against)))
+        )
+        assert used <= keys, code
+        assert keys <= used, f"{code}: a threshold is not used"
+
+
+def test_all_checks_of_nats_audit_are_there() -> None:
+    audit = {
+        "ACCOUNTS": 1,
+        "CLUSTER": 4,
+        "JETSTREAM": 5,
+        "LEAF": 1,
+        "META": 2,
+        "SERVER": 8,
+    }
+    wanted = {f"{suite}_{number:03}" for suite, many in audit.items() for number in range(1, many + 1)}
+    assert len(wanted) == 21
+    assert {code for code in REGISTRY.checks if int(code[-3:]) < 100} == wanted
+
+
+def test_remedies_name_what_exists() -> None:
+    root = Path(__file__).parents[2]
+    modules = {path.stem for path in (root / "plugins" / "modules").glob("*.py")}
+    playbooks = {path.stem for path in (root / "playbooks").glob("*.yml")}
+    variables = "".join(path.read_text() for path in (root / "roles").glob("*/defaults/main.yml")) + "".join(
+        path.read_text() for path in (root / "roles").glob("*/meta/argument_specs.yml")
+    )
+    for code, check in REGISTRY.checks.items():
+        for name in re.findall(r"(?:playbooks?|or|and|with) `([a-z_]+)`", check.remedy):
+            assert name in playbooks | modules or name in variables or not name.startswith("nats_"), (code, name)
+        for name in re.findall(r"playbook `([a-z_]+)`", check.remedy):
+            assert name in playbooks, (code, name)
+        for name in re.findall(r"`(nats_[a-z_]+)`", check.remedy):
+            assert name in modules or re.search(rf"\b{name}\b", variables), (code, name)
+
+
+def test_thresholds_are_refused_when_nobody_knows_them() -> None:
+    given = settings(REGISTRY, {"server_003_cpu": 80, "skip": ["STREAM_103"]})
+    assert (given.thresholds, given.skip) == ({"server_003_cpu": 80.0}, frozenset({"STREAM_103"}))
+    for wrong, said in (
+        ({"server_003_cpus": 80}, "server_003_cpus"),
+        ({"server_003_cpu": "80"}, "not a number"),
+        ({"server_003_cpu": True}, "not a number"),
+        ({"skip": ["SERVER_999"]}, "SERVER_999"),
+        ([], "object"),
+    ):
+        with pytest.raises(ThresholdError, match=said):
+            settings(REGISTRY, wrong)
+
+
+def test_texts_become_expressions() -> None:
+    assert text_sql("it's {a|percent}") == "concat('it\\'s ', coalesce(format_string('%.1f %%', 100 * CAST(a AS DOUBLE)), '?'))"
+
+
+def test_two_checks_of_one_code_are_refused() -> None:
+    with pytest.raises(ValueError, match="SERVER_001"):
+        Registry({"SERVER_001": REGISTRY.checks["SERVER_001"]}).add(REGISTRY.checks["SERVER_001"])

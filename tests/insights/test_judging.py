@@ -1,0 +1,106 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the snapshot of a real cluster to findings and to the files of a report, by the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import HOUR, recorded, write_snapshot
+from jetstream_insights.cli import DONE, main
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.registry import Settings
+from jetstream_insights.judging import of_day, published, read_hosts, read_thresholds
+from jetstream_insights.lake import Lake, LakeError
+from pyspark.sql import SparkSession
+
+
+def test_findings_and_report_of_a_recorded_cluster(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_snapshot(tmp_path / "lake", recorded("2.15.1"))
+    lake = Lake(spark, str(tmp_path / "lake"))
+    span = ["--lake", str(tmp_path / "lake"), "--from", "2026-11-21", "--to", "2026-11-22", "--master", "local[1]"]
+    hosts = tmp_path / "hosts.json"
+    hosts.write_text(json.dumps([{"server": "n1", "open_files": 100}]))
+    thresholds = tmp_path / "thresholds.json"
+    thresholds.write_text(json.dumps({"skip": ["SERVER_104"]}))
+
+    def did(job: str, *more: str) -> dict[str, object]:
+        assert main([job, *span, *more]) == DONE
+        told: dict[str, object] = json.loads(capsys.readouterr().out.splitlines()[-1])
+        return told
+
+    assert did("silver")["made"] == 1
+    given = ("--thresholds", str(thresholds), "--hosts", str(hosts))
+    assert did("findings", *given)["made"] == 1
+    first = published(lake, "findings", HOUR.date())
+    again = did("findings", *given)
+    assert (again["made"], again["fresh"], published(lake, "findings", HOUR.date())) == (0, 1, first)
+
+    found = of_day(lake, "findings", "findings", HOUR.date())
+    counts = of_day(lake, "findings", "findings_summary", HOUR.date())
+    assert found is not None and counts is not None
+    rows = [row.asDict() for row in found.collect()]
+    assert "pass" not in {row["result"] for row in rows}
+    # Of n1 the limit of open files is known; nobody ran the job gold.
+    assert {(row["server"], row["result"]) for row in rows if row["check"] == "HOST_102"} == {
+        ("n1", "fail"), ("n2", "unknown"), ("n3", "unknown"),
+    }  # fmt: skip
+    assert {row["text"] for row in rows if row["check"] == "STREAM_201"} == {"there is no table leadership"}
+    totals = {row["check"]: row.asDict() for row in counts.collect()}
+    assert set(totals) <= set(REGISTRY.checks) - {"SERVER_104"}
+    assert (totals["META_002"]["failed"], totals["META_002"]["passed"]) == (0, 1)
+
+    # Other thresholds, other findings.
+    assert did("findings")["made"] == 1
+
+    output = tmp_path / "report"
+    verdict = did("report", "--output", str(output), "--title", "Test <fleet>")
+    written = {path.name for path in output.iterdir()}
+    assert {"report.html", "report.json", "report.md", "findings.csv", "checks.csv"} <= written
+    content = json.loads((output / "report.json").read_text())
+    assert content["notes"] == ["There is no gold of 2026-11-21: run the job gold first."]
+    assert content["tables"]["findings"]["total"] == len(content["tables"]["findings"]["rows"])
+    assert verdict["unknown"] == sum(1 for row in content["tables"]["findings"]["rows"] if "unknown" in row)
+    assert "<title>Test &lt;fleet&gt;</title>" in (output / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [('{"server_003_cpus": 80}', "server_003_cpus"), ("[1]", "an object"), ("{", "JSON|Expecting"), (None, "No such file")],
+)
+def test_thresholds_that_nobody_knows_are_refused_before_anything_is_read(
+    tmp_path: Path, content: str | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "thresholds.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(LakeError, match=said):
+        read_thresholds(path)
+    with pytest.raises(SystemExit, match="2"):
+        main(["findings", "--lake", "/nowhere", "--thresholds", str(path)])
+    assert str(path) in capsys.readouterr().err
+    assert read_thresholds(None) == Settings()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"server": "n1"}', '[{"open_files": 1}]', '[{"server": "n1", "files": 1}]', '[{"server": "n1", "open_files": "1"}]'],
+)
+def test_hosts_that_are_told_otherwise_are_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "hosts.json"
+    path.write_text(content)
+    with pytest.raises(LakeError, match="not a list of objects"):
+        read_hosts(path)
+    path.write_text('[{"server": "n1", "open_files": 1}]')
+    assert read_hosts(path) == [("n1", None, 1, None)]
+
+
+def test_a_report_needs_a_place_and_nothing_else_does() -> None:
+    for arguments in (["report"], ["findings", "--output", "x"]):
+        with pytest.raises(SystemExit, match="2"):
+            main([*arguments, "--lake", "/nowhere"])

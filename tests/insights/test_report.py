@@ -1,0 +1,420 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report: its structure, that nothing in it is run which a cluster told, and what a real browser makes of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import struct
+import subprocess
+import zlib
+from datetime import date, datetime, timedelta, timezone
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jetstream_insights.report.content import plain
+from jetstream_insights.report.page import as_json, page
+from jetstream_insights.report.plain import csv_of, markdown, quoted, show
+from jetstream_insights.report.shape import BY_NAME, FORMAT, KINDS, TABLES, filled, verdict
+from pyspark.sql import Row
+
+#: What somebody may call a stream to harm whoever reads of it.
+HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
+FORMULA = "=HYPERLINK(0)"
+BEGIN = datetime(2026, 11, 21, tzinfo=timezone.utc)
+GIB = 1 << 30
+
+
+def moment(hours: float) -> str:
+    return f"{BEGIN + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def rows(name: str, *of: dict[str, Any]) -> dict[str, Any]:
+    """Return a table of the report with rows that have what is told of them, and null otherwise."""
+    table = BY_NAME[name]
+    known = {column.name for column in table.columns}
+    assert all(set(row) <= known for row in of), name
+    made = [[{"fleet": "prod", **row}.get(column.name) for column in table.columns] for row in of]
+    return filled(table, made, len(made))
+
+
+def content() -> dict[str, Any]:
+    finding = {"result": "fail", "since": moment(18), "taken": moment(18)}
+    servers = [f"n{number}" for number in range(1, 6)]
+    tables = {
+        "fleets": rows(
+            "fleets",
+            {
+                "taken": moment(18),
+                "servers": 5,
+                "missing": ["n9"],
+                "complete": False,
+                "versions": ["2.15.1"],
+                "streams": 12,
+                "consumers": 30,
+                "messages": 1_234_567,
+                "bytes": 20 * GIB,
+                "replica_bytes": 60 * GIB,
+                "connections": 77,
+                "meta_leader": "n1",
+            },
+        ),
+        "findings": rows(
+            "findings",
+            {
+                **finding,
+                "severity": "critical",
+                "check": "STREAM_101",
+                "text": "nobody leads it",
+                "account": "A",
+                "stream": HOSTILE,
+            },
+            {**finding, "severity": "warning", "check": "SERVER_001", "text": "health is error", "server": FORMULA},
+            {**finding, "severity": "info", "check": "STREAM_103", "text": "1 replica | on `n1`", "stream": "S"},
+            {**finding, "severity": "info", "result": "unknown", "check": "HOST_101", "text": "there is no table hosts"},
+            *(
+                {**finding, "severity": "info", "check": "STREAM_103", "text": "1 replica", "stream": f"S{number}"}
+                for number in range(300)
+            ),
+        ),
+        "checks": rows(
+            "checks",
+            {
+                "check": "STREAM_101",
+                "severity": "critical",
+                "title": "A stream has no leader",
+                "failed": 1,
+                "critical": 1,
+                "unknown": 0,
+                "passed": 11,
+                "taken": moment(18),
+            },
+        ),
+        "load": rows(
+            "load",
+            *(
+                {
+                    "server": name,
+                    "cluster": "C1",
+                    "zone": f"az{number % 3}",
+                    "stream_leaders": 3 * number,
+                    "bytes": number * GIB,
+                }
+                for number, name in enumerate(servers)
+            ),
+        ),
+        "usage": rows(
+            "usage",
+            *(
+                {
+                    "day": f"2026-11-{20 + hour // 24}",
+                    "hour": hour % 24,
+                    "scope": scope,
+                    "resource": "file",
+                    "name": name,
+                    "used": (100 + hour) * GIB,
+                    "limit": 400.0 * GIB,
+                }
+                for hour in range(44)
+                for scope, name in (("cluster", "C1"), ("server", HOSTILE))
+            ),
+        ),
+        "capacity": rows(
+            "capacity",
+            {
+                "scope": "cluster",
+                "name": "C1",
+                "resource": "file",
+                "state": "growing",
+                "used": 143.0 * GIB,
+                "limit": 400.0 * GIB,
+                "used_ratio": 0.36,
+                "slope_p10": 5.0 * GIB,
+                "slope_p50": 12.0 * GIB,
+                "slope_p90": 24.0 * GIB,
+                "full_p10": 10.7,
+                "full_p50": 21.4,
+                "full_p90": 51.4,
+            },
+        ),
+        "timeline": rows(
+            "timeline",
+            {"kind": "meta", "begin": moment(0), "end": moment(18), "leader": "n1", "state": "ok"},
+            {
+                "kind": "stream",
+                "account": "A",
+                "stream": HOSTILE,
+                "begin": moment(0),
+                "end": moment(9),
+                "leader": "n1",
+                "state": "ok",
+            },
+            {"kind": "stream", "account": "A", "stream": HOSTILE, "begin": moment(9), "end": moment(18), "state": "no_leader"},
+        ),
+        "incidents": rows(
+            "incidents",
+            {
+                "incident": "no_leader",
+                "kind": "stream",
+                "account": "A",
+                "stream": HOSTILE,
+                "begin": moment(9),
+                "last": moment(18),
+                "seconds": 32400.0,
+                "continues": True,
+                "causes": ["server_missing n9"],
+            },
+        ),
+        "streams": rows(
+            "streams",
+            *(
+                {"account": "A", "stream": name, "num_replicas": 3, "bytes": size}
+                for name, size in ((HOSTILE, 5), ("S10", 30), ("S9", 200))
+            ),
+        ),
+    }
+    return {
+        "format": FORMAT,
+        "title": f"Fleet {HOSTILE}",
+        "day": "2026-11-21",
+        "generated": moment(19),
+        "notes": [HOSTILE],
+        "tables": tables,
+    }
+
+
+class Reader(HTMLParser):
+    """Collects the elements of a page and the text of its scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.elements and self.elements[-1][0] == "script" and self.scripts:
+            self.scripts[-1] += data
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+def test_the_page_is_one_file_that_loads_nothing() -> None:
+    text = page(content())
+    reader = read(text)
+    for tag, attributes in reader.elements:
+        assert tag not in ("link", "img", "iframe", "object", "base"), tag
+        assert not {"src", "href", "srcset", "action"} & set(attributes), (tag, attributes)
+        assert not any(name.startswith("on") for name in attributes), attributes
+    script = reader.scripts[1]
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|import\(|XMLHttpRequest", script)
+    assert re.findall(r"https?://[^\"' ]+", script) == ["http://www.w3.org/2000/svg"]
+    assert "@media print" in text and "prefers-color-scheme: dark" in text
+    assert "@DATA@" not in text and "@SCRIPT_HASH@" not in text
+
+
+def test_what_clusters_tell_is_text_in_the_page_and_whole_in_its_data() -> None:
+    given = content()
+    text = page(given)
+    assert HOSTILE not in text
+    reader = read(text)
+    assert [tag for tag, _attributes in reader.elements].count("script") == 2
+    assert json.loads(reader.scripts[0]) == given
+    assert not re.search(r"[<>&\u2028\u2029]", as_json({"a": "<\u2028&\u2029>"}))
+    with pytest.raises(ValueError, match="JSON compliant"):
+        as_json({"a": float("nan")})
+
+
+def test_markdown_and_csv_show_names_as_they_are() -> None:
+    text = markdown(content())
+    assert "1 critical, 1 warnings, 301 notes; 1 could not be told" in text
+    assert "\\<\\/script" not in text and "\\</script\\>" in text
+    assert "1 replica \\| on \\`n1\\`" in text
+    assert "… and 284 more." in text
+    assert not re.search(r"(?<!\\)[<>]", text)
+    table = list(csv.DictReader(io.StringIO(csv_of(content()["tables"]["findings"]))))
+    assert table[0]["stream"] == HOSTILE
+    assert table[1]["server"] == f"'{FORMULA}"
+    assert quoted("a\nb|c") == "a b\\|c"
+    assert [
+        show(value, kind)
+        for value, kind in ((None, "text"), (1536, "bytes"), (0.5, "percent"), (90, "seconds"), (["a", "b"], "list"))
+    ] == [
+        "–",
+        "1.5 KiB",
+        "50.0 %",
+        "1.5 min",
+        "a, b",
+    ]
+
+
+def test_the_verdict_is_the_worst_that_failed() -> None:
+    assert verdict(content()) == {"worst": "critical", "critical": 1, "warning": 1, "info": 301, "unknown": 1}
+    assert verdict({"tables": {}})["worst"] == "none"
+
+
+def test_values_become_json() -> None:
+    at = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+    cause = Row(cause="restart", server="n1", at=at, detail=None)
+    assert [plain(value) for value in (at, date(2026, 11, 21), float("nan"), [cause], None)] == [
+        "2026-11-21T18:00:00Z",
+        "2026-11-21",
+        None,
+        ["restart n1 2026-11-21T18:00:00Z"],
+        None,
+    ]
+
+
+def test_tables_of_the_report_are_told_well() -> None:
+    assert len(BY_NAME) == len(TABLES)
+    for table in TABLES:
+        names = [column.name for column in table.columns]
+        assert len(set(names)) == len(names), table.name
+        assert {column.kind for column in table.columns} <= set(KINDS), table.name
+
+
+# --- in a browser ---------------------------------------------------------------------------------------------------------------
+
+
+def browse(folder: Path, *options: str, script: str = "") -> str:
+    """Return what Chromium makes of the report, after a script of the test."""
+    browser = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
+    assert browser, "Chromium is missing: tools/chromium.sh installs it"
+    text = page(content())
+    if script:
+        # The page lets no other script run: the test's is let in by name.
+        text = text.replace("script-src 'sha256-", "script-src 'nonce-test' 'sha256-").replace(
+            "</body>", f'<script nonce="test">{script}</script></body>'
+        )
+    (folder / "report.html").write_text(text, encoding="utf-8")
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--no-first-run",
+        f"--user-data-dir={folder / 'profile'}",
+        "--virtual-time-budget=5000",
+        *options,
+        (folder / "report.html").as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path) -> None:
+    # Sorts the streams by size, filters the findings, takes another asset, and tells what is then there.
+    script = """
+      const rows = (name) => [...document.querySelectorAll(`[data-rows=${name}] tbody tr`)].map((row) => row.textContent);
+      const head = (name,
+      title) => [...document.querySelectorAll(`[data-rows=${name}] th button`)].find((b) => b.textContent === title);
+      const seen = { ready: document.documentElement.dataset.ready, title: document.title, images: document.images.length,
+        sections: [...document.querySelectorAll("section")].map((section) => section.id), all: rows("findings").length };
+      head("streams", "data").click(); seen.largest = rows("streams").map((row) => row.includes("S9"));
+      head("streams", "stream").click(); seen.byName = rows("streams").map((row) => row.slice(1, 4));
+      seen.sorted = document.querySelectorAll("[data-rows=streams] th[aria-sort=ascending]").length;
+      const filter = document.querySelector("input[data-table=findings]");
+      filter.value = "replica S29"; filter.dispatchEvent(new Event("input")); seen.filtered = rows("findings").length;
+      filter.value = ""; filter.dispatchEvent(new Event("input"));
+      const chip = [...document.querySelectorAll("#findings .controls button")].find((b) => b.textContent === "unknown");
+      chip.click(); seen.unknown = rows("findings"); chip.click();
+      document.querySelector("#findings > div > button").click(); seen.more = rows("findings").length;
+      seen.bands = document.querySelectorAll("#usage path.band").length;
+      const asset = document.querySelector("#usage select"); seen.assets = asset.options.length;
+      asset.selectedIndex = 1; asset.dispatchEvent(new Event("change"));
+      seen.noForecast = document.querySelectorAll("#usage path.band").length;
+      seen.hostile = document.querySelector("#usage figcaption").textContent;
+      seen.lanes = document.querySelectorAll("#timeline svg rect").length;
+      seen.bars = document.querySelectorAll("#load svg rect").length;
+      seen.tiles = document.querySelectorAll("#summary .tile").length;
+      seen.incidents = document.querySelectorAll("#incidents svg rect").length;
+      const told = document.createElement("pre"); told.id = "seen"; told.textContent = JSON.stringify(seen);
+      document.body.append(told);
+    """
+    dom = browse(tmp_path, "--dump-dom", script=script)
+    found = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
+    assert found, dom[-2000:]
+    seen = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    assert seen["ready"] == "true"
+    assert (seen["title"], seen["images"]) == (f"Fleet {HOSTILE}", 0)
+    assert seen["sections"] == ["fleets", "findings", "checks", "load", "usage", "capacity", "timeline", "incidents", "streams"]
+    assert (seen["all"], seen["more"]) == (25, 304)
+    assert seen["largest"] == [True, False, False]
+    assert seen["byName"][1:] == ["S93", "S10"]  # with the number of their replicas
+    assert seen["sorted"] == 1
+    assert seen["filtered"] == 11  # S29, S290 to S299
+    assert len(seen["unknown"]) == 1 and "HOST_101" in seen["unknown"][0]
+    assert (seen["bands"], seen["assets"], seen["noForecast"]) == (1, 2, 0)
+    assert HOSTILE in seen["hostile"]
+    assert (seen["lanes"], seen["bars"], seen["incidents"], seen["tiles"]) == (3, 5, 1, 11)
+
+
+def luminance(path: Path) -> tuple[float, float]:
+    """Return the mean brightness (0 to 1) of an 8-bit RGB or RGBA image, and its spread: text on a ground has both."""
+    data = path.read_bytes()
+    width, height, _depth, kind = struct.unpack(">IIBB", data[16:26])
+    channels = {2: 3, 6: 4}[kind]
+    packed, at = b"", 8
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        if data[at + 4 : at + 8] == b"IDAT":
+            packed += data[at + 8 : at + 8 + size]
+        at += size + 12
+    raw, stride, above = zlib.decompress(packed), width * channels, bytearray(width * channels)
+    values: list[int] = []
+    for line in range(height):
+        filtering, row = raw[line * (stride + 1)], bytearray(raw[line * (stride + 1) + 1 : (line + 1) * (stride + 1)])
+        for index in range(stride):
+            left = row[index - channels] if index >= channels else 0
+            corner = above[index - channels] if index >= channels else 0
+            row[index] = (row[index] + _predicted(filtering, left, above[index], corner)) & 255
+        above = row
+        values += row[1::channels][:: max(1, width // 200)]  # green tells enough
+    mean = sum(values) / len(values) / 255
+    return mean, (max(values) - min(values)) / 255
+
+
+def _predicted(filtering: int, left: int, up: int, corner: int) -> int:
+    if filtering < 4:
+        return (0, left, up, (left + up) // 2)[filtering]
+    guess = left + up - corner
+    return min((left, up, corner), key=lambda value: abs(guess - value))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_is_legible_by_day_and_by_night(tmp_path: Path, dark: bool) -> None:
+    image = tmp_path / "report.png"
+    browse(
+        tmp_path,
+        f"--screenshot={image}",
+        "--window-size=500,400",
+        *(["--blink-settings=preferredColorScheme=0"] if dark else []),
+    )
+    mean, spread = luminance(image)
+    assert (mean < 0.35) if dark else (mean > 0.8)
+    assert spread > 0.6
+
+
+def test_it_prints(tmp_path: Path) -> None:
+    paper = tmp_path / "report.pdf"
+    browse(tmp_path, f"--print-to-pdf={paper}")
+    assert paper.read_bytes().startswith(b"%PDF")
+    assert paper.stat().st_size > 20_000
