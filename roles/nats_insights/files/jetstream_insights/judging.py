@@ -53,7 +53,8 @@ def read_hosts(path: Path | None) -> Hosts | None:
     except (OSError, ValueError) as error:
         raise LakeError(f"{path}: {error}") from error
     rows = []
-    for host in told if isinstance(told, list) else [None]:
+    hosts: list[Any] = told if isinstance(told, list) else [None]
+    for host in hosts:
         good = isinstance(host, dict) and isinstance(host.get("server"), str) and set(host) <= set(_HOSTS)
         if not good or any(type(host[name]) is not _HOSTS[name] for name in host if host[name] is not None):
             raise LakeError(f"{path}: not a list of objects with {', '.join(_HOSTS)}: {host!r}")
