@@ -272,7 +272,7 @@ class SystemApi:
             full = [server for server in pending if _rows(pages[server.id], "account_details") >= size]
             last = {server.id for server in pending} - {server.id for server in full}
             for server in pending:
-                page = _new_accounts(pages.pop(server.id), names[server.id])
+                page = new_accounts(pages.pop(server.id), names[server.id])
                 yield server, page
                 if server.id in last and not isinstance(page, NatsFailure):
                     yield from self._missed_accounts(server, page.get("accounts", 0), names[server.id], options)
@@ -366,11 +366,12 @@ def _only_account(answer: Answer, account: str) -> Answer:
     return answer
 
 
-def _new_accounts(page: Answer, names: set[str]) -> Answer:
-    """Return the page without the accounts in `names`, to which those of the page are added."""
+def new_accounts(page: Answer, names: set[str]) -> Answer:
+    """Return the page without the accounts in `names`, to which those of the page are added. Up to 2.10 the first page holds
+    accounts in random order, which a later one may repeat."""
     if not isinstance(page, NatsFailure) and page.get("account_details"):
-        page["account_details"] = [item for item in page["account_details"] if item["name"] not in names]
-        names.update(item["name"] for item in page["account_details"])
+        page["account_details"] = [item for item in page["account_details"] if item.get("name") not in names]
+        names.update(item.get("name") for item in page["account_details"])
     return page
 
 

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import Answer, SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import Answer, SystemApi, new_accounts
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils._config_schema import parse_version
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server, parse_server, parse_time
@@ -275,11 +275,8 @@ def _write_artifacts(
             servers[server.id] = server
             writer.add(origin, Row("servers", {}, {**_described(server), "rtt": None, "clock_offset": None}))
         first = endpoint != "jsz" or server.id not in accounts
-        seen = accounts.setdefault(server.id, set()) if endpoint == "jsz" else set()
-        # Up to 2.10 the first page holds accounts in random order, which a later one may repeat.
-        if data.get("account_details"):
-            data["account_details"] = [item for item in data["account_details"] if item.get("name") not in seen]
-            seen.update(item.get("name") for item in data["account_details"])
+        if endpoint == "jsz":
+            new_accounts(data, accounts.setdefault(server.id, set()))
         for row in rows_of(endpoint, data, first):
             writer.add(origin, row)
     return list(servers.values())

@@ -250,4 +250,4 @@ def test_a_wrong_system_password_stops_a_restart_and_is_rotated_by_a_reload(clus
 def test_the_unit_is_hardened(cluster: Cluster) -> None:
     cluster.controller.ssh("n1-c1", "systemd-analyze security --no-pager --threshold=20 nats-server")
     show = "systemctl show -P KillSignal -P LimitNOFILE -P TimeoutStopUSec nats-server"
-    assert cluster.controller.ssh("n1-c1", show).stdout.split() == ["1min", "800000", "12"]
+    assert cluster.controller.ssh("n1-c1", show).stdout.split() == ["1min", "30s", "800000", "12"]

@@ -25,7 +25,6 @@ SNAPSHOT = ("fleet", "snapshot", "taken")
 class Told:
     """A table with a row for each line of one bronze table."""
 
-    source: str
     keys: tuple[Field, ...]
     fields: tuple[Field, ...]
 
@@ -39,7 +38,6 @@ def _same(type_: str, *names: str, under: str = "", prefix: str = "") -> tuple[F
 
 
 _SERVER = Told(
-    "servers",
     (),
     (
         *_same("string", "host", "domain"),
@@ -51,7 +49,6 @@ _SERVER = Told(
 )
 
 _VARZ = Told(
-    "varz",
     (),
     (
         *_same("timestamp", "start", "now", "config_load_time", "tls_cert_not_after"),
@@ -69,7 +66,6 @@ _VARZ = Told(
 )
 
 _JSZ = Told(
-    "jsz",
     (),
     (
         Field("js_disabled", "boolean", "disabled"),
@@ -91,7 +87,6 @@ _JSZ = Told(
 )
 
 _HEALTH = Told(
-    "healthz",
     (),
     (
         Field("health", "string", "status"),
@@ -102,7 +97,6 @@ _HEALTH = Told(
 )
 
 STREAM_REPLICAS = Told(
-    "jsz_streams",
     (Field("account", "string"),),
     (
         Field("stream", "string", "name"),
@@ -127,7 +121,6 @@ _CONSUMER_KEYS = (
     Field("stream_retention", "string"),
 )
 CONSUMER_REPLICAS = Told(
-    "jsz_consumers",
     _CONSUMER_KEYS,
     (
         Field("stream", "string", "stream_name"),
@@ -148,7 +141,6 @@ CONSUMER_REPLICAS = Told(
 
 _RAFT_PEERS = "map<string,struct<name:string,known:boolean,last_replicated_index:bigint,last_seen:string>>"
 RAFT_GROUPS = Told(
-    "raftz",
     (Field("account", "string"), Field("raft_group", "string")),
     (
         *_same("string", "state", "leader", "voted_for", "wal_error"),
@@ -165,7 +157,6 @@ IPQUEUES = Told("ipqueuesz", (Field("queue", "string"),), _same("bigint", "pendi
 
 _TRAFFIC = _same("bigint", "in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
 ROUTES = Told(
-    "routez",
     (),
     (
         Field("cid", "bigint", "rid"),
@@ -178,7 +169,6 @@ ROUTES = Told(
     ),
 )
 GATEWAYS = Told(
-    "gatewayz",
     (Field("gateway", "string"), Field("direction", "string"), Field("configured", "boolean")),
     (
         *_same("bigint", "cid", "port", "pending_bytes"),
@@ -189,7 +179,6 @@ GATEWAYS = Told(
     ),
 )
 LEAFNODES = Told(
-    "leafz",
     (),
     (
         Field("cid", "bigint", "id"),
@@ -203,7 +192,6 @@ LEAFNODES = Told(
 
 _ACCOUNT_KEY = (Field("account", "string"),)
 _ACCOUNT_STATISTICS = Told(
-    "accstatz",
     _ACCOUNT_KEY,
     (
         Field("connections", "bigint", "conns"),
@@ -213,7 +201,6 @@ _ACCOUNT_STATISTICS = Told(
     ),
 )
 _ACCOUNT_JETSTREAM = Told(
-    "jsz_accounts",
     _ACCOUNT_KEY,
     _same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "ha_assets", prefix="js_"),
 )
@@ -253,7 +240,6 @@ _EVENTS = {
 }
 
 _CONNECTION = Told(
-    "connz",
     (),
     (
         *_same("bigint", "cid", "pending_bytes", "stalls"),
