@@ -153,7 +153,7 @@ RAFT_GROUPS = Told(
         Field("told_peers", _RAFT_PEERS, "peers"),
     ),
 )
-IPQUEUES = Told("ipqueuesz", (Field("queue", "string"),), _same("bigint", "pending", "in_progress"))
+IPQUEUES = Told((Field("queue", "string"),), _same("bigint", "pending", "in_progress"))
 
 _TRAFFIC = _same("bigint", "in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
 ROUTES = Told(
@@ -206,7 +206,6 @@ _ACCOUNT_JETSTREAM = Told(
 )
 
 _ACCOUNT_LIMITS = Told(
-    "accountz",
     _ACCOUNT_KEY,
     (
         *_same("string", "name_tag"),
@@ -221,7 +220,7 @@ _ACCOUNT_LIMITS = Told(
     ),
 )
 
-_SERVER_LOG = Told("server_log", (), (Field("time", "timestamp"), Field("text", "string")))
+_SERVER_LOG = Told((), (Field("time", "timestamp"), Field("text", "string")))
 #: What a server writes of what matters, in the order in which it is looked for: the kind of event and a regular expression.
 _EVENTS = {
     "started": r"^Server is ready",
