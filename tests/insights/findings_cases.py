@@ -484,7 +484,8 @@ def change(table: str, values: Values, **where: Any) -> Change:
 
 def case(table: str, values: Values, *more: Change | Drop, where: Mapping[str, Any] | None = None, **subject: str) -> Case:
     """Return a case in which a row has these values: that of the first server, of stream S, of the consumer, …"""
-    return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), subject)
+    about = {"account": "$SYS", **subject} if table == "raft_groups" else subject
+    return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), about)
 
 
 FIRST: dict[str, Mapping[str, Any]] = {

@@ -95,7 +95,7 @@ def things(
     ])  # fmt: skip
 
 
-def changes(
+def states(
     snapshots: DataFrame,
     servers: DataFrame,
     meta_peers: DataFrame,
@@ -110,13 +110,36 @@ def changes(
     accounts_before: DataFrame,
     day: Column,
 ) -> DataFrame:
-    """Return what changed in the day, in order. The frames `before`: the last hour before the day."""
-    all_streams, all_consumers = streams.unionByName(streams_before), consumers.unionByName(consumers_before)
-    all_servers = servers.unionByName(servers_before)
-    all_peers = meta_peers.unionByName(meta_peers_before)
-    of_all = moments(snapshots.unionByName(snapshots_before), all_servers, all_peers)
-    every = things(all_servers, all_peers, all_streams, all_consumers, accounts.unionByName(accounts_before))
-    told = _suspects(every, of_all).join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
+    """Return the states of the things that were not the same in all snapshots. The frames `before`: the last hour before the day."""
+    all_servers, all_peers = servers.unionByName(servers_before), meta_peers.unionByName(meta_peers_before)
+    every = things(
+        all_servers,
+        all_peers,
+        streams.unionByName(streams_before),
+        consumers.unionByName(consumers_before),
+        accounts.unionByName(accounts_before),
+    )
+    of_fleet = Window.partitionBy("fleet").orderBy("number")
+    of_all = moments(snapshots.unionByName(snapshots_before), all_servers, all_peers).select(
+        *SNAPSHOT_KEY,
+        "number",
+        F.lag("taken").over(of_fleet).alias("previous"),
+        F.lag("silent").over(of_fleet).alias("previous_silent"),
+        F.lead("taken").over(of_fleet).alias("following"),
+        F.lead("silent").over(of_fleet).alias("following_silent"),
+    )
+    return _suspects(every, of_all).join(F.broadcast(of_all), on=SNAPSHOT_KEY).withColumn("day", day)
+
+
+def changes(
+    of_states: DataFrame,
+    streams: DataFrame,
+    consumers: DataFrame,
+    streams_before: DataFrame,
+    consumers_before: DataFrame,
+    day: Column,
+) -> DataFrame:
+    """Return what changed in the day, in order."""
     one = Window.partitionBy(*_THING).orderBy("number")
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)
     known = F.col("state").isNotNull()
@@ -124,7 +147,7 @@ def changes(
         f"old_{name}": F.last(F.when(known, F.col(name)), ignorenulls=True).over(earlier)
         for name in ("state", "taken", "snapshot")
     }
-    seen = told.withColumns(
+    seen = of_states.withColumns(
         {
             **old,
             "old_created": F.lag("created").over(one),
@@ -154,10 +177,10 @@ def changes(
         .alias("new"),
     )  # fmt: skip
     configured = changed.where((F.col("field") == "config") & F.col("object").isin("stream", "consumer"))
-    configurations = _configurations(configured, all_streams, all_consumers)
-    return union([plain, configurations, _came(seen.where(today), of_all), _went(seen, of_all, day)]).withColumn(
-        "day", day
+    configurations = _configurations(
+        configured, streams.unionByName(streams_before), consumers.unionByName(consumers_before)
     )
+    return union([plain, configurations, _came(seen.where(today)), _went(seen, day)]).withColumn("day", day)
 
 
 def _suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
@@ -207,46 +230,39 @@ def _event(what: str) -> tuple[Column, ...]:
     return F.lit(what).alias("what"), F.lit("").alias("field"), nothing.alias("old"), nothing.alias("new")
 
 
-def _came(seen: DataFrame, of_all: DataFrame) -> DataFrame:
+def _came(seen: DataFrame) -> DataFrame:
     """Return what was not there in the snapshot before: not what was only not told."""
-    previous = of_all.select(
-        "fleet", (F.col("number") + 1).alias("number"), F.col("taken").alias("old"), F.col("silent").alias("old_silent")
-    )
-    new = F.coalesce(F.unix_seconds("created") >= F.unix_seconds("old") - _NEW, F.lit(True))
-    untold = F.size(F.array_except("hosts", "old_silent")) == 0
-    return (
-        seen.where(F.col("first"))
-        .join(F.broadcast(previous), on=["fleet", "number"])
-        .where(new & ~(untold & F.col("created").isNull()))
-        .select(*_THING, "taken", F.lit(None).cast("timestamp").alias("before"), *_event("added"))
-    )
+    new = F.coalesce(F.unix_seconds("created") >= F.unix_seconds("previous") - _NEW, F.lit(True))
+    untold = F.size(F.array_except("hosts", "previous_silent")) == 0
+    return seen.where(
+        F.col("first") & F.col("previous").isNotNull() & new & ~(untold & F.col("created").isNull())
+    ).select(*_THING, "taken", F.lit(None).cast("timestamp").alias("before"), *_event("added"))
 
 
-def _went(seen: DataFrame, of_all: DataFrame, day: Column) -> DataFrame:
+def _went(seen: DataFrame, day: Column) -> DataFrame:
     """Return what the next snapshot did not show any more, although one that had told of it answered. A server is gone when
     nobody expects it any more."""
-    after = of_all.select(
-        "fleet",
-        (F.col("number") - 1).alias("number"),
-        F.col("taken").alias("gone"),
-        F.col("silent").alias("new_silent"),
-    )
-    told = F.size(F.array_except("hosts", "new_silent")) > 0
-    return (
-        seen.where(F.col("next").isNull())
-        .join(F.broadcast(after), on=["fleet", "number"])
-        .where(told & (F.to_date("gone") == day))
-        .select(*_THING, F.col("gone").alias("taken"), F.col("taken").alias("before"), *_event("removed"))
+    told = F.size(F.array_except("hosts", "following_silent")) > 0
+    return seen.where(F.col("next").isNull() & told & (F.to_date("following") == day)).select(
+        *_THING, F.col("following").alias("taken"), F.col("taken").alias("before"), *_event("removed")
     )
 
 
 _FRAMES = ("snapshots", "servers", "meta_peers", "streams", "consumers", "accounts")
+_ASSETS = ("streams", "consumers")
 TABLES = (
+    Table(
+        "states",
+        "server, meta group, account, stream and durable consumer that was not the same in all snapshots, in each of them",
+        columns.STATES,
+        (*(f"silver.{name}" for name in _FRAMES), *(f"before.{name}" for name in _FRAMES), "day"),
+        states,
+    ),
     Table(
         "changes",
         "change between two snapshots",
         columns.CHANGES,
-        (*(f"silver.{name}" for name in _FRAMES), *(f"before.{name}" for name in _FRAMES), "day"),
+        ("gold.states", *(f"silver.{name}" for name in _ASSETS), *(f"before.{name}" for name in _ASSETS), "day"),
         changes,
     ),
 )

@@ -466,15 +466,32 @@ DIVERGENCE = (
 
 # --- changes ------------------------------------------------------------------------------------------------------------
 
-CHANGES = (
-    *DAY,
-    Col("taken", "timestamp", "the snapshot that shows it"),
-    Col("before", "timestamp", "the one before that told of the same thing; null for what was added"),
+_THING = (
     Col("object", "string", "`server`, `meta`, `account`, `stream` or `consumer`"),
     Col("server", "string", "server; empty where it does not apply, like account, stream and consumer"),
     Col("account", "string", "account"),
     Col("stream", "string", "stream"),
     Col("consumer", "string", "consumer (durable ones)"),
+)
+STATES = (
+    *DAY,
+    Col("snapshot", "string", "the snapshot: one of the day, or of the last hour before it"),
+    Col("taken", "timestamp", "when it began"),
+    *_THING,
+    Col("number", "int", "which one it is in the order of the fleet's snapshots"),
+    Col("hosts", "array<string>", "who tells of it"),
+    Col("created", "timestamp", "when it was created"),
+    Col("state", "map<string,string>", "what is compared; null where nobody could tell"),
+    Col("previous", "timestamp", "when the snapshot before this one began"),
+    Col("previous_silent", "array<string>", "who told nothing in that one"),
+    Col("following", "timestamp", "when the next snapshot began"),
+    Col("following_silent", "array<string>", "who told nothing in that one"),
+)
+CHANGES = (
+    *DAY,
+    Col("taken", "timestamp", "the snapshot that shows it"),
+    Col("before", "timestamp", "the one before that told of the same thing; null for what was added"),
+    *_THING,
     Col("what", "string", "`added`, `removed`, `recreated`, `config`, `version`, `members`, `limits` or `reload`"),
     Col("field", "string", "the top-level field of the configuration, the limit, or what else changed"),
     Col("old", "string", "value before, as JSON where it is no plain value"),

@@ -289,7 +289,11 @@ TABLES = (
         report_servers,
     ),
     Table(
-        "report_meta", "fleet with a meta group", columns.REPORT_META, ("gold.moments", "silver.servers"), report_meta
+        "report_meta",
+        "fleet with a meta group",
+        columns.REPORT_META,
+        ("gold.moments", "silver.servers", "silver.meta_peers"),
+        report_meta,
     ),
     Table("report_streams", "stream", columns.REPORT_STREAMS, ("gold.moments", *_ASSETS), report_streams),
     Table("report_consumers", "consumer", columns.REPORT_CONSUMERS, ("gold.moments", *_ASSETS), report_consumers),
