@@ -48,11 +48,12 @@ help: ## this list
 
 DEMO_ENV := ANSIBLE_REMOTE_TMP=$(CACHE)/ansible/tmp ANSIBLE_INVENTORY_UNPARSED_WARNING=false
 
-demo: $(CACHE)/venv/.made $(INSTALLED) ## a three-server JetStream cluster on this machine, by the real playbook
+demo: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(INSTALLED) ## a three-server JetStream cluster on this machine, by the real playbook, and its insights
 	@binary=$$(NATSOPS_CACHE="$${NATSOPS_CACHE:-$(CACHE)/downloads}" python tests/lab/binaries.py $(DEMO_VERSION)) && \
-	$(DEMO_ENV) ansible-playbook natsops.jetstream.demo \
-		-e demo_dir=$(CURDIR)/.demo -e demo_binary="$$binary" -e demo_version=$(DEMO_VERSION) && \
-	cat .demo/report.txt
+	set -- -e demo_dir=$(CURDIR)/.demo -e demo_binary="$$binary" -e demo_version=$(DEMO_VERSION) && \
+	$(DEMO_ENV) ansible-playbook natsops.jetstream.demo "$$@" && \
+	$(DEMO_ENV) ansible-playbook natsops.jetstream.demo_insights "$$@" -e nats_insights_venv=$(SPARK_VENV) && \
+	cat .demo/report.txt .demo/insights.txt
 
 demo-clean: ## stops the demo's servers and removes their files
 	@if [ -d .demo ]; then $(MAKE) --no-print-directory demo-stop && rm -rf .demo; fi

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the demo does as a client: find free ports, and publish and read back messages of a replicated stream."""
+"""What the demo does as a client: find free ports, and publish to a replicated stream and read back, once or for a while."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import sys
+import time
 
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
@@ -81,6 +82,42 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
         await client.close()
 
 
+async def use(servers: list[str], user: str, password: str, stream: str, seconds: float) -> dict[str, object]:
+    """Publish to a stream for a while, a message again until it is acknowledged, beside one consumer that keeps up and one that
+    acknowledges nothing."""
+    client = await nats.connect(servers, user=user, password=password, connect_timeout=5, max_reconnect_attempts=-1)
+    end = time.monotonic() + seconds
+    sent = again = 0
+
+    async def read(durable: str, acknowledges: bool) -> int:
+        reader = await client.jetstream(timeout=10).pull_subscribe(f"{stream.lower()}.>", durable=durable, stream=stream)
+        many = 0
+        while time.monotonic() < end:
+            try:
+                for message in await reader.fetch(50, timeout=2):
+                    many += 1
+                    if acknowledges:
+                        await message.ack()
+            except (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error):
+                await asyncio.sleep(0.2)
+        return many
+
+    readers = [asyncio.create_task(read("shipping", True)), asyncio.create_task(read("forgotten", False))]
+    jetstream = client.jetstream(timeout=2)
+    try:
+        while time.monotonic() < end:
+            headers = {"Nats-Msg-Id": f"{os.getpid()}-{sent}"}
+            try:
+                await jetstream.publish(f"{stream.lower()}.new", b"x" * 1000, headers=headers)
+                sent += 1
+            except (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error):
+                again += 1
+            await asyncio.sleep(0.02)
+        return {"published": sent, "tried_again": again, "read": [await reader for reader in readers]}
+    finally:
+        await client.close()
+
+
 def main() -> None:
     """Print the outcome as JSON. The password comes from the environment, so that no process list shows it."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -92,11 +129,19 @@ def main() -> None:
     run.add_argument("--user", required=True)
     run.add_argument("--stream", default="ORDERS")
     run.add_argument("--count", type=int, default=1000)
+    used = commands.add_parser("use")
+    used.add_argument("--server", action="append", required=True)
+    used.add_argument("--user", required=True)
+    used.add_argument("--stream", default="ORDERS")
+    used.add_argument("--seconds", type=float, default=120)
     args = parser.parse_args()
     if args.command == "ports":
         print(json.dumps(free_ports(args.count)))
         return
     password = os.environ["DEMO_PASSWORD"]
+    if args.command == "use":
+        print(json.dumps(asyncio.run(use(args.server, args.user, password, args.stream, args.seconds))))
+        return
     print(json.dumps(asyncio.run(messages(args.server, args.user, password, args.stream, args.count))))
 
 

@@ -27,6 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import
 from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 # Small tests are over before the optimising compiler and the parallel collector pay off.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +15,9 @@ from typing import Any
 
 import nats
 import nkeys
+from jetstream_insights.messages import Login
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
-
-from jetstream_insights.messages import Login
 from nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
 #: The subjects of the messages, below the stream's name, one after the other.

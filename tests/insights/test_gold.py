@@ -41,7 +41,7 @@ class Gold:
     lake: Lake
 
     def rows(self, table: str, day: int = 0, **wanted: Any) -> list[Row]:
-        frame = self.lake.read_gold(table, [(START + timedelta(days=day)).date()])
+        frame = self.lake.read_days("gold", table, [(START + timedelta(days=day)).date()])
         assert frame is not None, table
         return [row for row in frame.collect() if all(row[name] == value for name, value in wanted.items())]
 

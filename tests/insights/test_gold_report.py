@@ -28,7 +28,7 @@ REPORTS = ("servers", "jetstream", "streams", "consumers")
 
 
 def rows(lake: Lake, name: str, fleet: str) -> list[Row]:
-    frame = lake.read_gold(name, [DAY])
+    frame = lake.read_days("gold", name, [DAY])
     assert frame is not None, name
     return frame.where(F.col("fleet") == fleet).collect()
 

@@ -48,4 +48,5 @@ def test_the_playbook_runs_the_jobs(tmp_path: Path) -> None:
         [*command, "-e", json.dumps({"nats_insights_jobs": ["silver"], "nats_insights_fail_on_quarantine": True})],
         capture_output=True, text=True, check=False, env=environment, cwd=tmp_path,
     )
-    assert refused.returncode != 0
+    assert refused.returncode == 2
+    assert "something could not be read, see the table quarantine" in refused.stdout + refused.stderr

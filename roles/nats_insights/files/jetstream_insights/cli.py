@@ -25,7 +25,7 @@ from jetstream_insights.advisories import captures_of, make_advisories
 from jetstream_insights.days import days, make_gold
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
-from jetstream_insights.judging import make_findings, published, read_hosts, read_thresholds
+from jetstream_insights.judging import make_findings, read_hosts, read_thresholds
 from jetstream_insights.lake import Lake, LakeError, hours
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
@@ -122,7 +122,7 @@ def run(given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, 
     if given.job == "findings":
         return asdict(make_findings(lake, days(start, end), say, given.force, given.settings, given.facts))
     if given.job == "report":
-        made = [day for day in days(start, end) if published(lake, "findings", day) or published(lake, "gold", day)]
+        made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
         if not made:
             raise LakeError("there is nothing to report of this time: run the jobs gold and findings first")
         return make_report(lake, made[-1], given.output, given.title, say)

@@ -96,7 +96,7 @@ class _Day:
         for name, table in TABLES.items():
             self._say(f"{self._day}  {name}")
             frame = table.rows(table.make(*(self._input(source) for source in table.of)))
-            self._frames[f"gold.{name}"] = self._lake.write_gold(name, self._run, self._day, frame)
+            self._frames[f"gold.{name}"] = self._lake.write_day("gold", name, self._run, self._day, frame)
 
     def _input(self, source: str) -> Any:
         if source == "day":
@@ -116,7 +116,7 @@ class _Day:
             return self._silver(name, known[-1:])
         table, _colon, back = name.partition(":")
         past = [self._day - timedelta(days=number) for number in range(1, int(back) + 1)]
-        found = self._lake.read_gold(table, past)
+        found = self._lake.read_days("gold", table, past)
         return found if found is not None else self._lake.spark.createDataFrame([], TABLES[table].schema)
 
     def _silver(self, name: str, of_hours: Iterable[datetime]) -> DataFrame:

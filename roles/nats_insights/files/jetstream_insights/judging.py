@@ -8,23 +8,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jetstream_insights.days import hours_of
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import findings, judge, summary
 from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import Outcome, Say, empty
-from jetstream_insights.lake import Lake, LakeError, hours, new_run
+from jetstream_insights.lake import FINDINGS_FORMAT, Lake, LakeError, new_run
 from jetstream_insights.silver import TABLES as SILVER
 
-FORMAT = 1
 LAYER = "findings"
+_WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 _HOSTS = {"server": str, "config_digest": str, "open_files": int, "plaintext_passwords": int}
 _HOSTS_SCHEMA = "server string, config_digest string, open_files bigint, plaintext_passwords bigint"
 _SILVER = (*SILVER, "snapshots", "failures")
@@ -69,11 +70,11 @@ def make_findings(
     outcome = Outcome()
     for day in of_days:
         inputs = [f"{hour:%H}:{run}" for hour in hours_of(day) if (run := lake.pointer("silver", hour).get("run"))]
-        gold = published(lake, "gold", day)
+        gold = lake.pointer("gold", day)
         told = (gold.get("run"), REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
         basis = hashlib.sha256(repr(told).encode()).hexdigest()
-        known = published(lake, LAYER, day)
-        same = known.get("format") == FORMAT and known["basis"] == basis and set(inputs) <= set(known["inputs"])
+        known = lake.pointer(LAYER, day)
+        same = known.get("format") == FINDINGS_FORMAT and known["basis"] == basis and set(inputs) <= set(known["inputs"])
         if not inputs:
             outcome.empty += 1
         elif same and not force:
@@ -81,39 +82,20 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            _write(lake, day, run, _tables(lake, day, gold, hosts), wanted)
-            pointer = {"format": FORMAT, "run": run, "inputs": inputs, "basis": basis}
-            lake.replace_text(f"{LAYER}/_published/date={day}.json", json.dumps(pointer))
+            _write(lake, day, run, _tables(lake, day, hosts), wanted)
+            lake.repoint(LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "basis": basis})
             outcome.made += 1
     return outcome
 
 
-def hours_of(day: date) -> list[datetime]:
-    """Return the hours of a day."""
-    start = datetime.combine(day, time(), timezone.utc)
-    return list(hours(start, start + timedelta(days=1)))
-
-
-def published(lake: Lake, layer: str, day: date) -> dict[str, Any]:
-    """Return what is published of a day of a layer; empty for nothing."""
-    name = f"{layer}/_published/date={day}.json"
-    return dict(json.loads(lake.read_text(name))) if lake.exists(name) else {}
-
-
-def of_day(lake: Lake, layer: str, table: str, day: date) -> DataFrame | None:
-    """Return a published table of a day of a layer, None when there is none."""
-    name = f"{layer}/{table}/run={published(lake, layer, day).get('run')}/date={day}"
-    return lake.spark.read.parquet(f"{lake.uri}/{name}") if lake.exists(name) else None
-
-
-def _tables(lake: Lake, day: date, gold: dict[str, Any], hosts: Hosts | None) -> dict[str, DataFrame]:
+def _tables(lake: Lake, day: date, hosts: Hosts | None) -> dict[str, DataFrame]:
     """Return what there is to judge by: silver, also where it is empty, and of gold and of the hosts what there is."""
     tables: dict[str, DataFrame] = {}
     for name in sorted({"failures", *(name for view in VIEWS.values() for name in view.tables)}):
         if name in _SILVER:
             silver = lake.read("silver", name, hours_of(day))
             tables[name] = empty(lake, name) if silver is None else silver
-        elif (found := of_day(lake, "gold", name, day) if gold else None) is not None:
+        elif (found := lake.read_days("gold", name, [day])) is not None:
             tables[name] = found
     if hosts is not None:
         tables["hosts"] = lake.spark.createDataFrame(list(hosts), _HOSTS_SCHEMA)
@@ -122,12 +104,22 @@ def _tables(lake: Lake, day: date, gold: dict[str, Any], hosts: Hosts | None) ->
 
 def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted: Settings) -> None:
     hourly = tables["snapshots"].groupBy("fleet", F.date_trunc("hour", "taken")).agg(F.max_by("snapshot", "taken").alias("last"))
-    results = judge(tables, [row["last"] for row in hourly.collect()], REGISTRY, wanted)
+    # Passes are only counted, and therefore not kept, but judging is most of the work: both tables are made of one judgement.
+    judged = f"{LAYER}/_judged/run={run}"
+    conf = lake.spark.conf
+    before = str(conf.get(_WHOLE_STAGE))
+    # Dozens of checks are too much for one method of Java: Spark would try, say so at length, and then go on without.
+    conf.set(_WHOLE_STAGE, "false")
     try:
-        # Passes are counted, and kept nowhere: the rows are made twice rather than stored.
+        for part in judge(tables, [row["last"] for row in hourly.collect()], REGISTRY, wanted):
+            part.write.mode("append").parquet(f"{lake.uri}/{judged}")
+        results = lake.spark.read.parquet(f"{lake.uri}/{judged}")
         for name, frame in (("findings", findings(results)), ("findings_summary", summary(results, REGISTRY))):
-            frame.repartition(1).write.mode("errorifexists").parquet(f"{lake.uri}/{LAYER}/{name}/run={run}/date={day}")
+            lake.write_day(LAYER, name, run, day, frame.coalesce(1))
     except Exception:
         for name in ("findings", "findings_summary"):
             lake.delete(f"{LAYER}/{name}/run={run}")
         raise
+    finally:
+        conf.set(_WHOLE_STAGE, before)
+        lake.delete(judged)

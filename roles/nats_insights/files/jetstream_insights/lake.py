@@ -27,7 +27,8 @@ from jetstream_insights.fields import taken
 BRONZE_FORMAT = 1
 SILVER_FORMAT = 1
 GOLD_FORMAT = 1
-_FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT}
+FINDINGS_FORMAT = 1
+_FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT, "findings": FINDINGS_FORMAT}
 
 #: How the name of a pack ends: many snapshots of an hour in few files.
 PACK = ".jsonl"
@@ -66,7 +67,7 @@ def hour_of(file: Column) -> Column:
     """Return the hour of a file, which its directories tell."""
     plain = F.replace(file, F.lit("%3D"), F.lit("="))
     found = F.concat_ws(" ", F.regexp_extract(plain, r"date=([^/]+)", 1), F.regexp_extract(plain, r"hour=([^/]+)", 1))
-    return F.to_timestamp(found, "yyyy-MM-dd HH")
+    return F.try_to_timestamp(found, F.lit("yyyy-MM-dd HH"))
 
 
 class LakeError(Exception):
@@ -234,8 +235,8 @@ class Lake:
     # --- published tables -----------------------------------------------------------------------------------------------
 
     def pointer(self, layer: str, when: date) -> dict[str, Any]:
-        """Return what is published of an hour (silver) or a day (gold): format, run, inputs and more; empty for nothing. Raises
-        LakeError when it cannot be read, or is of a newer format than this program knows."""
+        """Return what is published of an hour (silver) or a day (gold, findings): format, run, inputs and more; empty for
+        nothing. Raises LakeError when it cannot be read, or is of a newer format than this program knows."""
         name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer.partition("/")[0]]
         if not self.exists(name):
             return {}
@@ -271,21 +272,21 @@ class Lake:
         size = sum(source.getFileSystem(self._conf).getFileStatus(source).getLen() for source in sources)
         frame.coalesce(max(1, size // file_size)).write.mode("errorifexists").parquet(path)
 
-    def write_gold(self, table: str, run: str, day: date, frame: DataFrame) -> DataFrame:
-        """Write a gold table of a day and return it as it was written."""
-        path = f"{self.uri}/gold/{table}/run={run}/{place(day)}"
+    def write_day(self, layer: str, table: str, run: str, day: date, frame: DataFrame) -> DataFrame:
+        """Write a table of a day, in gold or findings, and return it as it was written."""
+        path = f"{self.uri}/{layer}/{table}/run={run}/{place(day)}"
         frame.write.mode("errorifexists").parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path)
 
-    def read_gold(self, table: str, of_days: Iterable[date]) -> DataFrame | None:
-        """Return the published rows of a gold table of these days, None when there are none. Raises LakeError when a day is
-        published in an older format."""
+    def read_days(self, layer: str, table: str, of_days: Iterable[date]) -> DataFrame | None:
+        """Return the published rows of a table of gold or findings in these days, None when there are none. Raises LakeError when
+        a day is published in an older format."""
         paths = []
         for day in of_days:
-            pointer = self.pointer("gold", day)
-            if pointer and pointer["format"] < GOLD_FORMAT:
-                raise LakeError(f"gold of {day} is of the older format {pointer['format']}: make it again")
-            if pointer and self.exists(name := f"gold/{table}/run={pointer['run']}/{place(day)}"):
+            pointer = self.pointer(layer, day)
+            if pointer and pointer["format"] < _FORMATS[layer]:
+                raise LakeError(f"{layer} of {day} is of the older format {pointer['format']}: make it again")
+            if pointer and self.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(day)}"):
                 paths.append(f"{self.uri}/{name}")
         return self.spark.read.parquet(*paths) if paths else None
 

@@ -9,7 +9,7 @@ that did not answer, too few snapshots. It is never a pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -39,8 +39,9 @@ RESULTS = (*_MOMENT, "check", "severity", "result", "kind", *SUBJECT, "peer", "v
 _DURATION = r"^\s*([0-9.]+(ns|us|µs|ms|s|m|h|d|y))+\s*$"
 
 
-def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> DataFrame:
-    """Return the results of all checks, passes included.
+def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> Iterator[DataFrame]:
+    """Yield the results of all checks, passes included, a frame for each view: tasks of one plan of them all would spend their
+    time on reading that plan.
 
     `tables`: the silver tables of a time, also those that are empty, and what there is of gold tables and `hosts`. Checks of
     one moment are made of these `snapshots`, the others of the whole time.
@@ -55,7 +56,6 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
         .groupBy("fleet")
         .agg(F.max("snapshot").alias("snapshot"), F.max("taken").alias("taken"), F.min("taken").alias("since"))
     )
-    results = []
     for view in VIEWS.values():
         mine = [check for check in checks if check.view == view.name]
         there = tables if view.period else of_moments
@@ -63,14 +63,14 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
             continue
         if any(name not in there for name in view.tables):
             moments = spans if view.period else of_moments["snapshots"].withColumn("since", F.col("taken"))
-            results.append(_missing(moments, view, mine, [name for name in view.tables if name not in there]))
+            yield _missing(moments, view, mine, [name for name in view.tables if name not in there])
             continue
         frame = MAKE[view.name](there)
         if view.period:
             frame = frame.join(F.broadcast(spans), "fleet")
-        results.append(_judged(frame, view, mine, settings))
-    results += [_silent(of_moments, checks), _untold(of_moments, checks)]
-    return reduce(DataFrame.unionByName, results)
+        yield _judged(frame, view, mine, settings)
+    yield _silent(of_moments, checks)
+    yield _untold(of_moments, checks)
 
 
 def findings(results: DataFrame) -> DataFrame:

@@ -110,7 +110,7 @@ def states(
     accounts_before: DataFrame,
     day: Column,
 ) -> DataFrame:
-    """Return the states of the things that were not the same in all snapshots. The frames `before`: the last hour before the day."""
+    """Return the states of what was not the same in all snapshots. The frames `before`: the last hour before the day."""
     all_servers, all_peers = servers.unionByName(servers_before), meta_peers.unionByName(meta_peers_before)
     every = things(
         all_servers,

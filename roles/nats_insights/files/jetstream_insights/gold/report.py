@@ -111,7 +111,9 @@ def report_servers(
         F.lit(True).alias("answered"),
         F.when(F.coalesce("jsz_told", F.lit(False)), told).otherwise(F.col("jetstream")).alias("jetstream"),
         *(value.alias(name) for name, value in by_statsz.items()),
-        "start", "uptime", "rtt", "clock_offset", "health", "health_code",
+        "start", "uptime", "rtt", "clock_offset", "health",
+        # Before 2.10 there is none.
+        F.when(F.col("health").isNotNull(), F.coalesce("health_code", F.lit(0))).alias("health_code"),
         F.when(F.size("health_errors") > 0, errors).when(F.col("health_error") != "", F.array("health_error"))
         .when(F.col("health").isNotNull(), F.array().cast(_STRINGS)).alias("health_errors"),
         *(F.when(told, F.coalesce(source, F.lit(0))).alias(name) for name, source in _JETSTREAM.items()),

@@ -10,14 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from jetstream_insights.judging import of_day, published
 from jetstream_insights.lake import Lake
 from jetstream_insights.report.page import page
 from jetstream_insights.report.plain import csv_files, markdown
@@ -48,7 +46,7 @@ def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
     notes = [
         f"There is no {layer} of {day}: run the job {layer} first."
         for layer in ("gold", "findings")
-        if not published(lake, layer, day)
+        if not lake.pointer(layer, day)
     ]
     tables = {}
     for table in TABLES:
@@ -68,12 +66,7 @@ def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
 
 def _rows_of(lake: Lake, table: Table, day: date) -> DataFrame | None:
     layer, _dot, name = table.source.partition(".")
-    frames = [
-        frame
-        for back in range(max(table.days, 1))
-        if (frame := of_day(lake, layer, name, day - timedelta(days=back))) is not None
-    ]
-    return reduce(DataFrame.unionByName, frames) if frames else None
+    return lake.read_days(layer, name, [day - timedelta(days=back) for back in range(max(table.days, 1))])
 
 
 def _filled(table: Table, frame: DataFrame) -> dict[str, Any]:

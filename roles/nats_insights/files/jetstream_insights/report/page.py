@@ -16,13 +16,13 @@ from typing import Any
 from jetstream_insights.report.shape import Content
 
 #: What could end the script element, or is no character of a script before ES2019.
-_UNSAFE = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+_UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
 def as_json(content: Any) -> str:
     """Return content as JSON that may stand in a script element of a page."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.translate(str.maketrans(_UNSAFE))
+    return text.translate(_UNSAFE)
 
 
 def page(content: Content) -> str:
