@@ -141,11 +141,17 @@ accounts {{
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
-    def app_request(self, subject: str, body: dict[str, Any] | None = None, account: str = "APP") -> dict[str, Any]:
-        """Return the reply to a JetStream API request of the application user. Retries for 15 s until it succeeds."""
-        return asyncio.run(self._app_request(subject, body or {}, self.accounts[account]))
+    def app_request(
+        self, subject: str, body: dict[str, Any] | None = None, account: str = "APP", members: int = 1
+    ) -> dict[str, Any]:
+        """Return the reply to a JetStream API request of the application user.
 
-    async def _app_request(self, subject: str, body: dict[str, Any], user: str) -> dict[str, Any]:
+        Retries for 15 s until it succeeds and, where it tells of a group, names as many members: a leader that was elected
+        a moment ago may leave out one that it has not yet heard.
+        """
+        return asyncio.run(self._app_request(subject, body or {}, self.accounts[account], members))
+
+    async def _app_request(self, subject: str, body: dict[str, Any], user: str, members: int) -> dict[str, Any]:
         import nats
 
         async def ignore(_error: Exception) -> None:
@@ -161,8 +167,9 @@ accounts {{
                     reply = json.loads(message.data)
                 except (nats.errors.TimeoutError, nats.errors.NoRespondersError) as error:
                     reply = {"error": str(error)}
-                if "error" not in reply or time.monotonic() > deadline:
-                    assert "error" not in reply, reply
+                named = 1 + len((reply.get("cluster") or {}).get("replicas") or ())
+                if ("error" not in reply and named >= members) or time.monotonic() > deadline:
+                    assert "error" not in reply and named >= members, reply
                     return reply
                 await asyncio.sleep(0.3)
         finally:
@@ -178,7 +185,7 @@ accounts {{
             "discard": "old",
             **config,
         }
-        return self.app_request(f"$JS.API.STREAM.CREATE.{name}", body, account)
+        return self.app_request(f"$JS.API.STREAM.CREATE.{name}", body, account, members=replicas)
 
     def add_consumer(self, stream: str, name: str, account: str = "APP", **config: Any) -> dict[str, Any]:
         body = {"stream_name": stream, "config": {"durable_name": name, "ack_policy": "explicit", **config}}
