@@ -21,6 +21,7 @@ DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
 SPARK_VENV := $(CACHE)/venv-insights
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
+SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
 	changelogs tests/config.yml tests/sanity) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
@@ -87,17 +88,19 @@ test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on 
 	@$(PYTEST) -m 'not chaos' tests/integration
 
 test-insights: lint-insights $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
-	@PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST) tests/insights
+	@$(SPARK_PYTEST) -m 'not chaos' tests/insights
 
-test-chaos: $(STAMP) $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
+test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
 	@$(PYTEST) -m chaos tests/integration
 	@$(PYTEST) -m chaos tests/lab
+	@$(SPARK_PYTEST) -m chaos tests/insights
 
 test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
 	@$(PYTEST) -m 'not chaos' tests/lab
 
-bench: $(STAMP) $(INSTALLED) ## figures for docs/benchmarks.md: BENCH=assets or BENCH=roll (ARGS='--help'; not part of test)
-	@python tests/bench/$(BENCH).py $(ARGS)
+# Those of the pipeline run in Spark's environment.
+bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made) ## figures for docs/benchmarks.md: BENCH=assets, roll, insights/source (ARGS='--help'; not part of test)
+	@PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 
 test-molecule: ## the molecule scenarios on the same hosts (root)
 	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS)
@@ -115,12 +118,12 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
 	mypy tools tests/conftest.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
 	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
-	MYPYPATH=tests/lab:tests/integration mypy tests/bench || failed=1; test -z "$$failed"
+	MYPYPATH=tests/lab:tests/integration mypy --exclude tests/bench/insights tests/bench || failed=1; test -z "$$failed"
 
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
 	@MYPYPATH=roles/nats_insights/files:tests/insights:tests/integration mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
-		roles/nats_insights/files/jetstream_insights tests/insights
+		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights
 
 lint-yaml: $(CACHE)/venv/.made
 	@yamllint --strict .

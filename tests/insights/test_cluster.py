@@ -87,6 +87,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.chaos
 def test_a_job_on_a_cluster_that_is_killed_and_comes_again(master: str, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     fleet = Fleet(3, 5)

@@ -308,7 +308,7 @@ def test_accounts(gold: Gold) -> None:
     assert {row["account"] for row in gold.rows("account_usage")} == {"A0", "A1"}
     # The first step of a day begins in the day before.
     (row,) = gold.rows("account_usage", 1, account="A0")
-    steps = [(old, new) for old, new in zip([FIRST[-1], *SECOND], SECOND)]
+    steps = list(zip([FIRST[-1], *SECOND], SECOND))
     assert row["received_msgs"] == 2 * sum(
         STEP for server in range(5) for old, new in steps if not FLEET.down(server, old) and not FLEET.down(server, new)
     )

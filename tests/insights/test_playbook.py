@@ -18,6 +18,7 @@ from fleet import START, Fleet
 ANSIBLE = shutil.which("ansible-playbook")
 
 
+@pytest.mark.chaos
 @pytest.mark.skipif(ANSIBLE is None, reason="ansible-playbook is not on the PATH")
 def test_the_playbook_runs_the_jobs(tmp_path: Path) -> None:
     lake = tmp_path / "lake"

@@ -285,6 +285,7 @@ DRIVER = """
 """
 
 
+@pytest.mark.chaos
 def test_a_killed_driver_loses_and_repeats_nothing(source: SparkSession, site: Site, tmp_path: Path) -> None:
     """Kill the driver with its workers at random moments of its batches, while more messages come, and let it go on."""
     site.add_stream("RESTART", allow_direct=True)

@@ -57,7 +57,10 @@ def read_hosts(path: Path | None) -> Hosts | None:
     hosts: list[Any] = told if isinstance(told, list) else [None]
     for host in hosts:
         good = isinstance(host, dict) and isinstance(host.get("server"), str) and set(host) <= set(_HOSTS)
-        if not good or any(type(host[name]) is not _HOSTS[name] for name in host if host[name] is not None):
+        # A truth value is a number to Python.
+        if not good or any(
+            isinstance(value, bool) or not isinstance(value, _HOSTS[name]) for name, value in host.items() if value is not None
+        ):
             raise LakeError(f"{path}: not a list of objects with {', '.join(_HOSTS)}: {host!r}")
         rows.append(tuple(host.get(name) for name in _HOSTS))
     return rows

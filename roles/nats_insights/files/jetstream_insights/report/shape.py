@@ -43,8 +43,8 @@ class Table:
     shown: bool = True
 
 
-def _of(kind: str, /, **named: str) -> tuple[Column, ...]:
-    return tuple(Column(name, title, kind) for name, title in named.items())
+def _of(form: str, **named: str) -> tuple[Column, ...]:
+    return tuple(Column(name, title, form) for name, title in named.items())
 
 
 _GROUP = _of("text", kind="kind", account="account", stream="stream", consumer="consumer")

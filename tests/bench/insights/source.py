@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rows of a stream per second of CPU time: the data source in Spark, its reader alone, and nats-py alone.
 
-``.cache/venv-insights/bin/python tests/insights/bench_source.py --messages 200000``, with the package on PYTHONPATH. One server
-on loopback; only the readers' own CPU time counts (with Spark: of the JVM and its workers), since the server shares the
-machine. What counts is the ratio to nats-py.
+``make bench BENCH=insights/source ARGS='--messages 200000'``. One server on loopback; only the readers' own CPU time counts (with
+Spark: of the JVM and its workers), since the server shares the machine. What counts is the ratio to nats-py.
 """
 
 from __future__ import annotations
@@ -18,13 +17,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+TESTS = Path(__file__).parents[2]
+sys.path += [str(TESTS / "insights"), str(TESTS / "integration")]
 
 from jetstream_insights.messages import Connection, Range, Stream, read_range, state_of
 from jetstream_insights.session import session
 from jetstream_insights.source import JetStreamSource
+from pyspark.sql import SparkSession
 from streams import Site, site_of
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -92,6 +94,18 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def rows(site: Site, stream: str, whole: Range) -> int:
+    """Read a stream with the package's reader alone."""
+    return sum(len(some.sequences) for some in read_range(site.login, Stream(stream), whole, True))
+
+
+def table(spark: SparkSession, site: Site, stream: str, messages: int) -> int:
+    """Read a stream with Spark, to nowhere."""
+    options = {"servers": site.servers.urls[0], "stream": stream, "user": site.login.user, "password": site.login.password}
+    spark.read.format("jetstream").options(**options).load().write.format("noop").mode("overwrite").save()
+    return messages
+
+
 def run(site: Site, messages: int, repeat: int) -> None:
     server = next(iter(site.servers.processes.values())).pid
     for stream, config in (("DIRECT", {"allow_direct": True}), ("PLAIN", {})):
@@ -106,16 +120,11 @@ def run(site: Site, messages: int, repeat: int) -> None:
             state = state_of(connection, Stream(stream))
         whole = Range(1, state.last, state.created, state.way, state.average)
 
-        def rows(stream: str = stream, whole: Range = whole) -> int:
-            return sum(len(some.sequences) for some in read_range(site.login, Stream(stream), whole, True))
-
-        options = {"servers": site.servers.urls[0], "stream": stream, "user": site.login.user, "password": site.login.password}
-
-        def table(options: dict[str, str | None] = options) -> int:
-            spark.read.format("jetstream").options(**options).load().write.format("noop").mode("overwrite").save()
-            return messages
-
-        for what, work in ((f"{state.way}, without Spark", rows), (f"{state.way}, Spark local[1]", table)):
+        works = {
+            f"{state.way}, without Spark": partial(rows, site, stream, whole),
+            f"{state.way}, Spark local[1]": partial(table, spark, site, stream, messages),
+        }
+        for what, work in works.items():
             print(f"{'':20} {measure(what, server, repeat, work) / alone:.2f} × nats-py")
     spark.stop()
 
