@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from nats_processes import APP_PASSWORD, NatsProcesses, run_playbook
 
 
@@ -22,6 +24,14 @@ def play(tmp_path: Path, healthy: NatsProcesses, *arguments: str, **variables: A
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.fixture
+def without_streams(healthy: NatsProcesses) -> Iterator[None]:
+    """Take the stream away afterwards, since other tests count those of the cluster."""
+    yield
+    healthy.app_request("$JS.API.STREAM.DELETE.ADVISORIES")
+
+
+@pytest.mark.usefixtures("without_streams")
 def test_streams_capture_advisories(healthy: NatsProcesses, tmp_path: Path) -> None:
     users = [user for user in healthy.account_users() if user["account"] == "APP"]
     file = tmp_path / "streams.json"
