@@ -93,7 +93,8 @@ class MissingLibrary(Exception):
 @dataclass(frozen=True)
 class ConnectionOptions:
     """Where to connect and as whom. At most one kind of credentials is used: the first one set in the order
-    credentials, nkey_seed, user, token. `timeout` is in seconds and bounds each connection attempt and each request."""
+    credentials, nkey_seed, user, token. `timeout` is in seconds and bounds each connection attempt and each request.
+    `jetstream_domain`: whose streams are meant, where leafnodes connect several."""
 
     servers: tuple[str, ...]
     user: str | None = None
@@ -109,6 +110,7 @@ class ConnectionOptions:
     tls_first: bool = False
     timeout: float = 5.0
     inbox_prefix: str = "_INBOX"
+    jetstream_domain: str | None = None
 
     @property
     def wants_tls(self) -> bool:

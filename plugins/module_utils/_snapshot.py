@@ -303,16 +303,22 @@ def _move(source: Path, target: Path) -> None:
     os.replace(source, target)
 
 
+#: Seconds after which the others have forgotten a server that did not say that it ends (server.go: orphMax and chkOrph).
+FORGOTTEN_AFTER = 150 + 90
+
+
 def servers_summary(servers: list[Server], missing: tuple[str, ...], failures: int) -> dict[str, Any]:
     """Return what a manifest says of the servers: how many answered, who did not, versions, clocks, and whether anything is
-    missing. Clock offsets and round trips are seconds; an offset is by how much a server is ahead of the collector."""
+    missing. Clock offsets and round trips are seconds; an offset is by how much a server is ahead of the collector. A server
+    that was started again may still be known a second time, as the process that was killed."""
     offsets = [server.clock_offset for server in servers] or [0.0]
-    known = max((server.known_servers for server in servers), default=0)
+    young = sum(server.uptime < FORGOTTEN_AFTER for server in servers)
+    known = max(max((server.known_servers for server in servers), default=0) - young, len(servers))
     return {
         "servers": len(servers),
-        "servers_known": max(known, len(servers)),
+        "servers_known": known,
         "missing": list(missing),
-        "complete": bool(servers) and not missing and not failures and known <= len(servers),
+        "complete": bool(servers) and not missing and not failures and known == len(servers),
         "versions": dict(sorted(Counter(server.version for server in servers).items())),
         "clock_offset": {"min": min(offsets), "median": round(median(offsets), 6), "max": max(offsets)},
         "slowest_rtt": max((server.rtt for server in servers), default=0.0),

@@ -18,7 +18,7 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -35,6 +35,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 VERSION = "2.15.1"
+#: What an account may hold on all servers.
+ACCOUNT_LIMIT = 1 << 50
 MAX_STORAGE = 1 << 40
 #: The max_bytes of a stream that was resized.
 RESIZED = 1 << 30
@@ -218,6 +220,7 @@ class Fleet:
         moment = START + timedelta(seconds=at)
         name = f"{moment:%Y%m%dT%H%M%S.%fZ}-{self.seed:06x}"
         missing = [self.name(server) for server in range(self.servers) if self.down(server, at)]
+        held = self.held(at)
         with SnapshotWriter(lake, fleet, moment, name) as writer:
             for server in range(self.servers):
                 identity = f"N{self.name(server)}-{self.started(server, at):.0f}"  # new at each start
@@ -226,7 +229,7 @@ class Fleet:
                     failure = NatsFailure("server_missing", f"expected server {origin.server} did not answer")
                     writer.fail("servers", Origin("", origin.server, received=origin.received), failure)
                     continue
-                for row in self._rows(server, at):
+                for row in self._rows(server, at, held):
                     writer.add(origin, row)
             _path, manifest = writer.publish(
                 source="synthetic",
@@ -240,7 +243,14 @@ class Fleet:
             )
         return manifest
 
-    def _rows(self, server: int, at: float) -> Iterator[Row]:
+    def held(self, at: float) -> dict[str, int]:
+        """Return the bytes of each account on all servers, which each server tells."""
+        totals: Counter[str] = Counter()
+        for stream in self.assets:
+            totals[stream.account] += self.detail(stream, stream.replicas[0], at)["state"]["bytes"] * len(stream.replicas)
+        return totals
+
+    def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
         zone = "abc"[server % 3]
         yield Row("servers", {}, {"tags": [f"az:{zone}"], "jetstream": True, "rtt": 0.001, "clock_offset": 0.0})
         details = [(stream, self.detail(stream, server, at)) for stream in self.assets if server in stream.replicas]
@@ -268,10 +278,9 @@ class Fleet:
             },
         )
         for account in sorted({stream.account for stream, _detail in details}):
-            mine = [detail for stream, detail in details if stream.account == account]
             got = self.traffic(account, server, at)
             size = {"msgs": got, "bytes": got * 100}
-            yield Row("jsz_accounts", {"account": account}, {"storage": sum(detail["state"]["bytes"] for detail in mine)})
+            yield Row("jsz_accounts", {"account": account}, {"storage": held[account], "reserved_storage": ACCOUNT_LIMIT})
             yield Row("accstatz", {"account": account}, {"conns": 2, "sent": size, "received": size})
         for stream, detail in details:
             keys = {"account": stream.account}

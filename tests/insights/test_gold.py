@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from fleet import RESIZED, START, VERSION, Fleet, Outage, Stream
+from fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Outage, Stream
 from jetstream_insights.days import hours_of, make_gold
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
@@ -305,6 +305,10 @@ def test_accounts(gold: Gold) -> None:
         assert (row["observed"], row["gaps"], row["snapshots"]) == (whole, 1, len(FIRST))
         assert row["coverage"] == pytest.approx(whole / (whole + 2400))
         assert row["connections_max"] == 10
+        assert row["storage_max"] == max(FLEET.held(at)[row["account"]] for at in FIRST)
+    usage = gold.rows("usage", scope="account", resource="file", name="A0")
+    assert {row["limit"] for row in usage} == {ACCOUNT_LIMIT}
+    assert usage and {row["used"] for row in usage} <= {FLEET.held(at)["A0"] for at in FIRST}
     assert {row["account"] for row in gold.rows("account_usage")} == {"A0", "A1"}
     # The first step of a day begins in the day before.
     (row,) = gold.rows("account_usage", 1, account="A0")

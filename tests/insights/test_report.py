@@ -144,6 +144,7 @@ def content() -> dict[str, Any]:
                 "full_p90": 51.4,
             },
         ),
+        "leadership": rows("leadership", {"kind": "stream", "account": "APP", "stream": "S1", "leader": "n2", "elections": 2}),
         "timeline": rows(
             "timeline",
             {"kind": "meta", "begin": moment(0), "end": moment(18), "leader": "n1", "state": "ok"},
@@ -246,6 +247,7 @@ def test_markdown_and_csv_show_names_as_they_are() -> None:
     assert "\\<\\/script" not in text and "\\</script\\>" in text
     assert "1 replica \\| on \\`n1\\`" in text
     assert "… and 284 more." in text
+    assert "## Elections" in text
     assert not re.search(r"(?<!\\)[<>]", text)
     table = list(csv.DictReader(io.StringIO(csv_of(content()["tables"]["findings"]))))
     assert table[0]["stream"] == HOSTILE
@@ -355,7 +357,8 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
     seen = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
     assert seen["ready"] == "true"
     assert (seen["title"], seen["images"]) == (f"Fleet {HOSTILE}", 0)
-    assert seen["sections"] == ["fleets", "findings", "checks", "load", "usage", "capacity", "timeline", "incidents", "streams"]
+    shown = ["fleets", "findings", "checks", "load", "usage", "capacity", "leadership", "timeline", "incidents", "streams"]
+    assert seen["sections"] == shown
     assert (seen["all"], seen["more"]) == (25, 304)
     assert seen["largest"] == [True, False, False]
     assert seen["byName"][1:] == ["S93", "S10"]  # with the number of their replicas

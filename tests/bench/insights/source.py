@@ -26,31 +26,14 @@ sys.path += [str(TESTS / "insights"), str(TESTS / "integration")]
 from jetstream_insights.messages import Connection, Range, Stream, read_range, state_of
 from jetstream_insights.session import session
 from jetstream_insights.source import JetStreamSource
+from processes import tree
 from pyspark.sql import SparkSession
 from streams import Site, site_of
-
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_of_tree(root: int, without: int) -> float:
     """Return the CPU seconds of a process and all below it, but for one with all below that."""
-    parents: dict[int, int] = {}
-    spent: dict[int, float] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                values = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has ended
-                continue
-            parents[int(entry.name)] = int(values[1])
-            spent[int(entry.name)] = sum(int(value) for value in values[11:15]) / TICKS
-    total = 0.0
-    for process, seconds in spent.items():
-        above = process
-        while above not in (0, root, without):
-            above = parents.get(above, 0)
-        total += seconds if above == root else 0.0
-    return total
+    return sum(cost.cpu for cost in tree(root).values()) - sum(cost.cpu for cost in tree(without).values())
 
 
 def measure(what: str, server: int, repeat: int, work: Callable[[], int]) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils._collect import import_archive, log_lines
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import parse_server
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server, parse_server
 from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import (
     LAKE,
     Origin,
@@ -195,10 +195,21 @@ def test_large_tables_are_several_files(tmp_path: Path) -> None:
     assert [line["data"]["name"] for line in lines(tmp_path, manifest, "jsz_streams")] == [f"S{n}" for n in range(100)]
 
 
-def test_what_makes_a_snapshot_incomplete() -> None:
-    servers = [
-        parse_server({"name": name, "id": f"N{name}", "ver": "2.15.1"}, {"active_servers": 2}, 0.001) for name in ("n1", "n2")
+def summary_servers(known: int, started: str = "2026-11-20T00:00:00Z") -> list[Server]:
+    now = {"ver": "2.15.1", "time": "2026-11-20T12:00:00Z"}
+    return [
+        parse_server({"name": name, "id": f"N{name}", **now}, {"active_servers": known, "start": started}, 0.001)
+        for name in ("n1", "n2")
     ]
+
+
+def test_a_server_that_was_killed_and_started_again_does_not_count_twice() -> None:
+    assert not servers_summary(summary_servers(3), (), 0)["complete"]
+    assert servers_summary(summary_servers(3, started="2026-11-20T11:58:00Z"), (), 0)["complete"]
+
+
+def test_what_makes_a_snapshot_incomplete() -> None:
+    servers = summary_servers(2)
     assert servers_summary(servers, (), 0)["complete"]
     assert not servers_summary(servers, ("n3",), 0)["complete"]
     assert not servers_summary(servers, (), 1)["complete"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
@@ -34,6 +34,22 @@ def hours_of(day: date) -> list[datetime]:
     return list(hours(start, start + timedelta(days=1)))
 
 
+def inputs_of(lake: Lake, day: date, *layers: str) -> list[str]:
+    """Return the hours of a day in layers of silver, each with the run that made it."""
+    return [
+        f"{hour:%H}:{run}"
+        for layer in layers
+        for hour in hours_of(day)
+        if (run := lake.pointer(layer, hour).get("run"))
+    ]
+
+
+def up_to_date(known: Mapping[str, Any], format_: int, basis: str, inputs: Iterable[str]) -> bool:
+    """Return whether what is published of a day is of this format, made from this basis and from these inputs. Silver hours that
+    are no longer kept do not make wrong what was made from them."""
+    return known.get("format") == format_ and known["basis"] == basis and set(inputs) <= set(known["inputs"])
+
+
 #: What gold reads of advisories, where none were captured.
 ADVISORIES = (
     "fleet string, account string, stream string, consumer string, time timestamp, kind string, taken timestamp"
@@ -52,17 +68,10 @@ def make_gold(
     that they were made from."""
     outcome = Outcome()
     for day in of_days:
-        inputs = [
-            f"{hour:%H}:{run}"
-            for layer in ("silver", "silver/advisories")
-            for hour in hours_of(day)
-            if (run := lake.pointer(layer, hour).get("run"))
-        ]
+        inputs = inputs_of(lake, day, "silver", "silver/advisories")
         basis = _basis(lake, day, settings)
         known = lake.pointer("gold", day)
-        # Silver hours that are no longer kept do not make what was made from them wrong.
-        same = known.get("format") == GOLD_FORMAT and known["basis"] == basis and set(inputs) <= set(known["inputs"])
-        if not inputs or (same and not force):
+        if not inputs or (up_to_date(known, GOLD_FORMAT, basis, inputs) and not force):
             outcome.fresh += bool(known)
             outcome.empty += not known
             continue
@@ -70,8 +79,7 @@ def make_gold(
         try:
             _Day(lake, day, run, settings, say).make()
         except Exception:
-            for table in TABLES:
-                lake.delete(f"gold/{table}/run={run}")
+            lake.delete_run("gold", run)
             raise
         lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": run, "inputs": inputs, "basis": basis})
         outcome.made += 1

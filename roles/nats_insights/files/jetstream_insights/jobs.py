@@ -109,8 +109,7 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
     try:
         quarantined = _write(lake, run, inputs, lambda name: say(f"{hours[0].start:%Y-%m-%d %H}:00 … {name}"))
     except Exception:
-        for table in lake.names("silver"):
-            lake.delete(f"silver/{table}/run={run}")
+        lake.delete_run("silver", run)
         raise
     for hour in hours:
         lake.publish("silver", hour.start, run, sorted(hour.snapshots), quarantined.get(place(hour.start), 0))

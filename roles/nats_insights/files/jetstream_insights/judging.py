@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.days import hours_of
+from jetstream_insights.days import hours_of, inputs_of, up_to_date
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import findings, judge, summary
 from jetstream_insights.findings.registry import Settings, settings
@@ -72,15 +72,14 @@ def make_findings(
     """Make the findings of the days whose tables, thresholds or checks are not those that they were made with."""
     outcome = Outcome()
     for day in of_days:
-        inputs = [f"{hour:%H}:{run}" for hour in hours_of(day) if (run := lake.pointer("silver", hour).get("run"))]
+        inputs = inputs_of(lake, day, "silver")
         gold = lake.pointer("gold", day)
         told = (gold.get("run"), REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
         basis = hashlib.sha256(repr(told).encode()).hexdigest()
         known = lake.pointer(LAYER, day)
-        same = known.get("format") == FINDINGS_FORMAT and known["basis"] == basis and set(inputs) <= set(known["inputs"])
         if not inputs:
             outcome.empty += 1
-        elif same and not force:
+        elif up_to_date(known, FINDINGS_FORMAT, basis, inputs) and not force:
             outcome.fresh += 1
         else:
             say(f"{day}  findings")
@@ -120,8 +119,7 @@ def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted
         for name, frame in (("findings", findings(results)), ("findings_summary", summary(results, REGISTRY))):
             lake.write_day(LAYER, name, run, day, frame.coalesce(1))
     except Exception:
-        for name in ("findings", "findings_summary"):
-            lake.delete(f"{LAYER}/{name}/run={run}")
+        lake.delete_run(LAYER, run)
         raise
     finally:
         conf.set(_WHOLE_STAGE, before)

@@ -163,6 +163,11 @@ class Lake:
         path = self._path(name)
         path.getFileSystem(self._conf).delete(path, True)
 
+    def delete_run(self, layer: str, run: str) -> None:
+        """Remove what a run wrote into a layer, for a job that failed."""
+        for table in self.names(layer):
+            self.delete(f"{layer}/{table}/run={run}")
+
     def _path(self, name: str) -> Any:
         path = self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}")
         return path.getFileSystem(self._conf).makeQualified(path)

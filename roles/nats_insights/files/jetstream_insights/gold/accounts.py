@@ -40,7 +40,7 @@ def steps(rows: DataFrame, settings: Settings) -> DataFrame:
 def account_usage(
     accounts: DataFrame, servers: DataFrame, accounts_before: DataFrame, servers_before: DataFrame, settings: Settings
 ) -> DataFrame:
-    """Return what each account used, summed over the servers. Nothing is extrapolated over gaps: `coverage` tells of how much of
+    """Return what each account used, over all servers. Nothing is extrapolated over gaps: `coverage` tells of how much of
     the time the counts are."""
     today = accounts.join(servers.select(*_SERVER, "start"), on=list(_SERVER), how="left").withColumn(
         "today", F.lit(True)
@@ -63,12 +63,15 @@ def account_usage(
             F.sum("elapsed").alias("possible"),
         )
     )
-    sums = ("connections", "leafnodes", "num_subscriptions", "js_storage", "js_memory")
+    sums = ("connections", "leafnodes", "num_subscriptions", "js_ha_assets")
+    # Each server tells what the account has on all of them (jetstream.go storageTotals), and its limits.
+    told_by_each = ("js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory")
     moments = (
         rows.where("today")
         .groupBy(*key, "snapshot", "taken")
         .agg(
-            *(F.sum(name).alias(name) for name in (*sums, "js_reserved_storage", "js_reserved_memory", "js_ha_assets")),
+            *(F.sum(name).alias(name) for name in sums),
+            *(F.max(name).alias(name) for name in told_by_each),
         )
     )
     stock = moments.groupBy(*key).agg(

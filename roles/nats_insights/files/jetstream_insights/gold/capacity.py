@@ -81,7 +81,7 @@ def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFr
         _sums(stored.where(F.col(name).isNotNull()), scope, F.col(name))
         for scope, name in (("zone", "zone"), ("cluster", "cluster"))
     ]
-    return union([by_server, *sums, _of_accounts(accounts, told), *_of_streams(streams)])
+    return union([by_server, *sums, _of_accounts(accounts), *_of_streams(streams)])
 
 
 def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
@@ -114,26 +114,27 @@ def _sums(of_servers: DataFrame, scope: str, name: Column) -> DataFrame:
     )
 
 
-def _of_accounts(accounts: DataFrame, servers: DataFrame) -> DataFrame:
-    """Return what each account holds on all servers, in each hour's last snapshot in which all that the day knows told."""
-    moment = ("fleet", "snapshot", "taken")
-    count = servers.groupBy(*moment).agg(F.count_distinct("server").alias("many"))
-    most = F.max("many").over(Window.partitionBy("fleet", F.to_date("taken")))
-    whole = count.withColumn("most", most).where(F.col("many") == F.col("most"))
+def _of_accounts(accounts: DataFrame) -> DataFrame:
+    """Return what each account holds on all servers, in each hour's last snapshot that told of it. Each server tells it for all
+    (jetstream.go storageTotals), and as reserved what the account may hold at most (monitor.go accountDetail)."""
     held = (
-        at(accounts.where(F.col("js_storage").isNotNull()), whole)
-        .groupBy(*moment, "account")
+        accounts.where(F.col("js_storage").isNotNull())
+        .groupBy("fleet", "snapshot", "taken", "account")
         .agg(
             *(
-                F.sum(name).cast("double").alias(name)
+                F.max(name).cast("double").alias(name)
                 for name in ("js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory")
             )
         )
     )
     resources = F.array(
         *(
-            F.struct(F.lit(name).alias("resource"), F.col(used).alias("used"), F.col(reserved).alias("reserved"))
-            for name, used, reserved in (
+            F.struct(
+                F.lit(name).alias("resource"),
+                F.col(used).alias("used"),
+                F.when(F.col(limit) > 0, F.col(limit)).alias("limit"),
+            )
+            for name, used, limit in (
                 ("file", "js_storage", "js_reserved_storage"),
                 ("memory", "js_memory", "js_reserved_memory"),
             )
@@ -142,7 +143,7 @@ def _of_accounts(accounts: DataFrame, servers: DataFrame) -> DataFrame:
     return _last_of_hour(held, "account").withColumn("of", F.explode(resources)).select(
         "fleet", "day", "hour", F.lit("account").alias("scope"), F.col("of.resource").alias("resource"),
         F.col("account").alias("name"),
-        F.lit("").alias("cluster"), "of.used", "of.reserved", F.lit(None).cast("double").alias("limit"),
+        F.lit("").alias("cluster"), "of.used", F.lit(None).cast("double").alias("reserved"), "of.limit",
         F.lit(None).cast("bigint").alias("first_seq"),
     )  # fmt: skip
 

@@ -518,8 +518,8 @@ ACCOUNT_USAGE = (
     Col("storage_max", "bigint", "most bytes in files"),
     Col("memory", "double", "bytes in memory of all replicas, mean"),
     Col("memory_max", "bigint", "most bytes in memory"),
-    Col("reserved_storage", "bigint", "bytes of files reserved at the end, all replicas"),
-    Col("reserved_memory", "bigint", "bytes of memory reserved at the end"),
+    Col("reserved_storage", "bigint", "limit of the account for files at the end; null for none"),
+    Col("reserved_memory", "bigint", "limit of the account for memory at the end; null for none"),
     Col("ha_assets", "bigint", "members of replicated groups at the end"),
     Col("byte_hours", "double", "storage × observed hours, for chargeback"),
     Col("observed", "double", "server-seconds between snapshots whose counters could be compared"),
@@ -550,14 +550,15 @@ USAGE = (
     Col(
         "used",
         "double",
-        "in the hour's last snapshot that told; of zones, clusters and accounts the sum over servers, only when all of "
-        "them told",
+        "in the hour's last snapshot that told; of zones and clusters the sum over servers, only when all of them told; of "
+        "accounts what they hold on all servers",
     ),
-    Col("reserved", "double", "reserved by max_bytes"),
+    Col("reserved", "double", "reserved by max_bytes; null for accounts"),
     Col(
         "limit",
         "double",
-        "what may be used: max_storage, max_memory, max_ha_assets, max_bytes, max_msgs; null for none",
+        "what may be used: max_storage, max_memory, max_ha_assets, max_bytes, max_msgs, the account's limits (not those of "
+        "tiers); null for none",
     ),
     Col("first_seq", "bigint", "first sequence of a stream, to see whether old messages go"),
 )

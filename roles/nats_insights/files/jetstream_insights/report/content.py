@@ -99,7 +99,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Row):
-        return " ".join(str(plain(item)) for item in value if item is not None)
+        return " ".join(str(plain(item)) for item in value if item not in (None, ""))
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rows of stream replicas per second and core from bronze to silver and from silver to gold, at growing sizes.
+
+``make bench BENCH=insights/pipeline ARGS='--rows 1000000 10000000'``. A synthetic fleet writes a snapshot a minute until it has
+told as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
+cores, with its start: wall time, CPU time and largest memory of all its processes. At last one aggregate is made from the same
+bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "insights"))
+
+from fleet import START, Fleet
+from processes import tree
+
+#: Thirty servers; of each stream two and a half replicas, on average.
+SERVERS, STREAMS = 30, 5000
+#: Rows of a day of 1,000 servers with 50,000 streams, a snapshot a minute.
+DAY_OF_1000 = 50_000 * 2.5 * 1440
+PLAIN = Path(__file__).with_name("plain.py")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: seconds by the clock, seconds of CPU time, bytes of memory at its largest."""
+
+    wall: float
+    cpu: float
+    memory: int
+    output: str
+
+
+def measure(command: Sequence[str]) -> Cost:
+    """Run a command to its end."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        started = time.perf_counter()
+        cpu: dict[int, float] = {}
+        memory = 0
+        with subprocess.Popen(command, stdout=output, stderr=errors) as process:
+            while process.poll() is None:
+                now = tree(process.pid)
+                cpu.update({pid: spent.cpu for pid, spent in now.items()})
+                memory = max(memory, sum(spent.resident for spent in now.values()))
+                time.sleep(0.2)
+        wall = time.perf_counter() - started
+        errors.seek(0)
+        if process.returncode:
+            sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{errors.read()[-4000:]}")
+        output.seek(0)
+        return Cost(wall, sum(cpu.values()), memory, output.read())
+
+
+def _write(lake: Path, minute: int) -> int:
+    return int(Fleet(SERVERS, STREAMS).write(lake, minute * 60.0)["tables"]["jsz_streams"]["rows"])
+
+
+def generate(lake: Path, rows: int) -> tuple[int, int]:
+    """Write a lake of at least so many rows; return how many there are, and of how many minutes."""
+    each = _write(lake, 0)
+    minutes = -(-rows // each)
+    with Pool(2) as pool:
+        written = sum(pool.imap_unordered(partial(_write, lake), range(1, minutes), chunksize=4))
+    return each + written, minutes
+
+
+def show(what: str, rows: int, cost: Cost) -> str:
+    return (
+        f"| {what} | {rows:,} | {cost.wall:.0f} | {cost.cpu:.0f} | {rows / cost.cpu:,.0f} | {rows / cost.wall:,.0f} "
+        f"| {cost.memory / (1 << 20):,.0f} |"
+    )
+
+
+def run(rows: int, masters: Sequence[str], memory: str, bench_python: str) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="bench-"))
+    lake = folder / "lake"
+    try:
+        rows, minutes = generate(lake, rows)
+        size = sum(path.stat().st_size for path in lake.rglob("*") if path.is_file())
+        files = sum(1 for path in lake.rglob("*.gz"))
+        print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
+        print("| job | rows | wall s | CPU s | rows per CPU s | rows per s | MiB at most |\n|---|---:|---:|---:|---:|---:|---:|")
+        to = f"{START + timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"
+        hours = 0.0
+        for master in masters:
+            for job in ("silver", "gold"):
+                given = [job, "--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to, "--force"]
+                command = [sys.executable, "-m", "jetstream_insights", *given, "--master", master, "--memory", memory]
+                cost = measure(command)
+                hours += cost.cpu / 3600 if master == masters[0] else 0
+                print(show(f"{job}, {master}", rows, cost), flush=True)
+        told = {}
+        for engine, python, *more in (
+            ("spark", sys.executable, masters[-1], memory), ("duckdb", bench_python), ("pandas", bench_python),
+        ):  # fmt: skip
+            cost = measure([python, str(PLAIN), engine, str(lake), *more])
+            told[engine] = json.loads(cost.output.splitlines()[-1])
+            print(show(f"plain aggregate, {engine}", rows, cost), flush=True)
+        if told["duckdb"] != told["spark"] or told["pandas"] != told["spark"]:
+            sys.exit("the aggregates differ")
+        print(f"\nA day of 1,000 servers and 50,000 streams, by this: {hours * DAY_OF_1000 / rows:.2f} core hours")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--masters", nargs="+", default=["local[1]", "local[2]"])
+    parser.add_argument("--memory", default="2g", help="memory of the driver")
+    parser.add_argument("--bench-python", default=os.environ.get("BENCH_PYTHON"), help="Python with duckdb and pandas")
+    given = parser.parse_args()
+    if not given.bench_python:
+        parser.error("--bench-python is missing: make bench sets it")
+    for rows in given.rows:
+        run(rows, given.masters, given.memory, given.bench_python)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a process and all that it started cost, which the JVM and its workers are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+class Spent(NamedTuple):
+    """CPU seconds of the process itself, and resident bytes."""
+
+    cpu: float
+    resident: int
+
+
+def tree(root: int) -> dict[int, Spent]:
+    """Return what a process and each below it has spent until now, by their ids."""
+    parents: dict[int, int] = {}
+    found: dict[int, Spent] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                values = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            parents[int(entry.name)] = int(values[1])
+            found[int(entry.name)] = Spent(sum(map(int, values[11:13])) / TICKS, int(values[21]) * PAGE)
+
+    def below(process: int) -> bool:
+        while process not in (0, root):
+            process = parents.get(process, 0)
+        return process == root
+
+    return {process: spent for process, spent in found.items() if below(process)}
