@@ -9,6 +9,8 @@ BENCH ?= assets
 # What to hand to pytest, such as ARGS='-k quorum -x', or to `molecule test`.
 ARGS ?=
 DEMO_VERSION ?= 2.10.27
+# What the demo shows: cluster or supercluster.
+TOPOLOGY ?= cluster
 # Where pytest leaves its counts for tools/run_parts.py.
 JUNIT ?=
 
@@ -39,7 +41,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build dev lock clean
 
 help: ## this list
@@ -47,27 +49,35 @@ help: ## this list
 
 ## --- Trying it ---------------------------------------------------------------------------------------------------------
 
-DEMO_ENV := ANSIBLE_REMOTE_TMP=$(CACHE)/ansible/tmp ANSIBLE_INVENTORY_UNPARSED_WARNING=false
+DEMO_DIR := $(CURDIR)/.demo/$(TOPOLOGY)
+DEMO_PLAY := ANSIBLE_REMOTE_TMP=$(CACHE)/ansible/tmp ANSIBLE_INVENTORY_UNPARSED_WARNING=false ansible-playbook -e demo_dir=$(DEMO_DIR) \
+	-e demo_topology=$(TOPOLOGY)
+DEMO = binary=$$(NATSOPS_CACHE="$${NATSOPS_CACHE:-$(CACHE)/downloads}" python tests/lab/binaries.py $(DEMO_VERSION)) && \
+	$(DEMO_PLAY) -e demo_version=$(DEMO_VERSION) -e demo_binary="$$binary"
 
-demo: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(INSTALLED) ## a three-server JetStream cluster on this machine, by the real playbook, and its insights
-	@binary=$$(NATSOPS_CACHE="$${NATSOPS_CACHE:-$(CACHE)/downloads}" python tests/lab/binaries.py $(DEMO_VERSION)) && \
-	set -- -e demo_dir=$(CURDIR)/.demo -e demo_binary="$$binary" -e demo_version=$(DEMO_VERSION) && \
-	$(DEMO_ENV) ansible-playbook natsops.jetstream.demo "$$@" && \
-	$(DEMO_ENV) ansible-playbook natsops.jetstream.demo_insights "$$@" -e nats_insights_venv=$(SPARK_VENV) && \
-	cat .demo/report.txt .demo/insights.txt
+demo: demo-$(TOPOLOGY) ## a three-server JetStream cluster on this machine, by the real playbook, and its insights (TOPOLOGY=supercluster: three clusters)
+
+demo-cluster: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(INSTALLED)
+	@$(DEMO) natsops.jetstream.demo
+	@$(DEMO) -e nats_insights_venv=$(SPARK_VENV) natsops.jetstream.demo_insights
+	@cat $(DEMO_DIR)/report.txt $(DEMO_DIR)/insights.txt
+
+demo-supercluster: $(CACHE)/venv/.made $(INSTALLED)
+	@$(DEMO) natsops.jetstream.demo_supercluster
+	@cat $(DEMO_DIR)/report.txt
 
 demo-clean: ## stops the demo's servers and removes their files
-	@if [ -d .demo ]; then $(MAKE) --no-print-directory demo-stop && rm -rf .demo; fi
-	@rm -rf $(CACHE)/downloads
+	@for folder in .demo/*; do if [ -d $$folder ]; then $(MAKE) --no-print-directory demo-stop TOPOLOGY=$${folder##*/} || exit 1; fi; done
+	@rm -rf .demo $(CACHE)/downloads
 
 demo-stop: $(CACHE)/venv/.made $(INSTALLED)
-	@$(DEMO_ENV) ansible-playbook natsops.jetstream.demo_remove -e demo_dir=$(CURDIR)/.demo
+	@$(DEMO_PLAY) natsops.jetstream.demo_remove
 
 ## --- Tests: all of them use the built and installed artifact -----------------------------------------------------------
 
 test: ## everything, the quick parts first; ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare --together test-insights $(filter-out lint-insights,$(LINT_PARTS)) test-unit test-unit-2.16 \
-		$(SANITY_PARTS) --lab test-lab --together test-integration --lab $(SCENARIO_PARTS)
+		sanity-2.19 --lab test-lab --together test-integration --lab $(SCENARIO_PARTS)
 
 # What the parts share is made before two of them run at once. Spark's environment takes minutes and only test-insights needs it.
 prepare: dev $(INSTALLED)
@@ -99,8 +109,9 @@ test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (ro
 	@$(PYTEST) -m 'not chaos' tests/lab
 
 # Those of the pipeline run in Spark's environment.
-bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made) ## figures for docs/benchmarks.md: BENCH=assets, roll, insights/source (ARGS='--help'; not part of test)
-	@PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
+bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/benchmarks.md: BENCH=assets, roll, insights/source or insights/pipeline (ARGS='--help'; not part of test)
+	@PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
+		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 
 test-molecule: ## the molecule scenarios on the same hosts (root)
 	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS)
@@ -122,7 +133,7 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
-	@MYPYPATH=roles/nats_insights/files:tests/insights:tests/integration mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
+	@MYPYPATH=roles/nats_insights/files:tests/insights:tests/integration:tests/bench/insights mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
 		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights
 
 lint-yaml: $(CACHE)/venv/.made
@@ -134,7 +145,7 @@ lint-ansible: $(CACHE)/venv/.made $(INSTALLED)
 lint-changelog: $(CACHE)/venv/.made
 	@antsibull-changelog lint
 
-sanity: ## ansible-test sanity on both ansible-cores
+sanity: ## ansible-test sanity on both ansible-cores (test has that of the newer one)
 	@$(MAKE) --no-print-directory --keep-going $(SANITY_PARTS)
 
 sanity-2.19: $(CACHE)/venv/.made
@@ -152,7 +163,7 @@ build: $(INSTALLED) ## the artifact in .cache/dist, installed in .cache/collecti
 	@ls $(CACHE)/dist/*.tar.gz
 
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
-	@for name in dev core-2.16 insights; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
+	@for name in dev core-2.16 insights bench; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $$name.txt $$name.in); done
 
 clean: demo-clean ## removes everything that was made
@@ -164,6 +175,9 @@ $(CACHE)/venv/.made: requirements/dev.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(CACHE)/venv-2.16/.made: requirements/core-2.16.txt tools/venv.sh
+	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+
+$(CACHE)/venv-bench/.made: requirements/bench.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh tools/chromium.sh

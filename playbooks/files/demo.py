@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the demo does as a client: find free ports, and publish to a replicated stream and read back, once or for a while."""
+"""What the demo does as a client: find free ports, publish to a replicated stream and read back, once or for a while, and ask a
+service in another cluster."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import sys
 import time
 
 import nats
+from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
 
 
@@ -82,6 +84,32 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
         await client.close()
 
 
+async def greet(service: str, client: str, user: str, password: str, reply: str) -> dict[str, object]:
+    """Answer requests to ``greet`` at one server and ask once at another; return what came back, and after how many seconds."""
+    there = await nats.connect(service, user=user, password=password, connect_timeout=5)
+    here = await nats.connect(client, user=user, password=password, connect_timeout=5)
+
+    async def answer(message: Msg) -> None:
+        await message.respond(reply.encode())
+
+    try:
+        await there.subscribe("greet", cb=answer)
+        await there.flush()
+        # That somebody answers in another cluster is told over the gateways, which takes a moment.
+        for more in reversed(range(50)):
+            began = time.monotonic()
+            try:
+                response = await here.request("greet", b"", timeout=10)
+                return {"reply": response.data.decode(), "seconds": round(time.monotonic() - began, 6)}
+            except nats.errors.NoRespondersError:
+                if not more:
+                    raise
+                await asyncio.sleep(0.1)
+    finally:
+        await here.close()
+        await there.close()
+
+
 async def use(servers: list[str], user: str, password: str, stream: str, seconds: float) -> dict[str, object]:
     """Publish to a stream for a while, a message again until it is acknowledged, beside one consumer that keeps up and one that
     acknowledges nothing."""
@@ -124,25 +152,24 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     ports = commands.add_parser("ports")
     ports.add_argument("count", type=int)
-    run = commands.add_parser("messages")
-    run.add_argument("--server", action="append", required=True)
-    run.add_argument("--user", required=True)
-    run.add_argument("--stream", default="ORDERS")
-    run.add_argument("--count", type=int, default=1000)
-    used = commands.add_parser("use")
-    used.add_argument("--server", action="append", required=True)
-    used.add_argument("--user", required=True)
-    used.add_argument("--stream", default="ORDERS")
-    used.add_argument("--seconds", type=float, default=120)
-    args = parser.parse_args()
-    if args.command == "ports":
-        print(json.dumps(free_ports(args.count)))
+    user = argparse.ArgumentParser(add_help=False)
+    user.add_argument("--user", required=True)
+    client = argparse.ArgumentParser(add_help=False, parents=[user])
+    client.add_argument("--server", dest="servers", action="append", required=True)
+    client.add_argument("--stream", default="ORDERS")
+    commands.add_parser("messages", parents=[client]).add_argument("--count", type=int, default=1000)
+    commands.add_parser("use", parents=[client]).add_argument("--seconds", type=float, default=120)
+    service = commands.add_parser("greet", parents=[user])
+    service.add_argument("--service", required=True, help="URL of the server where the service is")
+    service.add_argument("--client", required=True, help="URL of the server where it is asked")
+    service.add_argument("--reply", required=True)
+    given = vars(parser.parse_args())
+    command = given.pop("command")
+    if command == "ports":
+        print(json.dumps(free_ports(**given)))
         return
-    password = os.environ["DEMO_PASSWORD"]
-    if args.command == "use":
-        print(json.dumps(asyncio.run(use(args.server, args.user, password, args.stream, args.seconds))))
-        return
-    print(json.dumps(asyncio.run(messages(args.server, args.user, password, args.stream, args.count))))
+    work = {"messages": messages, "use": use, "greet": greet}[command]
+    print(json.dumps(asyncio.run(work(**given, password=os.environ["DEMO_PASSWORD"]))))
 
 
 if __name__ == "__main__":

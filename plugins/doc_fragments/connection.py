@@ -69,6 +69,12 @@ options:
       - Seconds after which a connection attempt, or a request without a reply, is given up.
     type: float
     default: 5
+  jetstream_domain:
+    description:
+      - JetStream domain whose streams and consumers are meant, where leafnodes connect several. By default that of the server.
+      - The servers and the meta group of another domain are asked by a user of its own system account. Context key
+        C(jetstream_domain).
+    type: str
   context:
     description:
       - Name of a context of the nats CLI (C(~/.config/nats/context/NAME.json)), or the path of such a file.

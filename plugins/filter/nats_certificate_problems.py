@@ -12,7 +12,7 @@ author: natsops maintainers (@natsops)
 description:
   - Compares the first certificate of a PEM text with its private key, the time and the names under which the server is reached.
     Who issued it is told by P(natsops.jetstream.nats_certificate_trusted#filter).
-positional: _input, key, names
+positional: _input, key, names, mutual
 options:
   _input:
     description: The certificate in PEM form.
@@ -27,6 +27,10 @@ options:
     type: list
     elements: str
     default: []
+  mutual:
+    description: Whether the server also presents the certificate where it connects itself, as servers do to each other.
+    type: bool
+    default: false
 requirements:
   - cryptography 40 or later
 """
@@ -57,12 +61,12 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import 
 
 
 @reports_problems
-def nats_certificate_problems(pem: str, key: str, names: Sequence[str] = ()) -> list[str]:
+def nats_certificate_problems(pem: str, key: str, names: Sequence[str] = (), mutual: bool = False) -> list[str]:
     """The reasons; see DOCUMENTATION."""
     # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
     from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import problems
 
-    return problems(str(pem or ""), str(key or ""), [str(name) for name in names], datetime.now(timezone.utc))
+    return problems(str(pem or ""), str(key or ""), [str(name) for name in names], datetime.now(timezone.utc), mutual)
 
 
 class FilterModule:

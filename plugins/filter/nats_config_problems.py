@@ -52,6 +52,14 @@ options:
       gateway:
         description: The gateway block, which makes the cluster a part of a supercluster.
         type: dict
+      hub:
+        description: The servers to which this one connects as a leafnode, like C(members).
+        type: list
+        elements: dict
+      supercluster:
+        description: The servers of all its clusters, like C(members).
+        type: list
+        elements: dict
 """
 
 EXAMPLES = r"""

@@ -75,6 +75,8 @@ class Case:
     require_mount: bool
     service_backend: str
     gateway: Any
+    supercluster: list[dict[str, Any]]
+    hub: list[dict[str, Any]]
 
     def block(self, name: str) -> dict[str, Any] | None:
         """A top-level block, or None when it is absent or no mapping."""
@@ -109,6 +111,11 @@ class Case:
         """The members that run JetStream."""
         return [member for member in self.members if member.get("jetstream")]
 
+    @property
+    def meta_members(self) -> list[dict[str, Any]]:
+        """The servers of the meta group: those of all clusters that run JetStream."""
+        return [member for member in self.supercluster if member.get("jetstream")] or self.jetstream_members
+
 
 def config_problems(config: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[Problem]:
     """``[{severity, option, message}]``, errors first; severity is error or warning, option a path of the configuration."""
@@ -134,6 +141,8 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         require_mount=str(context.get("require_mount", False)).lower() in ("true", "yes", "1"),
         service_backend=str(context.get("service_backend") or "auto"),
         gateway=context.get("gateway") or None,
+        supercluster=list(context.get("supercluster") or []),
+        hub=list(context.get("hub") or []),
     )
     return case, notes
 
@@ -311,10 +320,12 @@ def cluster_on_loopback(case: Case) -> Iterator[Problem]:
 def port_collisions(case: Case) -> Iterator[Problem]:
     """Two members, or two listeners of one, on the same address and port."""
     taken: dict[tuple[str, int], str] = {}
-    for member in case.members:
-        for kind in ("client_port", "cluster_port"):
-            address = member["address"] if kind == "client_port" else member["route_address"]
-            place = (address, int(member[kind]))
+    listened = {"client_port": "address", "cluster_port": "route_address"}
+    if case.supercluster:
+        listened["gateway_port"] = "gateway_address"
+    for member in case.supercluster or case.members:
+        for kind, address in listened.items():
+            place = (member[address], int(member[kind]))
             user = f"{kind.replace('_', ' ')} of {member['server_name']}"
             if place in taken and place[1] > 0:
                 yield error(kind, f"{place[0]}:{place[1]} is both the {taken[place]} and the {user}")
@@ -425,10 +436,10 @@ def unique_tag(case: Case) -> Iterator[Problem]:
     """unique_tag must be the same on all JetStream servers and select a tag of each."""
     if case.jetstream is None:
         return
-    wanted = {str(member["unique_tag"]) for member in case.jetstream_members if member.get("unique_tag")}
-    without = [m["server_name"] for m in case.jetstream_members if wanted and not m.get("unique_tag")]
+    wanted = {str(member["unique_tag"]) for member in case.meta_members if member.get("unique_tag")}
+    without = [m["server_name"] for m in case.meta_members if wanted and not m.get("unique_tag")]
     if len(wanted) > 1 or without:
-        said = ", ".join(f"{m['server_name']} {m.get('unique_tag') or 'none'}" for m in case.jetstream_members)
+        said = ", ".join(f"{m['server_name']} {m.get('unique_tag') or 'none'}" for m in case.meta_members)
         yield error("jetstream.unique_tag", f"must be the same on all JetStream servers, but is: {said}")
     prefix = case.jetstream.get("unique_tag")
     tags = [str(tag).lower() for tag in case.config.get("server_tags") or []]
@@ -454,15 +465,15 @@ def membership(case: Case) -> Iterator[Problem]:
             "nats_server_cluster_size",
             f"is {case.cluster_size}, but the inventory has {len(case.members)} members: was it cut, or is a host missing?",
         )
-    if case.block("cluster") is not None and case.gateway is None:
-        yield from _quorum(len(case.jetstream_members))
+    if case.block("cluster") is not None and (case.gateway is None or case.supercluster):
+        option = "nats_server_supercluster_groups" if case.supercluster else "nats_server_cluster_members"
+        yield from _quorum(option, len(case.meta_members))
 
 
-def _quorum(servers: int) -> Iterator[Problem]:
+def _quorum(option: str, servers: int) -> Iterator[Problem]:
     if not servers:
         return
     quorum = servers // 2 + 1
-    option = "nats_server_cluster_members"
     if servers < 3:
         yield warning(option, f"{servers} JetStream servers survive the loss of none (quorum {quorum}): use at least 3")
     elif servers % 2 == 0:
@@ -470,7 +481,44 @@ def _quorum(servers: int) -> Iterator[Problem]:
             option,
             f"{servers} JetStream servers need {quorum} for a quorum and survive the loss of {servers - quorum}, no more than "
             f"{servers - 1} would; when two halves lose each other neither has a quorum. Add one (a small arbiter that holds no "
-            "streams is enough) or leave one out",
+            "streams is enough: nats_server_arbiter) or leave one out",
+        )
+
+
+def loss_of_a_site(case: Case) -> Iterator[Problem]:
+    """Whether the meta group outlives each cluster of a supercluster, and each zone of a cluster."""
+    servers = case.meta_members
+    quorum = len(servers) // 2 + 1
+    sites = [("cluster", str(member.get("cluster"))) for member in case.supercluster if member.get("jetstream")]
+    if len(servers) >= 3:
+        zones = [member for member in servers if member.get("zone")]
+        sites += [("zone", f"{member['zone']} of {member.get('cluster')}") for member in zones]
+    for (kind, name), count in Counter(sites).items():
+        left = len(servers) - count
+        if left < quorum and (kind == "cluster" or count > 1):
+            option = "nats_server_supercluster_groups" if kind == "cluster" else "nats_server_zone"
+            yield warning(
+                option,
+                f"the loss of the {kind} {name} ({count} of {len(servers)} JetStream servers) leaves {left}, fewer than the "
+                f"quorum of {quorum}: until it is back nothing can be created, changed or moved, in no cluster. Spread the "
+                f"servers over at least three {kind}s; one that holds an arbiter only (nats_server_arbiter) is enough",
+            )
+
+
+def zones(case: Case) -> Iterator[Problem]:
+    """With unique_tag a stream has at most one replica in a zone, and none on a server without a zone."""
+    members = [member for member in case.jetstream_members if not member.get("arbiter")]
+    named = {member["zone"] for member in members if member.get("zone")}
+    if case.jetstream is None or not case.jetstream.get("unique_tag") or not named:
+        return
+    without = sorted(member["server_name"] for member in members if not member.get("zone"))
+    if without:
+        yield error("nats_server_zone", f"is not set for {', '.join(without)}: no stream could be placed there")
+    if len(named) < min(3, len(members)):
+        yield warning(
+            "nats_server_zone",
+            f"the {len(members)} servers are in {len(named)} zones ({', '.join(sorted(named))}): with jetstream.unique_tag a "
+            f"stream has at most one replica in a zone, so that more than {len(named)} replicas are refused",
         )
 
 
@@ -653,11 +701,33 @@ def leafnodes(case: Case) -> Iterator[Problem]:
         yield error("leafnodes.authorization", "has both a single user and a list of users")
 
 
+def hub(case: Case) -> Iterator[Problem]:
+    """A leafnode must not be taken for a part of its hub: another cluster, other server names, another JetStream domain."""
+    names = sorted({member["server_name"] for member in case.hub} & {member["server_name"] for member in case.members})
+    if names:
+        yield error("nats_server_leafnode_hub_group", f"{', '.join(names)} would be leafnodes of a hub with the same names")
+    if case.cluster_name in {str(member["cluster"]) for member in case.hub}:
+        yield error("cluster.name", f"{case.cluster_name!r} is also the cluster of the hub: nats-server refuses such a leafnode")
+    if case.jetstream is None:
+        return
+    own = case.jetstream.get("domain")
+    for server in (member for member in case.hub if member.get("jetstream")):
+        if server.get("domain") == own:
+            which = f"{own!r} is also that of {server['server_name']}" if own else "neither here nor on the hub there is one"
+            yield error(
+                "jetstream.domain",
+                f"{which}: both would be one JetStream, in which the leafnode only observes. Give each its own domain",
+            )
+            return
+
+
 RULES: tuple[Callable[[Case], Iterator[Problem]], ...] = (
     unknown_keys,
     names,
     identity_of_running_server,
     membership,
+    loss_of_a_site,
+    zones,
     port_collisions,
     cluster_on_loopback,
     route_pool,
@@ -678,6 +748,7 @@ RULES: tuple[Callable[[Case], Iterator[Problem]], ...] = (
     no_auth_user,
     mqtt_and_websocket,
     leafnodes,
+    hub,
 )
 
 

@@ -14,7 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._mesh import expected_routes, route_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils._mesh import (
+    expected_routes,
+    gateway_problems,
+    route_problems,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils._table import human_bytes, human_seconds, table
 
@@ -282,18 +286,8 @@ def _gateways(evidence: Evidence) -> Check:
     if not with_gateway:
         return Check("gateways", "none: not a supercluster")
     found = [Finding("gateway_unknown", WARNING, f"{name} did not tell its gateways") for name in evidence.silent("gatewayz")]
-    for server in with_gateway:
-        varz = (server.get("varz") or {}).get("gateway") or {}
-        wanted = {*clusters, *(one.get("name", "") for one in varz.get("gateways") or ())} - {server["gatewayz"]["name"], ""}
-        connected = {
-            name
-            for name, one in (server["gatewayz"].get("outbound_gateways") or {}).items()
-            if (one.get("connection") or {}).get("cid")
-        }
-        found += [
-            Finding("gateway_missing", CRITICAL, f"{server['name']} has no gateway connection to {name}")
-            for name in sorted(wanted - connected)
-        ]
+    missing = gateway_problems([dict(server) for server in with_gateway], clusters)
+    found += [Finding("gateway_missing", CRITICAL, text) for text in missing]
     return Check("gateways", f"{len(with_gateway)} servers, {len(clusters)} clusters", found)
 
 

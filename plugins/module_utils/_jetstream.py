@@ -54,6 +54,7 @@ class _Api:
     """Requests under `$JS.API.` with the server's errors as NatsFailure `api_error` and their `err_code`."""
 
     silence = ""
+    _prefix = "$JS.API"
 
     def __init__(self, client: Client, account: str | None = None) -> None:
         self._client = client
@@ -77,7 +78,7 @@ class _Api:
         return answers
 
     def _call(self, subject: str, body: Mapping[str, Any] | None) -> Call:
-        return Call(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"")
+        return Call(f"{self._prefix}.{subject}", json.dumps(body).encode() if body else b"")
 
     def _answer(self, outcome: Reply | NatsFailure) -> Answer:
         if isinstance(outcome, NatsFailure):
@@ -110,6 +111,14 @@ class JetStreamApi(_Api):
     """The streams and consumers of the connected user's account. `account`: its name where it is known, for messages."""
 
     silence = "JetStream has no leader that could answer, or the user's account has no JetStream or may not ask this"
+
+    def __init__(self, client: Client, account: str | None = None) -> None:
+        super().__init__(client, account)
+        domain = client.options.jetstream_domain
+        if domain:
+            # Every server maps this to the API where the domain is its own.
+            self._prefix = f"$JS.{require_name('jetstream_domain', domain)}.API"
+            self.silence = f"no JetStream of the domain {domain} answers, or the user's account may not ask it"
 
     def info(self) -> dict[str, Any]:
         """Return the account's limits and usage (`$JS.API.INFO`), with `api.level` from 2.11."""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 DEFAULT_POOL_SIZE = 3
@@ -57,4 +58,27 @@ def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | N
             want = expected_routes(varz, there)
             if have < want:
                 problems.append(f"{one['name']} has {have} of {want} routes to {other['name']}")
+    return problems
+
+
+def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()) -> list[str]:
+    """One sentence for each server that lacks a gateway connection to another cluster.
+
+    A server keeps one connection to some server of each other cluster (docs: gateways), so what comes in says nothing of it.
+    A server without a gateway is judged only where there shall be other clusters.
+
+    :param servers: entries of nats_server_info with endpoints varz and gatewayz
+    :param clusters: names of the clusters that there shall be, beside those that the servers are configured with
+    """
+    problems = []
+    for server in servers:
+        told = server.get("gatewayz") or {}
+        configured = ((server.get("varz") or {}).get("gateway") or {}).get("gateways") or ()
+        wanted = {*clusters, *(one.get("name", "") for one in configured)} - {server.get("cluster"), told.get("name"), ""}
+        connected = {
+            name
+            for name, one in (told.get("outbound_gateways") or {}).items()
+            if (one.get("connection") or {}).get("cid")
+        }
+        problems += [f"{server['name']} has no gateway connection to {name}" for name in sorted(wanted - connected)]
     return problems

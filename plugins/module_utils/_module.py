@@ -63,6 +63,7 @@ CONNECTION_SPEC: dict[str, dict[str, Any]] = {
     "validate_certs": {"type": "bool", "default": True},
     "tls_first": {"type": "bool"},
     "timeout": {"type": "float", "default": 5.0},
+    "jetstream_domain": {"type": "str"},
     "context": {"type": "str"},
 }
 
@@ -79,6 +80,7 @@ _SOURCES = (
     ("tls_key_file", "NATS_KEY", "key"),
     ("tls_first", None, "tls_first"),
     ("inbox_prefix", None, "inbox_prefix"),
+    ("jetstream_domain", None, "jetstream_domain"),
 )
 _SECRETS = ("password", "token", "nkey_seed")
 

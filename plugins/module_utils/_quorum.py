@@ -9,8 +9,8 @@ how nats-server behaves, not from its /healthz, which stays at 200 for a stream 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
@@ -69,12 +69,13 @@ class Limits:
 @dataclass(frozen=True)
 class Expectations:
     """What the cluster should look like. `servers`, `jetstream_servers`: names, None for whatever answers.
-    `cluster`: judge the servers and assets of this cluster only."""
+    `cluster`: judge the servers and assets of this cluster only. `clusters`: the cluster of each server, by its name."""
 
     servers: frozenset[str] | None = None
     jetstream_servers: frozenset[str] | None = None
     cluster: str | None = None
     limits: Limits = Limits()
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,11 @@ def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectatio
         if len(servers) > 1:
             hosts = ", ".join(f"{server.host} ({server.id})" for server in servers)
             yield _error("server_duplicate", name, f"{len(servers)} servers are named {name}: {hosts}")
+    for server in mine.servers:
+        wanted = expected.clusters.get(server.name, server.cluster)
+        if wanted != server.cluster:
+            message = f"{server.name} is in cluster {server.cluster!r}, expected in {wanted!r}"
+            yield _error("server_wrong_cluster", server.name, message, server.name)
     if expected.servers is None:
         return
     for name in sorted(expected.servers - mine.names):

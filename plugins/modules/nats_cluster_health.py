@@ -36,6 +36,11 @@ options:
       - Names of the servers that must run JetStream and be members of the meta group. By default O(expected_servers).
     type: list
     elements: str
+  expected_clusters:
+    description:
+      - The cluster of each server, by the server's name. A server that is in another one is a problem.
+    type: dict
+    default: {}
   cluster:
     description:
       - Judge only the servers and assets of the cluster with exactly this name. The meta group of a supercluster spans all
@@ -123,6 +128,12 @@ EXAMPLES = r"""
     r1_policy: fail
     wait: false
     context: c1-sys
+
+- name: Wait until three clusters and their common meta group are healthy
+  natsops.jetstream.nats_cluster_health:
+    expected_servers: [n1, n2, n3]
+    expected_clusters: {n1: east, n2: central, n3: west}
+    context: east-sys
 
 - name: Wait for the rest while n3-c1 is being repaired
   natsops.jetstream.nats_cluster_health:
@@ -269,6 +280,7 @@ def judge(cluster: Cluster, params: Mapping[str, Any]) -> Sample:
             jetstream_servers=None if jetstream_servers is None else frozenset(jetstream_servers),
             cluster=params["cluster"],
             limits=limits,
+            clusters=params["expected_clusters"],
         ),
     )
     problems += stop_problems(cluster, params["stop_servers"], StopPolicy(params["r1_policy"], limits))
@@ -367,6 +379,7 @@ def main() -> None:
         {
             "expected_servers": {"type": "list", "elements": "str"},
             "expected_jetstream_servers": {"type": "list", "elements": "str"},
+            "expected_clusters": {"type": "dict", "default": {}},
             "cluster": {"type": "str"},
             "assets": {"type": "bool", "default": True},
             "wait": {"type": "bool", "default": True},

@@ -15,6 +15,7 @@ try:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
     HAS_CRYPTOGRAPHY = True
 except ImportError:
@@ -59,8 +60,10 @@ def trusted(pem: str, authorities: str) -> bool:
     return True
 
 
-def problems(pem: str, key: str, names: Sequence[str], now: datetime) -> list[str]:
+def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bool = False) -> list[str]:
     """Why a server cannot present the first certificate of a text to those who connect to one of the names; empty when it can.
+
+    ``mutual``: it also presents it where it connects itself, as between servers; Go wants the extended key usage for each.
 
     Without any name in the certificate Go, and so nats-server, does not fall back on its subject (crypto/x509, VerifyHostname).
     """
@@ -77,10 +80,23 @@ def problems(pem: str, key: str, names: Sequence[str], now: datetime) -> list[st
         found.append(f"it ended {_end(leaf).isoformat()}")
     if _begin(leaf) > now:
         found.append(f"it begins {_begin(leaf).isoformat()}")
+    usages = (("serverAuth", ExtendedKeyUsageOID.SERVER_AUTH, True), ("clientAuth", ExtendedKeyUsageOID.CLIENT_AUTH, mutual))
+    unusable = [usage for usage, oid, wanted in usages if wanted and not _may_be_used(leaf, oid)]
+    if unusable:
+        found.append(f"its extended key usage lacks {' and '.join(unusable)}")
     missing = [name for name in names if not _covers(leaf, name)]
     if missing:
         found.append(f"it does not name {', '.join(missing)}")
     return found
+
+
+def _may_be_used(certificate: x509.Certificate, usage: Any) -> bool:
+    """Without the extension a certificate is good for everything (crypto/x509, VerifyOptions.KeyUsages)."""
+    try:
+        held = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return usage in held or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in held
 
 
 def _covers(certificate: x509.Certificate, name: str) -> bool:

@@ -61,25 +61,47 @@ def _jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any]) -> str:
     return f"{signed}.{encode(issuer.sign(signed.encode()))}"
 
 
+@dataclass(frozen=True)
+class Operator:
+    """An operator's JWT, its system account's public key, the account JWTs by public key, and a .creds file for each name."""
+
+    jwt: str
+    system_account: str
+    accounts: dict[str, str]
+    creds: dict[str, Path]
+
+
+def make_operator(directory: Path, *names: str) -> Operator:
+    """Return an operator with the system account SYS and accounts with JetStream of these names, each with a user."""
+    operator = new_key(nkeys.PREFIX_BYTE_OPERATOR)
+    keys = {name: new_key(nkeys.PREFIX_BYTE_ACCOUNT) for name in ("SYS", *names)}
+    limits = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1), "wildcards": True}
+    storage = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
+    accounts, creds = {}, {}
+    for name, account in keys.items():
+        claims = {"type": "account", "limits": limits if name == "SYS" else {**limits, **storage}}
+        accounts[account.public] = _jwt(operator, account.public, name, claims)
+        user = new_user()
+        user_jwt = _jwt(account, user.public, name.lower(), {"type": "user", "subs": -1, "data": -1, "payload": -1})
+        creds[name] = directory / f"{name.lower()}.creds"
+        creds[name].write_text(
+            f"-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n"
+            f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
+        )
+    system = keys["SYS"].public
+    own = _jwt(operator, operator.public, "test", {"type": "operator", "system_account": system})
+    return Operator(own, system, accounts, creds)
+
+
 def operator_setup(directory: Path) -> tuple[str, Path]:
     """Return (configuration text, path of a .creds file) of an operator with only a system account and a user in it."""
-    operator = new_key(nkeys.PREFIX_BYTE_OPERATOR)
-    account = new_key(nkeys.PREFIX_BYTE_ACCOUNT)
-    user = new_user()
-    operator_jwt = _jwt(operator, operator.public, "test", {"type": "operator", "system_account": account.public})
-    unlimited = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1)
-    account_jwt = _jwt(operator, account.public, "SYS", {"type": "account", "limits": {**unlimited, "wildcards": True}})
-    user_jwt = _jwt(account, user.public, "sys", {"type": "user", "subs": -1, "data": -1, "payload": -1})
-    creds = directory / "sys.creds"
-    creds.write_text(
-        f"-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
-    )
+    operator = make_operator(directory)
+    ((account, account_jwt),) = operator.accounts.items()
     config = (
-        f"operator: {operator_jwt}\nsystem_account: {account.public}\n"
-        f"resolver: MEMORY\nresolver_preload {{ {account.public}: {account_jwt} }}\n"
+        f"operator: {operator.jwt}\nsystem_account: {account}\n"
+        f"resolver: MEMORY\nresolver_preload {{ {account}: {account_jwt} }}\n"
     )
-    return config, creds
+    return config, operator.creds["SYS"]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import getpass
 import grp
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,6 +47,8 @@ class RoleCluster:
     def __init__(self, root: Path, names: Sequence[str], version: str = "2.10.27") -> None:
         self.root = root
         self.hosts: dict[str, dict[str, Any]] = {}
+        #: Groups below `nats`, with their hosts.
+        self.groups: dict[str, list[str]] = {}
         self.variables: dict[str, Any] = {
             "ansible_connection": "local",
             "ansible_host": "127.0.0.1",
@@ -79,11 +82,12 @@ class RoleCluster:
 
     def add(self, name: str, folder: str = "") -> None:
         """Add a host to the inventory; `folder` instead of its name: another disk."""
-        client, route, monitor = free_ports(3)
+        client, route, monitor, gateway = free_ports(4)
         root = self.root / (folder or name)
         self.hosts[name] = {
             "nats_server_port": client,
             "nats_server_cluster_port": route,
+            "nats_server_gateway_port": gateway,
             "nats_server_http": f"127.0.0.1:{monitor}",
             "nats_server_install_dir": str(root / "opt"),
             "nats_server_binary_link": str(root / "nats-server"),
@@ -108,7 +112,8 @@ class RoleCluster:
     def start_playbook(self, name: str, *arguments: str, **extra: Any) -> subprocess.Popen[str]:
         """Start a playbook of the collection, or a file; `extra` are extra variables."""
         inventory = self.root / "inventory.json"
-        group = {"hosts": self.hosts, "vars": self.variables}
+        children = {name: {"hosts": dict.fromkeys(hosts)} for name, hosts in self.groups.items()}
+        group = {"hosts": self.hosts, "vars": self.variables, "children": children}
         inventory.write_text(json.dumps({"all": {"children": {"nats": group}}}))
         playbook = name if "/" in name else f"natsops.jetstream.{name}"
         command = [str(Path(sys.executable).with_name("ansible-playbook")), playbook, "-i", str(inventory)]
@@ -134,6 +139,13 @@ class RoleCluster:
         output, _nothing = process.communicate(timeout=600)
         assert (process.returncode != 0) == fails, output
         return Run(process.returncode, output)
+
+    def deploy_changes_nothing(self) -> None:
+        """Deploy, and see that no task changed anything and no server was restarted."""
+        pids = self.pids()
+        output = self.playbook("deploy").output
+        assert set(re.findall(r"changed=(\d+)", output)) == {"0"}, output
+        assert self.pids() == pids
 
     def pid(self, name: str) -> int:
         """Return the process of a host's server; 0 when it does not run."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,22 @@ def test_the_demo_runs_and_leaves_nothing(tmp_path: Path) -> None:
         for words in ("n3-c1", "2 of 3 make a quorum", "No problems found.", "1000 read back and equal"):
             assert words in report
         assert len(servers_under(tmp_path)) == 3
+    finally:
+        run = playbook("demo_remove", *where)
+    assert run.returncode == 0, run.stdout
+    assert servers_under(tmp_path) == []
+
+
+def test_the_supercluster_of_nats_by_example(tmp_path: Path) -> None:
+    where = ["-e", f"demo_dir={tmp_path}/demo", "-e", "demo_topology=supercluster"]
+    try:
+        run = playbook("demo_supercluster", *where, "-e", f"demo_binary={binary(VERSION)}", "-e", f"demo_version={VERSION}")
+        assert run.returncode == 0, run.stdout
+        report = (tmp_path / "demo/report.txt").read_text()
+        for words in ("2 of 3 make a quorum", "No problems found.", "n3 in west, answered in east", "hello from east"):
+            assert words in report
+        for cluster in ("east", "central", "west"):
+            assert re.search(rf"│ {cluster} +│ +1 │ +2 │ +2 │", report)
     finally:
         run = playbook("demo_remove", *where)
     assert run.returncode == 0, run.stdout

@@ -319,4 +319,9 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     }
     assert changes(host.play("tls", **own)) == ["Copy the TLS files"]
     assert (host.root / "etc/tls/server.crt").read_text() == (tmp_path / "pki/client.crt").read_text()
+    refused = " ".join(host.play("preflight", fails=True, nats_server_version="2.10.27", **own).split())
+    assert f"n1 cannot present {tmp_path}/pki/client.crt: its extended key usage lacks serverAuth" in refused
+    missing = {**own, "nats_server_tls_key_src": str(tmp_path / "pki/none.key")}
+    refused = " ".join(host.play("preflight", fails=True, nats_server_version="2.10.27", **missing).split())
+    assert f"there is no file {tmp_path}/pki/none.key on the controller" in refused
     assert "must all name files" in " ".join(host.play("tls", nats_server_tls_source="files", fails=True).split())

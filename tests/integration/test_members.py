@@ -162,7 +162,7 @@ def test_what_may_not_join(cluster: RoleCluster, run_module: Runner) -> None:
         for name in new[1:]:
             del cluster.hosts[name]
         shown = cluster.playbook("scale_out", "--check").output
-        assert "New in C1: n4" in shown
+        assert "New in the cluster C1: n4" in shown
         assert not (cluster.root / "n4").exists()
         cluster.hosts["n1"]["nats_server_cluster_port"] = cluster.hosts["n4"]["nats_server_cluster_port"]
         assert "n4 cannot reach the route of n1 at 127.0.0.1:" in refused(cluster, "scale_out")
@@ -256,7 +256,7 @@ def test_a_cluster_that_nobody_leads(cluster: RoleCluster, run_module: Runner) -
     while (run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"] or {}).get("leader"):
         assert time.monotonic() < end, "the meta group is led without a quorum"
         time.sleep(0.5)
-    assert "The meta group of C1 has no leader" in refused(cluster, "scale_in", nats_server_cluster_leaving=["n2"])
+    assert "The meta group of the cluster C1 has no leader" in refused(cluster, "scale_in", nats_server_cluster_leaving=["n2"])
 
 
 # --- Whole operations under load ------------------------------------------------------------------------------------------

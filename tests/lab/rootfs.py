@@ -16,7 +16,9 @@ from binaries import cache_dir
 from debian_mirror import mirrors
 
 RELEASES = ("bookworm", "trixie")
-_PACKAGES = "dbus,e2fsprogs,iproute2,libpam-systemd,openssh-server,procps,python3,python3-apt,systemd,systemd-sysv"
+_PACKAGES = (
+    "dbus,e2fsprogs,iproute2,libpam-systemd,openssh-server,procps,python3,python3-apt,python3-venv,systemd,systemd-sysv"
+)
 _ENABLE = ("ssh.service", "systemd-networkd.service")
 # Hosts have no way out: what would try to reach a mirror only makes noise.
 _MASK = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2scrub_reap.service")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from nats.js.api import StreamConfig
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("whole")]
 
 STORE = "/nats/storage"
+#: The environment that `make test-chaos` makes.
+SPARK = Path(__file__).parents[2] / ".cache" / "venv-insights"
 #: The host with a disk of its own, which can be filled.
 SMALL = "n3-c1"
 
@@ -184,3 +187,29 @@ def test_a_stream_without_quorum_is_named_before_the_start(cluster: Cluster) -> 
     assert cluster.pids()[hosts[0]] == before[hosts[0]]
     back = cluster.deploy()
     assert back.status == 0, back.output
+
+
+def test_the_insights_of_five_servers(cluster: Cluster, tmp_path: Path) -> None:
+    """A snapshot before and one after a restart under load; the playbook insights takes the last one itself."""
+    variables = {
+        "nats_insights_lake": str(tmp_path / "lake"),
+        "nats_insights_fleet": "lab",
+        "nats_insights_dir": str(tmp_path / "pipeline"),
+        "nats_insights_venv": str(SPARK),
+        "nats_insights_report_fetch": str(tmp_path / "report"),
+    }
+    with cluster.load():
+        assert cluster.play("snapshot", extra_vars=variables).status == 0
+        assert cluster.play("restart", limit="n4-c1").status == 0
+        run = cluster.play("insights", extra_vars=variables)
+    assert run.status == 0, run.output
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        found = report["tables"][table]
+        return [dict(zip((name for name, *_more in found["columns"]), row)) for row in found["rows"]]
+
+    assert [row["server"] for row in rows("servers")] == HOSTS
+    assert [(row["fleet"], row["servers"], row["missing"]) for row in rows("fleets")] == [("lab", 5, [])]
+    assert [row["server"] for row in rows("restarts")] == ["n4-c1"]
+    assert {row["stream"] for row in rows("streams")} >= {"LOAD3", "MORE3"}

@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import nats
 import pytest
@@ -245,6 +249,60 @@ def test_a_wrong_system_password_stops_a_restart_and_is_rotated_by_a_reload(clus
     assert run.status == 0, run.output
     assert cluster.pids() == pids
     assert cluster.health().status == 0
+
+
+COLLECTOR = """
+- hosts: n1-c1
+  gather_facts: false
+  tasks:
+    - ansible.builtin.copy: {src: "{{ wheels }}/", dest: /root/wheels/, mode: "0644"}
+      check_mode: false
+    - ansible.builtin.import_role: {name: natsops.jetstream.nats_insights, tasks_from: timer}
+"""
+
+
+def test_a_timer_takes_snapshots(cluster: Cluster, tmp_path: Path) -> None:
+    """Also where the host reaches no package index, and with a password that JSON has to quote."""
+    ssh = cluster.controller.ssh
+    wheels, play = tmp_path / "wheels", tmp_path / "collector.yml"
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(wheels), "nats-py", "nkeys", "setuptools"]
+    subprocess.run(download, check=True, capture_output=True)
+    play.write_text(COLLECTOR)
+    system_password = cluster.variables["nats_server_system_password"]
+    variables = {
+        "wheels": str(wheels),
+        "nats_insights_pip_arguments": ["--no-index", "--find-links=/root/wheels"],
+        "nats_insights_lake": "/var/lib/nats-insights/lake",
+        "nats_insights_fleet": "lab",
+        "nats_insights_timer_calendar": "*:*:0/10",
+        "nats_insights_connection": {
+            "servers": [f"nats://{cluster.controller.address(host)}:4222" for host in HOSTS],
+            "user": "sys",
+            "password": system_password,
+        },
+    }
+    run = cluster.controller.playbook(play, extra_vars=variables, check=True)
+    assert run.status == 0, run.output
+    assert ssh("n1-c1", "test -e /opt/nats-insights", check=False).returncode == 1
+    run = cluster.controller.playbook(play, extra_vars=variables)
+    assert run.status == 0, run.output
+    assert system_password not in run.output
+    manifests = "find /var/lib/nats-insights/lake/bronze/manifest -name '*.json'"
+    end = time.monotonic() + 60
+    while not (found := ssh("n1-c1", manifests, check=False).stdout.split()):
+        assert time.monotonic() < end, ssh("n1-c1", "journalctl --no-pager -u nats-insights-snapshot").stdout
+        time.sleep(1)
+    manifest = json.loads(ssh("n1-c1", f"cat {found[0]}").stdout)
+    assert (manifest["fleet"], manifest["servers"], manifest["missing"], manifest["complete"]) == ("lab", 5, [], True)
+    assert ssh("n1-c1", f"stat -c '%U %a' {found[0]}").stdout.split() == ["nats-insights", "640"]
+    again = cluster.controller.playbook(play, extra_vars=variables)
+    assert (again.status, again.changed) == (0, []), again.output
+
+    run = cluster.controller.playbook(play, extra_vars={**variables, "nats_insights_timer_state": "absent"})
+    assert run.status == 0, run.output
+    assert ssh("n1-c1", "systemctl cat nats-insights-snapshot.timer", check=False).returncode
+    assert ssh("n1-c1", "test -e /opt/nats-insights", check=False).returncode == 1
+    assert found[0] in ssh("n1-c1", manifests).stdout
 
 
 def test_the_unit_is_hardened(cluster: Cluster) -> None:

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The members of a cluster and the routes between them."""
+"""The members of clusters, and the routes and gateways between them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._members import members, routes
+from ansible_collections.natsops.jetstream.plugins.module_utils._members import gateways, leaf_remotes, members, routes
 
 HOSTVARS: dict[str, dict[str, Any]] = {
     "n1": {"ansible_host": "10.0.0.1", "nats_server_zone": "a"},
@@ -24,8 +24,10 @@ HOSTVARS: dict[str, dict[str, Any]] = {
 def test_members_come_from_the_inventory_and_the_known_defaults() -> None:
     first, second, third = members(["n1", "n2", "n3"], HOSTVARS, "n1", {})
     assert first == {
-        "host": "n1", "server_name": "n1", "address": "10.0.0.1", "route_address": "10.0.0.1", "cluster_port": 6222,
-        "client_port": 4222, "jetstream": True, "zone": "a", "unique_tag": "az:", "pool_size": None,
+        "host": "n1", "server_name": "n1", "cluster": None, "address": "10.0.0.1",
+        "route_address": "10.0.0.1", "cluster_port": 6222, "gateway_address": "10.0.0.1", "gateway_port": 7222,
+        "leafnode_address": "10.0.0.1", "leafnode_port": 7422, "domain": None,
+        "client_port": 4222, "jetstream": True, "arbiter": False, "zone": "a", "unique_tag": "az:", "pool_size": None,
     }  # fmt: skip
     assert (second["server_name"], second["cluster_port"], second["unique_tag"]) == ("second", 7222, None)
     assert (third["jetstream"], third["client_port"], third["route_address"], third["address"]) == (
@@ -84,3 +86,61 @@ def test_seeds_are_members_addresses_or_urls() -> None:
         routes(everybody, "seeds", [])
     with pytest.raises(ValueError, match="all or seeds"):
         routes(everybody, "mesh")
+
+
+SITES: dict[str, dict[str, Any]] = {
+    "e1": {"ansible_host": "10.1.0.1"},
+    "e2": {"ansible_host": "fd00::2", "nats_server_gateway_port": "7333"},
+    "w1": {"ansible_host": "10.2.0.1", "nats_server_gateway_address": "west.example.com", "nats_server_cluster_name": "WEST"},
+}
+
+
+def test_gateways_list_every_cluster_alike_on_every_host() -> None:
+    clusters = {"east": ["e1", "e2"], "west": ["w1"]}
+    expected = [
+        {"name": "east", "urls": ["nats://10.1.0.1:7222", "nats://[fd00::2]:7333"]},
+        {"name": "WEST", "urls": ["nats://west.example.com:7222"]},
+    ]
+    for host in SITES:
+        assert gateways(clusters, SITES, host, {}) == expected
+    (_east, west) = gateways(clusters, SITES, "e1", {"gateway_port": 9222}, {"user": "u", "password": "p@"})
+    assert west["urls"] == ["nats://u:p%40@west.example.com:9222"]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "changes", "message"),
+    [
+        ({"east": ["e1"], "west": []}, {}, "the group west of nats_server_supercluster_groups has no hosts"),
+        ({"east": ["e1"], "west": ["w1", "e1"]}, {}, "differs within the group west: 'WEST' on w1; 'west' on e1"),
+        ({"east": ["e1", "e2"], "west": ["e2"]}, {}, "e2 is in both the groups east and west"),
+        ({"east": ["e1"], "west": ["w1"]}, {"w1": {"nats_server_name": "e1"}}, "e1 is in both the groups east and west"),
+        ({"east": ["e1"], "west": ["w1"]}, {"w1": {"nats_server_cluster_name": "east"}}, "are both the cluster east"),
+        ({"east": ["e1", "x"]}, {}, "lists x, which the inventory does not have"),
+    ],
+)
+def test_clusters_that_cannot_be_told_apart_are_refused(
+    clusters: dict[str, list[str]], changes: dict[str, dict[str, Any]], message: str
+) -> None:
+    hostvars = {host: {**values, **changes.get(host, {})} for host, values in SITES.items()}
+    with pytest.raises(ValueError, match=message):
+        gateways(clusters, hostvars, "e1", {})
+
+
+def test_a_member_belongs_to_the_group_of_the_supercluster_that_it_is_in() -> None:
+    hostvars = {"e1": {"group_names": ["nats", "east"]}, "w1": {"group_names": ["west"], "nats_server_cluster_name": "W"}}
+    seen = {"supercluster_groups": ["east", "west"], "cluster": "east"}
+    assert [one["cluster"] for one in members(["e1", "w1"], hostvars, "e1", seen)] == ["east", "W"]
+    assert [one["cluster"] for one in members(["e1"], hostvars, "e1", {"cluster": "C1"})] == ["C1"]
+
+
+def test_a_remote_gets_the_urls_of_the_whole_hub() -> None:
+    variables = {"h1": {"nats_server_leafnodes": {"listen": "0.0.0.0:7400"}}, "h2": {"nats_server_leafnode_address": "::2"}}
+    hub = members(["h1", "h2"], variables, "leaf", {"cluster": "hub"})
+    assert leaf_remotes(hub, [{"account": "A", "user": "s", "password": "p@"}, {"url": "nats-leaf://x:1"}]) == [
+        {"account": "A", "urls": ["nats-leaf://s:p%40@h1:7400", "nats-leaf://s:p%40@[::2]:7422"]},
+        {"url": "nats-leaf://x:1"},
+    ]
+    tls = [one["tls"] for one in leaf_remotes(hub, [{"account": "A"}, {"tls": {"verify": False}}], {"verify": True})]
+    assert tls == [{"verify": True}, {"verify": False}]
+    with pytest.raises(ValueError, match="nats_server_leafnode_hub_group names a group without hosts"):
+        leaf_remotes([], [{"account": "A"}])

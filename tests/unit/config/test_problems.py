@@ -24,11 +24,16 @@ def member(name: str, number: int, **more: Any) -> dict[str, Any]:
     return {
         "host": name,
         "server_name": name,
+        "cluster": "C1",
         "address": address,
         "route_address": address,
         "cluster_port": 6222,
+        "gateway_address": address,
+        "gateway_port": 7222,
         "client_port": 4222,
         "jetstream": True,
+        "domain": None,
+        "arbiter": False,
         "zone": None,
         "unique_tag": None,
         "pool_size": None,
@@ -36,7 +41,17 @@ def member(name: str, number: int, **more: Any) -> dict[str, Any]:
     }
 
 
+def zoned(zones: str) -> list[dict[str, Any]]:
+    """Return a server for each letter, which is its zone; - is none."""
+    return [
+        member(f"n{number}", number, zone=None if zone == "-" else zone, unique_tag="az:")
+        for number, zone in enumerate(zones, 1)
+    ]
+
+
 MEMBERS = [member(f"n{number}", number) for number in (1, 2, 3)]
+OTHERS = [member(f"m{number}", 10 + number, cluster="C2") for number in (1, 2, 3)]
+TAGGED: dict[str, Any] = {"jetstream": {"unique_tag": "az:"}, "server_tags": ["az:a"]}
 SOUND: dict[str, Any] = {
     "server_name": "n1",
     "port": 4222,
@@ -147,6 +162,25 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"members": [*MEMBERS[:2], member("n3", 3, client_port=6222)]}, "error cluster_port", "10.0.0.3:6222"),
     ({"cluster": {"listen": "localhost:6222"}}, {}, "error cluster.listen", "n2, n3 must connect"),
     ({"cluster": {"host": "127.0.0.1"}}, {}, "error cluster.host", "n2, n3 must connect"),
+    # sites
+    ({}, {"supercluster": [*MEMBERS, *OTHERS]}, "warning nats_server_supercluster_groups", "6 JetStream servers need 4"),
+    ({}, {"supercluster": [*MEMBERS, *OTHERS]}, "warning nats_server_supercluster_groups", "cluster C2 (3 of 6 JetStream"),
+    ({}, {"supercluster": [*MEMBERS, *OTHERS[:2]]}, "warning nats_server_supercluster_groups", "cluster C1 (3 of 5 JetStream"),
+    ({}, {"members": zoned("aab")}, "warning nats_server_zone", "zone a of C1 (2 of 3 JetStream servers) leaves 1"),
+    (TAGGED, {"members": zoned("abb-c"), "cluster_size": 5}, "error nats_server_zone", "not set for n4"),
+    (TAGGED, {"members": zoned("aabbb"), "cluster_size": 5}, "warning nats_server_zone", "in 2 zones (a, b)"),
+    (TAGGED, {"supercluster": [*zoned("abc"), *OTHERS]}, "error jetstream.unique_tag", "m1 none"),
+    ({}, {"supercluster": [*MEMBERS, member("m1", 1, client_port=1, cluster_port=2)]}, "error gateway_port", "10.0.0.1:7222"),
+    # hub
+    ({"jetstream": {"domain": "d"}}, {"hub": [member("n1", 9, cluster="H")]}, "error nats_server_leafnode_hub_group", "n1 would"),
+    ({"jetstream": {"domain": "d"}}, {"hub": [member("h1", 9)]}, "error cluster.name", "'C1' is also the cluster of the hub"),
+    ({}, {"hub": [member("h1", 9, cluster="H")]}, "error jetstream.domain", "neither here nor on the hub"),
+    (
+        {"jetstream": {"domain": "d"}},
+        {"hub": [member("h1", 9, cluster="H", domain="d")]},
+        "error jetstream.domain",
+        "'d' is also that of h1",
+    ),
     # routes
     ({"cluster": {"routes": []}}, {}, "error cluster.routes", "needs a route"),
     ({"cluster": {"routes": ["nats://10.0.0.1:6222"]}}, {}, "warning cluster.routes", "1 of 3"),
@@ -300,6 +334,28 @@ def test_a_supercluster_is_not_judged_by_one_of_its_clusters() -> None:
     gateway = {"name": "C1", "port": 7222}
     context = {"members": MEMBERS[:2], "cluster_size": None, "gateway": gateway}
     assert found({"gateway": gateway}, context) == []
+
+
+def test_a_leafnode_with_a_domain_of_its_own_is_no_problem() -> None:
+    hub = [member("h1", 9, cluster="H", domain="hub"), member("h2", 10, cluster="H", jetstream=False)]
+    assert found({"jetstream": {"domain": "leaf"}}, {"hub": hub}) == []
+
+
+def test_three_clusters_of_three_outlive_each_and_two_with_an_arbiter_too() -> None:
+    arbiter = member("w1", 31, cluster="C3", arbiter=True)
+    third = [member(f"w{number}", 30 + number, cluster="C3") for number in (1, 2, 3)]
+    for rest in ([arbiter], third):
+        assert found({}, {"supercluster": [*MEMBERS, *OTHERS, *rest]}) == []
+
+
+def test_five_servers_in_three_zones_outlive_each_zone() -> None:
+    routed = {"cluster": {"routes": [f"nats://10.0.0.{number}:6222" for number in range(1, 6)]}}
+    assert found({**TAGGED, **routed}, {"members": zoned("aabbc"), "cluster_size": 5}) == []
+
+
+def test_an_arbiter_takes_no_replicas_so_that_its_zone_counts_for_the_quorum_only() -> None:
+    three = [*zoned("ab"), member("n3", 3, zone="c", arbiter=True, unique_tag="az:")]
+    assert found(TAGGED, {"members": three}) == []
 
 
 def test_pool_sizes_may_differ_from_2_11_2_on() -> None:

@@ -49,8 +49,9 @@ TASKS = """
 
 
 def render(
-    directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]]
+    directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]], **clusters: list[str]
 ) -> subprocess.CompletedProcess[str]:
+    """Render the files of the hosts of group nats, which may have groups below it."""
     role = directory / "roles" / "rendering"
     (role / "tasks").mkdir(parents=True)
     for part in ("defaults", "vars", "templates", "meta"):
@@ -64,14 +65,17 @@ def render(
         "nats_server_service_backend": "systemd",
         **group,
     }
-    (directory / "inventory.yml").write_text(yaml.safe_dump({"nats": {"vars": everywhere, "hosts": hosts}}))
+    children = {name: {"hosts": dict.fromkeys(members)} for name, members in clusters.items()}
+    (directory / "inventory.yml").write_text(yaml.safe_dump({"nats": {"vars": everywhere, "hosts": hosts, "children": children}}))
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventory.yml", "play.yml"]
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_HOME": str(directory / "home")}
     return subprocess.run(command, check=False, cwd=directory, env=environment, capture_output=True, text=True)
 
 
-def rendered(directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]]) -> dict[str, str]:
-    done = render(directory, group, hosts)
+def rendered(
+    directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]], **clusters: list[str]
+) -> dict[str, str]:
+    done = render(directory, group, hosts, **clusters)
     assert done.returncode == 0, done.stdout + done.stderr
     return {host: (directory / f"{host}.nats-server.conf").read_text() for host in hosts}
 
@@ -137,6 +141,61 @@ accounts: {
     assert 'SECRET_accounts_SYS_users_sys_password_2d1ac9e9: "$2b$04$' in secrets
     assert "s3cr3t" not in secrets
     assert json.loads((tmp_path / "n2-c1.problems").read_text()) == []
+
+
+def test_the_documented_supercluster(tmp_path: Path) -> None:
+    """The supercluster of NATS by Example: three clusters of one server, with routes and gateways to themselves, too."""
+    group = {
+        "nats_server_supercluster_groups": ["east", "central", "west"],
+        "nats_server_gateway_authorization": {"user": "gateway", "password": "p@ss"},
+        "nats_server_tls_source": "files",
+        "nats_server_tls_for_clients": False,
+        "nats_server_gateway": {"reject_unknown_cluster": True},
+    }
+    clusters = {"east": "n1", "central": "n2", "west": "n3"}
+    hosts: dict[str, dict[str, Any]] = {
+        host: {
+            "ansible_host": "127.0.0.1",
+            "nats_server_port": 4221 + number,
+            "nats_server_cluster_port": 6221 + number,
+            "nats_server_gateway_port": 7221 + number,
+        }
+        for number, host in enumerate(clusters.values(), start=1)
+    }
+    texts = rendered(tmp_path, group, hosts, **{cluster: [host] for cluster, host in clusters.items()})
+    for number, (cluster, host) in enumerate(clusters.items(), start=1):
+        text = texts[host]
+        assert f'cluster: {{\n  name: "{cluster}"\n  port: {6221 + number}\n' in text
+        gateway = text[text.index("gateway: {") :]
+        assert f'gateway: {{\n  name: "{cluster}"\n  port: {7221 + number}\n' in gateway
+        assert "reject_unknown_cluster: true" in gateway
+        assert "verify: true" in gateway
+        assert gateway.count("urls: ") == 3
+        secrets = (tmp_path / f"{host}.secrets.conf").read_text()
+        for other in range(7222, 7225):
+            assert f"nats://gateway:p%40ss@127.0.0.1:{other}" in secrets
+        assert "p@ss" not in text
+
+
+def test_a_leafnode_and_its_hub(tmp_path: Path) -> None:
+    group = {"nats_server_tls_source": "files", "nats_server_tls_for_clients": False}
+    users = {"users": [{"user": "branch", "password": "p@ss", "account": "$G"}]}
+    hosts: dict[str, dict[str, Any]] = {
+        "h1": {"nats_server_cluster_group": "hub", "nats_server_leafnodes": {"port": 7400, "authorization": users}},
+        "l1": {
+            "nats_server_cluster_group": "branch",
+            "nats_server_leafnode_hub_group": "hub",
+            "nats_server_leafnode_remotes": [{"account": "$G", "user": "branch", "password": "p@ss"}],
+        },
+    }
+    texts = rendered(tmp_path, group, hosts, hub=["h1"], branch=["l1"])
+    for host in hosts:
+        block = texts[host][texts[host].index("leafnodes: {") :]
+        assert "verify: true" in block
+        assert "p@ss" not in texts[host]
+    assert "port: 7400" in texts["h1"]
+    assert "nats-leaf://branch:p%40ss@l1" not in (tmp_path / "l1.secrets.conf").read_text()
+    assert "nats-leaf://branch:p%40ss@h1:7400" in (tmp_path / "l1.secrets.conf").read_text()
 
 
 def test_every_option_of_the_cluster_page_and_numbers_that_jinja_made_text(tmp_path: Path) -> None:

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._listeners import listeners, monitor_url, split_address
 from ansible_collections.natsops.jetstream.plugins.module_utils._membership import membership_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils._mesh import expected_routes, route_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils._mesh import (
+    expected_routes,
+    gateway_problems,
+    route_problems,
+)
 
 
 def varz(version: str = "2.10.27", pool_size: int | None = None) -> dict[str, Any]:
@@ -40,6 +44,26 @@ def test_each_pair_without_all_its_routes_is_named() -> None:
     assert route_problems([server("n1", {"n2": 3}), server("n2", {"n1": 4})]) == ["n1 has 3 of 4 routes to n2"]
     both = [server("n1", {"n2": 4}), server("n2", {"n1": 4})]
     assert len(route_problems(both, ["APP"])) == 2
+
+
+def remote(name: str, cluster: str, outbound: dict[str, int], configured: tuple[str, ...] = ()) -> dict[str, Any]:
+    gateways = {to: {"connection": {"cid": cid} if cid else None} for to, cid in outbound.items()}
+    return {"name": name, "cluster": cluster, "varz": {"gateway": {"gateways": [{"name": one} for one in configured]}},
+            "gatewayz": {"name": cluster, "outbound_gateways": gateways}}
+
+
+def test_gateways_to_all_other_clusters_are_no_problem() -> None:
+    servers = [remote("n1", "east", {"west": 7}, ("east", "west")), remote("n2", "west", {"east": 8})]
+    assert gateway_problems(servers, ["east", "west"]) == []
+
+
+def test_each_cluster_without_a_gateway_connection_is_named() -> None:
+    assert gateway_problems([remote("n1", "east", {"west": 0}, ("north",))], ["east", "west"]) == [
+        "n1 has no gateway connection to north", "n1 has no gateway connection to west",
+    ]
+    plain: dict[str, Any] = {"name": "n3", "cluster": "south", "varz": {}, "gatewayz": None}
+    assert gateway_problems([plain]) == []
+    assert gateway_problems([plain], ["east"]) == ["n3 has no gateway connection to east"]
 
 
 @pytest.mark.parametrize("text, address", [

@@ -182,9 +182,9 @@ def test_what_a_server_cannot_present_has_its_reasons(ready: Controller) -> None
     ready.run("client", "client")
     texts = {name: (ready.directory / name).read_text() for name in ("n1.crt", "n1.key", "client.crt", "client.key")}
 
-    def problems(certificate: str = "n1.crt", key: str = "n1.key", *names: str, days: int = 0) -> list[str]:
+    def problems(certificate: str = "n1.crt", key: str = "n1.key", *names: str, days: int = 0, mutual: bool = False) -> list[str]:
         now = datetime.now(timezone.utc) + timedelta(days=days)
-        return _certificates.problems(texts[certificate], texts[key], names, now)
+        return _certificates.problems(texts[certificate], texts[key], names, now, mutual)
 
     assert problems("n1.crt", "n1.key", "N1", "127.0.0.1") == []
     assert problems(key="client.key") == ["the key is not that of the certificate"]
@@ -192,7 +192,10 @@ def test_what_a_server_cannot_present_has_its_reasons(ready: Controller) -> None
     assert problems(days=500)[0].startswith("it ended 2")
     assert problems(days=-500)[0].startswith("it begins 2")
     assert problems("n1.crt", "n1.key", "n1.example.com", "::1", "n1") == ["it does not name n1.example.com, ::1"]
-    assert problems("client.crt", "client.key", "n1") == ["it does not name n1"]
+    assert problems(mutual=True) == []
+    assert problems("client.crt", "client.key", "n1", mutual=True) == [
+        "its extended key usage lacks serverAuth", "it does not name n1",
+    ]
     ready.server("*.example.com")
     texts |= {name: (ready.directory / name).read_text() for name in ("n1.crt", "n1.key")}
     assert problems("n1.crt", "n1.key", "n1.example.com", "a.n1.example.com") == ["it does not name a.n1.example.com"]

@@ -90,6 +90,14 @@ def test_contexts_that_cannot_be_followed(tmp_path: Path, content: str) -> None:
     assert str(path) in refused.value.description
 
 
+def test_the_domain_comes_from_the_option_or_the_context(tmp_path: Path) -> None:
+    path = tmp_path / "leaf.json"
+    path.write_text('{"jetstream_domain": "hub"}')
+    assert resolve(context=str(path)).jetstream_domain == "hub"
+    assert resolve(context=str(path), jetstream_domain="leaf").jetstream_domain == "leaf"
+    assert resolve().jetstream_domain is None
+
+
 def test_secrets_are_known_from_every_source() -> None:
     options = resolve({"NATS_PASSWORD": "env-pw"}, user="own", servers=["nats://u:url-pw@h:4222", "nats://tok@h"])
     assert secrets_of(options) == {"env-pw", "url-pw", "tok"}

@@ -63,6 +63,12 @@ class TestHealth:
         assert codes(problems) == ["server_wrong_cluster"]
         assert "'C2'" in problems[0].message
 
+    def test_each_server_is_expected_in_its_own_cluster(self) -> None:
+        sites = replace(cluster(NAMES), servers=(server("n1", cluster="C2"), server("n2"), server("n3")))
+        assert health_problems(sites, expect(NAMES, clusters={"n1": "C2", "n2": "C1"})) == []
+        (problem,) = health_problems(sites, expect(NAMES, clusters={"n1": "C2", "n2": "C3"}))
+        assert (problem.code, problem.servers) == ("server_wrong_cluster", ("n2",))
+
     def test_other_clusters_are_not_judged(self) -> None:
         names = [*NAMES, "m1", "m2", "m3"]
         both = replace(

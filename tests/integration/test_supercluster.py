@@ -1,0 +1,109 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A supercluster of three clusters, of which one has a server without JetStream, too: deployed, restarted, cut down and grown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import Runner
+from role_cluster import APP_PASSWORD, APP_USER, RoleCluster
+from test_members import create, meta_members, words
+
+CLUSTERS = {"east": ["n1", "core"], "central": ["n2"], "west": ["n3"]}
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
+    """The deployed supercluster; its tests run in their order."""
+    made = RoleCluster(tmp_path_factory.mktemp("sites"), ["n1", "core", "n2", "n3"], "2.15.1")
+    made.hosts["core"]["nats_server_jetstream"] = False
+    made.groups = {name: list(hosts) for name, hosts in CLUSTERS.items()}
+    del made.variables["nats_server_cluster_name"]
+    made.variables["nats_server_supercluster_groups"] = list(CLUSTERS)
+    made.variables["nats_server_gateway_authorization"] = {"user": "gateway", "password": "p@ss#1"}
+    try:
+        made.playbook("deploy")
+        create(made, "EAST", 1, placement={"cluster": "east"})
+        yield made
+    finally:
+        made.kill()
+
+
+def test_a_second_deployment_changes_nothing(sites: RoleCluster) -> None:
+    sites.deploy_changes_nothing()
+
+
+def test_the_report_shows_all_clusters_and_both_kinds_of_servers(sites: RoleCluster) -> None:
+    output = sites.playbook("report").output
+    assert re.search(r"│ core +│ east +│ 127.0.0.1 +│ 2.15.1 +│ no ", output)
+    assert re.search(r"│ n1 +│ east +│ 127.0.0.1 +│ 2.15.1 +│ yes ", output)
+    for told in ("east", "central", "west", "2 of 3 make a quorum", "No problems found."):
+        assert told in output
+
+
+def test_a_reload_restarts_nothing(sites: RoleCluster) -> None:
+    pids = sites.pids()
+    sites.playbook("reload")
+    assert sites.pids() == pids
+
+
+def test_a_restart_goes_through_all_clusters_one_server_at_a_time(sites: RoleCluster) -> None:
+    pids = sites.pids()
+    output = words(sites.playbook("restart").output)
+    assert all(sites.pid(name) not in (0, pid) for name, pid in pids.items())
+    assert "batch 4 of 4" in output
+
+
+def test_a_name_that_is_in_two_clusters_is_refused(sites: RoleCluster) -> None:
+    pids = sites.pids()
+    sites.groups["west"] = ["n3", "n1"]
+    try:
+        output = words(sites.playbook("deploy", fails=True).output)
+    finally:
+        sites.groups["west"] = ["n3"]
+    assert "n1 is in both the groups east and west" in output
+    assert sites.pids() == pids
+
+
+@pytest.mark.chaos
+def test_a_lost_cluster_stops_a_restart_and_a_deployment_brings_it_back(sites: RoleCluster, run_module: Runner) -> None:
+    pids = sites.pids()
+    sites.kill("n3")
+    asked = {"detail": "servers", "expected_servers": ["n1", "n2", "n3"]}
+    lost = run_module("nats_cluster_info", {**sites.system(), "timeout": 2}, **asked)
+    assert lost["meta"]["leader"] in ("n1", "n2")
+    assert "n3" in lost["missing"]
+    output = words(sites.playbook("restart", fails=True, nats_server_gate_timeout=15).output)
+    assert "n3" in output
+    assert sites.pids() == {**pids, "n3": 0}
+    sites.playbook("deploy")
+    again = sites.pids()
+    assert again.pop("n3") not in (0, pids.pop("n3"))
+    assert again == pids
+
+
+@pytest.mark.chaos
+def test_a_cluster_is_added_and_taken_away(sites: RoleCluster, run_module: Runner) -> None:
+    sites.add("n4")
+    sites.groups["north"] = ["n4"]
+    sites.variables["nats_server_supercluster_groups"] = [*CLUSTERS, "north"]
+    output = words(sites.playbook("scale_out").output)
+    assert "New in the supercluster of east, central, west, north: n4" in output
+    assert "4 JetStream servers need 3 for a quorum" in output
+    assert meta_members(run_module, sites) == ["n1", "n2", "n3", "n4"]
+    create(sites, "NORTH", 1, placement={"cluster": "north"})
+
+    leaving: dict[str, Any] = {"nats_server_cluster_leaving": ["n4"], "nats_server_remove_data": True}
+    assert "stream APP/NORTH (R1 on n4)" in words(sites.playbook("scale_in", fails=True, **leaving).output)
+    application = {"servers": sites.urls, "user": APP_USER, "password": APP_PASSWORD}
+    run_module("nats_stream", application, stream="NORTH", placement={"cluster": "east"})
+    sites.playbook("scale_in", **leaving)
+    assert meta_members(run_module, sites) == ["n1", "n2", "n3"]
+    del sites.hosts["n4"], sites.groups["north"]
+    sites.variables["nats_server_supercluster_groups"] = list(CLUSTERS)
+    sites.deploy_changes_nothing()

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/from-the-nats-docs.md names what there is, and what some test runs against real servers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+DOCUMENT = (CHECKOUT / "docs/from-the-nats-docs.md").read_text()
+TESTS = "\n".join(path.read_text() for folder in ("integration", "lab") for path in (CHECKOUT / "tests" / folder).glob("*.py"))
+#: What the roles do is run by the tests of the playbooks.
+TASKS = "\n".join(path.read_text() for path in (CHECKOUT / "roles").glob("*/tasks/*.yml"))
+SPECS = yaml.safe_load((CHECKOUT / "roles/nats_server/meta/argument_specs.yml").read_text())
+VARIABLES = SPECS["argument_specs"]["main"]["options"]
+
+
+def named(kind: str) -> list[str]:
+    return sorted(set(re.findall(rf"\b{kind} `(\w+)`", DOCUMENT)))
+
+
+@pytest.mark.parametrize("name", named("playbook"))
+def test_each_playbook_exists_and_is_run_by_a_test(name: str) -> None:
+    assert (CHECKOUT / f"playbooks/{name}.yml").is_file()
+    assert f'"{name}"' in TESTS
+
+
+@pytest.mark.parametrize("name", named("module"))
+def test_each_module_exists_and_is_run_by_a_test(name: str) -> None:
+    assert (CHECKOUT / f"plugins/modules/{name}.py").is_file()
+    either = re.sub("stream_|consumer_", "{kind}_", name, count=1)
+    assert f'"{name}"' in TESTS or f'f"{either}"' in TESTS or f"natsops.jetstream.{name}:" in TASKS
+
+
+@pytest.mark.parametrize("name", named("variable"))
+def test_each_variable_exists_and_is_used_by_the_role(name: str) -> None:
+    assert name in VARIABLES
+    used = [path for path in (CHECKOUT / "roles/nats_server").rglob("*.yml") if "meta" not in path.parts]
+    assert any(name in path.read_text() for path in used)
+
+
+def test_every_name_says_what_it_is() -> None:
+    said = {*named("playbook"), *named("module"), *named("variable"), "nats_server"}
+    assert set(re.findall(r"`(nats_\w+)`", DOCUMENT)) - said == set()
+
+
+def test_the_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", DOCUMENT):
+        assert (CHECKOUT / "docs" / link).is_file(), link
