@@ -18,10 +18,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._model import pe
 from conftest import HOUR, VERSIONS, cluster_of, recorded, write_snapshot
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
-from jetstream_insights.fields import DURATION, NANOSECONDS, Field, go_seconds, rows
+from jetstream_insights.fields import DURATION, JSON, NANOSECONDS, Field, go_seconds, is_line, rows
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, hours
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 #: What the recorded replies do not hold.
@@ -230,6 +230,47 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: Spar
     assert main([*arguments[:3], "--from", "2026-11-22", "--to", "2026-11-23", "--master", "local[1]"]) == DONE
 
 
+def lines_of(spark: SparkSession, *texts: str) -> DataFrame:
+    return spark.createDataFrame([("lake/bronze/varz/date=2026-11-21/hour=18/1.gz", text) for text in texts], "file string, value string")
+
+
+#: What is in `extra` of these, in place of the document's data.
+UNKNOWN = {
+    '{"a":1,"peers":[{"lag":2}],"config":{"new":{"x":1}},"of":{"s":{"lag":3}}}': None,
+    '{"a":1,"config":{"text":"no \\"key\\":1"}}': None,
+    '{"a":1,"text":"no \\"key\\":1"}': {"text": 'no "key":1'},
+    '{"a":1,"new":2}': {"new": 2},
+    '{"a":"many"}': {"a": "many"},
+    '{"a":1,"peers":"none"}': {"peers": "none"},
+    '{"a":1,"new":null}': {"new": None},
+    '{"new":{"a":1}}': {"new": {"a": 1}},
+}
+
+
+@pytest.mark.parametrize(("data", "extra"), UNKNOWN.items())
+def test_what_no_field_takes_is_in_extra(spark: SparkSession, data: str, extra: dict[str, Any] | None) -> None:
+    fields = (
+        Field("a", "bigint"),
+        Field("peers", "array<struct<lag:bigint>>"),
+        Field("of", "map<string,struct<lag:bigint>>"),
+        Field("config", "string", told=JSON),
+    )
+    line = f'{{"snapshot":"20261121T184100.123456Z-3f2a9c","data":{data}}}'
+    (row,) = rows(lines_of(spark, line), (), fields).collect()
+    told = json.loads(data)
+    assert row["a"] == (told["a"] if told.get("a") == 1 else None)
+    assert row["config"] == (json.dumps(told["config"], separators=(",", ":")) if "config" in told else None)
+    assert (row["extra"] and json.loads(str(row["extra"]))) == extra
+
+
+@pytest.mark.parametrize("torn", ['{"snapshot":"20261121T184100.123456Z-3f2a9c","data":{"a":1', '{"snapshot":"20261121T174100.1Z-1","data":{}}',
+                                  '{"data":{"a":1}}', "", "[]", "null", '{"snapshot":7,"data":{}}'])
+def test_what_is_no_line_of_the_hour_is_no_row(spark: SparkSession, torn: str) -> None:
+    lines = lines_of(spark, torn)
+    assert rows(lines, (), (Field("a", "bigint"),)).collect() == []
+    assert lines.where(is_line(F.col("file"), F.col("value"))).count() == 0
+
+
 def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
     document = {
         "snapshot": "20261121T184100.123456Z-3f2a9c",
@@ -245,8 +286,7 @@ def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
         Field("absent", "bigint"),
         Field("never", "timestamp"),
     )
-    lines = spark.createDataFrame([(json.dumps(document),)], "value string").select(F.parse_json("value").alias("line"))
-    (row,) = rows(lines, (), fields).collect()
+    (row,) = rows(lines_of(spark, json.dumps(document)), (), fields).collect()
     assert (row["a"], row["c"], row["wait"], row["rtt"], row["odd"], row["absent"]) == (1, "text", 2.5, 3723.5, None, None)
     assert (row["never"], row["taken"].microsecond) == (None, 123456)
     assert json.loads(str(row["extra"])) == {"b": {"new": True}, "odd": "not a number"}

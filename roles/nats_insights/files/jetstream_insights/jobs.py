@@ -12,10 +12,11 @@ from datetime import datetime, timezone
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights import silver
+from jetstream_insights.fields import is_line
 from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
 
 #: Hours that one run takes: enough to make the tables' own cost small, few enough to lose little when it is killed.
@@ -123,14 +124,14 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
         if not inputs.files(*table.bronze[:1]) and (table.bronze or table.silver[0] not in written):
             continue  # nobody told anything of it
         begin(name)
-        told = [_good(lake.lines(inputs.files(source))) for source in table.bronze]
+        told = [lake.lines(inputs.files(source)) for source in table.bronze]
         made = [written[source] if source in written else empty(lake, source) for source in table.silver]
         written[name] = lake.write("silver", name, run, table.make(*told, *made))
     if inputs.snapshots:
         lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, SNAPSHOTS))
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
-        written["failures"] = lake.write("silver", "failures", run, silver.failures(_good(lake.lines(failing))))
+        written["failures"] = lake.write("silver", "failures", run, silver.failures(lake.lines(failing)))
     return _quarantine(lake, run, inputs, written)
 
 
@@ -169,8 +170,8 @@ def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
     return inputs
 
 
-def _good(lines: DataFrame) -> DataFrame:
-    return lines.where(F.col("line").isNotNull())
+def _torn() -> Column:
+    return ~is_line(F.col("file"), F.col("value"))
 
 
 def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
@@ -196,7 +197,7 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, written: Mapping[str, Data
     """Write what could not be read, with the reason, and return how much of it there is in each hour, by its directories."""
     suspects = _suspects(inputs, written)
     counted = lake.lines(inputs.files(*suspects)).groupBy("file").agg(
-        F.count("*").alias("lines"), F.count_if(F.col("line").isNull()).alias("bad")
+        F.count("*").alias("lines"), F.count_if(_torn()).alias("bad")
     )
     found = {relative(row["file"]): (row["lines"], row["bad"]) for row in counted.collect()}
     whole = list(inputs.broken)
@@ -210,7 +211,7 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, written: Mapping[str, Data
         return {}
     torn = (
         lake.lines(bad)
-        .where(F.col("line").isNull())
+        .where(_torn())
         .select("file", F.lit("no line of this snapshot").alias("reason"), F.substring("value", 1, 4096).alias("value"))
     )
     rows_of_files = lake.spark.createDataFrame([(file, reason, None) for file, reason in whole], _QUARANTINE)

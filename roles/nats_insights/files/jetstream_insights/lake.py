@@ -21,11 +21,10 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import taken
 
 #: Of manifests and of pointers; see docs/insights.md.
 BRONZE_FORMAT = 1
-SILVER_FORMAT = 1
+SILVER_FORMAT = 2
 GOLD_FORMAT = 1
 FINDINGS_FORMAT = 1
 _FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT, "findings": FINDINGS_FORMAT}
@@ -210,19 +209,13 @@ class Lake:
         return content
 
     def lines(self, paths: Sequence[str]) -> DataFrame:
-        """Return what those of the bronze files that are there hold: `file`, the `value` as it stands there, and as a VARIANT
-        `line`, null when it is no line of a snapshot of the file's hour."""
+        """Return what those of the bronze files that are there hold: `file`, and the `value` of each line as it stands there."""
         roots = self._roots(paths)
         if not roots:
-            empty = self.spark.range(0)
-            return empty.select(F.lit("").alias("file"), F.lit("").alias("value"), F.parse_json(F.lit("{}")).alias("line"))
+            return self.spark.range(0).select(F.lit("").alias("file"), F.lit("").alias("value"))
         # What is missing from a file is found by its manifest, and named; it must not end the job.
         text = self.spark.read.option("ignoreCorruptFiles", "true").text([f"{self.uri}/{root}" for root in roots])
-        line = F.try_parse_json("value")
-        told = text.select(F.col("_metadata.file_path").alias("file"), "value", line.alias("line"))
-        begun = taken(F.try_variant_get("line", "$.snapshot", "string"))
-        mine = F.date_trunc("hour", begun) == hour_of(F.col("file"))
-        return told.select("file", "value", F.when(mine, F.col("line")).alias("line"))
+        return text.select(F.col("_metadata.file_path").alias("file"), "value")
 
     def _roots(self, paths: Sequence[str]) -> list[str]:
         """Return what Spark has to open for the files that are there: the folder where they are all that it holds, since Spark

@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import DURATION, NANOSECONDS, Field, go_seconds, rows
+from jetstream_insights.fields import DURATION, JSON, NANOSECONDS, Field, go_seconds, rows, with_fields
 
 PEERS = "array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,lag:bigint,pending:bigint>>"
+#: What a stream tells of what it mirrors or sources.
+ORIGIN = (
+    "struct<name:string,lag:bigint,active:bigint,filter_subject:string,subject_transforms:array<struct<src:string,dest:string>>,"
+    "external:struct<api:string,deliver:string>,error:struct<code:int,err_code:int,description:string>>"
+)
 _STRINGS = "array<string>"
 _HEALTH_ERRORS = "array<struct<type:string,account:string,stream:string,consumer:string,error:string>>"
 
@@ -96,6 +101,15 @@ _HEALTH = Told(
     ),
 )
 
+#: What a stream or consumer tells of its Raft group.
+_GROUP = (
+    *_same("string", "leader", "raft_group", "traffic_account", under="cluster"),
+    Field("system_account", "boolean", "cluster.system_account"),
+    Field("group_cluster", "string", "cluster.name"),
+    Field("leader_since", "timestamp", "cluster.leader_since"),
+    Field("peers", PEERS, "cluster.replicas"),
+)
+
 STREAM_REPLICAS = Told(
     (Field("account", "string"),),
     (
@@ -105,13 +119,23 @@ STREAM_REPLICAS = Told(
         *_same("bigint", "num_subjects", "num_deleted", "consumer_count", under="state"),
         *_same("timestamp", "first_ts", "last_ts", under="state"),
         Field("lost", "struct<msgs:array<bigint>,bytes:bigint>", "state.lost"),
-        *_same("string", "leader", "raft_group", "traffic_account", under="cluster"),
-        Field("leader_since", "timestamp", "cluster.leader_since"),
-        Field("peers", PEERS, "cluster.replicas"),
+        *_GROUP,
         Field("desired", "variant", "cluster.desired"),
+        Field("mirror", ORIGIN),
+        Field("sources", f"array<{ORIGIN}>"),
         Field("stream_raft_group", "string"),
-        Field("config", "variant"),
+        Field("config", "string", told=JSON),
     ),
+)
+
+_STREAM_CONFIG = (
+    *_same("int", "num_replicas"),
+    *_same("string", "storage", "retention", "discard", "compression"),
+    *_same("bigint", "max_bytes", "max_msgs", "max_consumers"),
+    Field("max_age", "double", told=NANOSECONDS),
+    Field("placement_cluster", "string", "placement.cluster"),
+    Field("placement_tags", _STRINGS, "placement.tags"),
+    Field("metadata", "map<string,string>"),
 )
 
 _CONSUMER_KEYS = (
@@ -132,11 +156,18 @@ CONSUMER_REPLICAS = Told(
         *_same("bigint", "consumer_seq", "stream_seq", under="ack_floor", prefix="ack_floor_"),
         Field("last_delivered", "timestamp", "delivered.last_active"),
         Field("last_acked", "timestamp", "ack_floor.last_active"),
-        *_same("string", "leader", "raft_group", under="cluster"),
-        Field("leader_since", "timestamp", "cluster.leader_since"),
-        Field("peers", PEERS, "cluster.replicas"),
-        Field("config", "variant"),
+        *_GROUP,
+        Field("told_at", "timestamp", "ts"),
+        Field("config", "string", told=JSON),
     ),
+)
+
+_CONSUMER_CONFIG = (
+    Field("wanted_replicas", "int", "num_replicas"),
+    *_same("string", "durable_name", "deliver_subject", "ack_policy"),
+    *_same("bigint", "max_deliver", "max_ack_pending", "max_waiting"),
+    Field("ack_wait", "double", told=NANOSECONDS),
+    Field("metadata", "map<string,string>"),
 )
 
 _RAFT_PEERS = "map<string,struct<name:string,known:boolean,last_replicated_index:bigint,last_seen:string>>"
@@ -314,7 +345,7 @@ def peer_id(name: Column) -> Column:
 def server_names(lines: DataFrame) -> DataFrame:
     """Return a row for each name of a server in an hour, also of those that were only expected: the ids it had (a new one after
     each start; several at once are several servers of one name), and in how many snapshots it answered."""
-    told = rows(lines, (Field("failure", "variant"),), ())
+    told = rows(lines, (Field("failure", "string", told=JSON),), ())
     answered = F.col("failure").isNull()
     return (
         told.withColumn("taken", F.date_trunc("hour", "taken"))
@@ -367,55 +398,40 @@ def _led(replicas: DataFrame) -> DataFrame:
     )
 
 
-def _configured(type_: str, *names: str) -> tuple[Column, ...]:
-    return tuple(F.try_variant_get("config", f"$.{name}", type_).alias(name) for name in names)
-
-
 def stream_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
-    """Return a row for each replica of a stream, as the server that holds it tells."""
+    """Return a row for each replica of a stream, as the server that holds it tells. `config_hash` is that of the configuration's
+    text, in which a server always writes the fields in the same order."""
     told = _with_names(STREAM_REPLICAS.rows(lines), names).withColumn("peers", _named(F.col("peers"))).drop("names")
-    config = F.col("config")
     grouped = told.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
-    return _led(grouped).select(
-        "*",
-        F.coalesce(F.size("lost.msgs"), F.lit(0)).alias("lost_messages"),
-        F.coalesce("lost.bytes", F.lit(0)).alias("lost_bytes"),
-        *_configured("int", "num_replicas"),
-        *_configured("string", "storage", "retention", "discard", "compression"),
-        *_configured("bigint", "max_bytes", "max_msgs", "max_consumers"),
-        (F.try_variant_get(config, "$.max_age", "bigint") / F.lit(1e9)).alias("max_age"),
-        F.try_variant_get(config, "$.placement.cluster", "string").alias("placement_cluster"),
-        F.try_variant_get(config, "$.placement.tags", _STRINGS).alias("placement_tags"),
-        *_configured("map<string,string>", "metadata"),
-        F.sha2(F.to_json(config), 256).alias("config_hash"),
+    return with_fields(_led(grouped), "config", _STREAM_CONFIG).withColumns(
+        {
+            "lost_messages": F.coalesce(F.size("lost.msgs"), F.lit(0)),
+            "lost_bytes": F.coalesce("lost.bytes", F.lit(0)),
+            "config_hash": F.sha2("config", 256),
+        }
     ).drop("lost")
 
 
 def consumer_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a consumer, as the server that holds it tells. `num_replicas`: by its configuration and
-    that of its stream (consumer.go ConsumerConfig.replicas)."""
+    that of its stream (consumer.go ConsumerConfig.replicas). `config_hash`: as in `stream_replicas`."""
     told = _with_names(CONSUMER_REPLICAS.rows(lines), names).withColumn("peers", _named(F.col("peers"))).drop("names")
-    config = F.col("config")
-    wanted = F.coalesce(F.try_variant_get(config, "$.num_replicas", "int"), F.lit(0))
-    durable = F.try_variant_get(config, "$.durable_name", "string").isNotNull()
+    grouped = told.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
+    wanted, durable = F.coalesce("wanted_replicas", F.lit(0)), F.col("durable_name").isNotNull()
     of_stream = F.coalesce(F.col("stream_replicas"), F.lit(1))
     size = (
         F.when(wanted.between(F.lit(1), of_stream), wanted)
         .when((wanted == 0) & ~durable & (F.coalesce(F.col("stream_retention"), F.lit("limits")) == "limits"), F.lit(1))
         .otherwise(of_stream)
     )
-    grouped = told.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
-    return _led(grouped).select(
-        "*",
-        size.alias("num_replicas"),
-        durable.alias("durable"),
-        F.try_variant_get(config, "$.deliver_subject", "string").isNull().alias("pull"),
-        *_configured("string", "ack_policy"),
-        *_configured("bigint", "max_deliver", "max_ack_pending", "max_waiting"),
-        (F.try_variant_get(config, "$.ack_wait", "bigint") / F.lit(1e9)).alias("ack_wait"),
-        *_configured("map<string,string>", "metadata"),
-        F.sha2(F.to_json(config), 256).alias("config_hash"),
-    )
+    return with_fields(_led(grouped), "config", _CONSUMER_CONFIG).withColumns(
+        {
+            "num_replicas": size,
+            "durable": durable,
+            "pull": F.col("deliver_subject").isNull(),
+            "config_hash": F.sha2("config", 256),
+        }
+    ).drop("wanted_replicas", "durable_name", "deliver_subject")
 
 
 def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
@@ -548,7 +564,8 @@ def connections(lines: DataFrame) -> DataFrame:
 
 def failures(lines: DataFrame) -> DataFrame:
     """Return a row for each answer that was not given; `file` tells the bronze table."""
-    told = rows(lines, (Field("failure", "struct<code:string,description:string,subject:string>"),), (), also=("file",))
+    some = lines.where(F.contains("value", F.lit('"failure":')))
+    told = rows(some, (Field("failure", "struct<code:string,description:string,subject:string>"),), (), also=("file",))
     return told.where(F.col("failure").isNotNull()).select(
         *(name for name in told.columns if name not in ("failure", "file", "extra")),
         F.regexp_extract("file", r"/bronze/([a-z_]+)/", 1).alias("endpoint"),

@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from jetstream_insights.fields import Field, with_fields
+from jetstream_insights.silver import ORIGIN
+
 Tables = Mapping[str, DataFrame]
 
 #: What identifies a snapshot.
 SNAPSHOT = ("fleet", "snapshot", "taken")
 _MOMENT = ("fleet", "snapshot")
 
-_ORIGIN = "struct<name:string,lag:bigint,active:bigint,error:struct<description:string>>"
 _CERTIFICATES = ("cluster", "gateway", "leaf", "mqtt", "websocket")
 _NAMES = "array<string>"
 
@@ -221,9 +223,14 @@ def raft_groups(tables: Tables) -> DataFrame:
 # --- streams and consumers ------------------------------------------------------------------------------------------------
 
 
+_ORIGINS = (
+    Field("mirrored", "string", "mirror.name"),
+    Field("sourced", "array<struct<name:string>>", "sources"),
+)
+
+
 def streams(tables: Tables) -> DataFrame:
-    limit = F.expr("try_variant_get(config, '$.max_msgs_per_subject', 'bigint')")
-    return _now(tables["streams"].withColumn("max_msgs_per_subject", limit))
+    return _now(with_fields(tables["streams"], "config", (Field("max_msgs_per_subject", "bigint"),)))
 
 
 def stream_leaders(tables: Tables) -> DataFrame:
@@ -234,15 +241,11 @@ def stream_leaders(tables: Tables) -> DataFrame:
 
 def _with_origins(replicas: DataFrame) -> DataFrame:
     """Add `origins`: what a stream mirrors or sources, and how far behind it is. `replicates`: how many it should have."""
-    mirror = F.try_variant_get("extra", "$.mirror", _ORIGIN)
-    sources = F.try_variant_get("extra", "$.sources", f"array<{_ORIGIN}>")
-    none = F.array().cast(f"array<{_ORIGIN}>")
-    wanted = F.expr(
-        "coalesce(size(try_variant_get(config, '$.sources', 'array<variant>')), 0) + "
-        "CASE WHEN try_variant_get(config, '$.mirror.name', 'string') IS NULL THEN 0 ELSE 1 END"
-    )
-    own = F.when(mirror.isNotNull(), F.array(mirror)).otherwise(none)
-    return replicas.withColumn("replicates", wanted).withColumn("origins", F.concat(own, F.coalesce(sources, none)))
+    none = F.array().cast(f"array<{ORIGIN}>")
+    own = F.when(F.col("mirror").isNotNull(), F.array("mirror")).otherwise(none)
+    wanted = F.coalesce(F.size("sourced"), F.lit(0)) + F.col("mirrored").isNotNull().cast("int")
+    origins = {"replicates": wanted, "origins": F.concat(own, F.coalesce("sources", none))}
+    return with_fields(replicas, "config", _ORIGINS).withColumns(origins)
 
 
 def stream_copies(tables: Tables) -> DataFrame:

@@ -207,7 +207,7 @@ def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame
             .select(*key, "config")
             .unionByName(consumers.select(*key, "config"))
         )
-        fields = F.from_json(F.to_json("config"), "map<string,string>")
+        fields = F.from_json("config", "map<string,string>")
         return every.join(F.broadcast(wanted), on=key, how="left_semi").select(
             "fleet", F.col("snapshot").alias(snapshot), "account", "stream", "consumer", fields.alias(name)
         )
