@@ -203,7 +203,7 @@ def _consumer(moment: datetime, step: int) -> Row:
     }
 
 
-def _replicas(row: Row, group: Row, extra: Row) -> Iterator[Row]:
+def _replicas(row: Row, group: Row, more: Row) -> Iterator[Row]:
     shared = {key: value for key, value in group.items() if key not in ("leaders", "hosts", "members", "views", "quorum")}
     for name in group["hosts"]:
         leads = name == group["leader"]
@@ -216,7 +216,7 @@ def _replicas(row: Row, group: Row, extra: Row) -> Iterator[Row]:
             "is_leader": leads,
             "is_backed": leads,
             "peers": group["peers"] if leads else None,
-            "extra": extra,
+            **more,
         }
 
 
@@ -260,8 +260,7 @@ def _moment(step: int) -> Rows:
         group = _group(led_by, holding)
         row = _stream(name, moment, step)
         rows["streams"].append(row | group)
-        mirror = {"mirror": {"name": "S", "lag": 0, "active": 1_000_000_000}} if name == "MIRROR" else {}
-        rows["stream_replicas"] += _replicas(row, group, mirror)
+        rows["stream_replicas"] += _replicas(row, group, _mirror() if name == "MIRROR" else {})
     group = _group("n3", hosts)
     rows["consumers"] = [_consumer(moment, step) | group]
     rows["consumer_replicas"] = list(_replicas(_consumer(moment, step), group, {}))
@@ -506,7 +505,7 @@ _LEADS_MIRROR = {"stream": "MIRROR", "server": "n2"}
 
 
 def _mirror(**values: Any) -> Row:
-    return {"extra": {"mirror": {"name": "S", "lag": 0, "active": 1_000_000_000, **values}}}
+    return {"mirror": {"name": "S", "lag": 0, "active": 1_000_000_000, **values}}
 
 
 def _watched(**values: str) -> Row:

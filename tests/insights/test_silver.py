@@ -231,7 +231,8 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: Spar
 
 
 def lines_of(spark: SparkSession, *texts: str) -> DataFrame:
-    return spark.createDataFrame([("lake/bronze/varz/date=2026-11-21/hour=18/1.gz", text) for text in texts], "file string, value string")
+    file = "lake/bronze/varz/date=2026-11-21/hour=18/1.jsonl.gz"
+    return spark.createDataFrame([(file, text) for text in texts], "file string, value string")
 
 
 #: What is in `extra` of these, in place of the document's data.
@@ -263,8 +264,18 @@ def test_what_no_field_takes_is_in_extra(spark: SparkSession, data: str, extra: 
     assert (row["extra"] and json.loads(str(row["extra"]))) == extra
 
 
-@pytest.mark.parametrize("torn", ['{"snapshot":"20261121T184100.123456Z-3f2a9c","data":{"a":1', '{"snapshot":"20261121T174100.1Z-1","data":{}}',
-                                  '{"data":{"a":1}}', "", "[]", "null", '{"snapshot":7,"data":{}}'])
+TORN = (
+    '{"snapshot":"20261121T184100.123456Z-3f2a9c","data":{"a":1',
+    '{"snapshot":"20261121T174100.123456Z-3f2a9c","data":{}}',
+    '{"snapshot":7,"data":{}}',
+    '{"data":{"a":1}}',
+    "[]",
+    "null",
+    "",
+)
+
+
+@pytest.mark.parametrize("torn", TORN)
 def test_what_is_no_line_of_the_hour_is_no_row(spark: SparkSession, torn: str) -> None:
     lines = lines_of(spark, torn)
     assert rows(lines, (), (Field("a", "bigint"),)).collect() == []

@@ -106,9 +106,9 @@ def taken(snapshot: Column) -> Column:
 
 def _of_its_file(snapshot: Column, file: Column) -> Column:
     """Return whether a snapshot began in the hour that the file's directories tell."""
-    part = [F.substring(snapshot, start, 2) for start in (5, 7, 10)]
-    folder = F.concat(F.lit("/date="), F.substring(snapshot, 1, 4), F.lit("-"), part[0], F.lit("-"), part[1], F.lit("/hour="), part[2])
-    return F.contains(F.replace(file, F.lit("%3D"), F.lit("=")), F.concat(folder, F.lit("/")))
+    year, month, day, hour = (F.substring(snapshot, start, length) for start, length in ((1, 4), (5, 2), (7, 2), (10, 2)))
+    folder = F.concat(F.lit("/date="), F.concat_ws("-", year, month, day), F.lit("/hour="), hour, F.lit("/"))
+    return F.contains(F.replace(file, F.lit("%3D"), F.lit("=")), folder)
 
 
 def is_line(file: Column, text: Column) -> Column:
@@ -135,13 +135,17 @@ def _is_text(field: Field) -> bool:
     return field.told == JSON or "variant" in field.type
 
 
-def _type(node: Field | _Tree) -> DataType:
-    """Return the type that a field, or a document of fields, is read as."""
-    if isinstance(node, dict):
-        return StructType([StructField(name, _type(below)) for name, below in node.items()])
-    if node.told == NANOSECONDS:
+def _type(field: Field) -> DataType:
+    """Return the type that a field is read as."""
+    if field.told == NANOSECONDS:
         return LongType()
-    return StringType() if _is_text(node) or node.told == DURATION else DataType.fromDDL(node.type)
+    return StringType() if _is_text(field) or field.told == DURATION else DataType.fromDDL(field.type)
+
+
+def _schema(tree: _Tree) -> StructType:
+    """Return the type that a document of fields is read as."""
+    types = {name: _schema(node) if isinstance(node, dict) else _type(node) for name, node in tree.items()}
+    return StructType([StructField(name, type_) for name, type_ in types.items()])
 
 
 def _keys_in(text: Column) -> Column:
@@ -179,7 +183,7 @@ def _sum(numbers: Iterator[Column]) -> Column:
 
 
 def _found(document: Column, field: Field) -> Column:
-    """Return what was read of a field in a document that was read as `_type` says."""
+    """Return what was read of a field in a document that was read as `_schema` says."""
     return reduce(lambda value, key: value[key], (field.path or field.name).split("."), document)
 
 
@@ -198,7 +202,7 @@ def _converted(found: Column, field: Field) -> Column:
 
 def with_fields(frame: DataFrame, text: str, fields: Sequence[Field]) -> DataFrame:
     """Add the fields of a column with the text of a JSON document."""
-    read = frame.withColumn("_read", F.from_json(text, _type(_tree(fields))))
+    read = frame.withColumn("_read", F.from_json(text, _schema(_tree(fields))))
     found = {field.name: _converted(_found(F.col("_read"), field), field) for field in fields}
     return read.withColumns(found).drop("_read")
 
@@ -210,7 +214,7 @@ def rows(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also:
     asks = any(field.name == _FAILURE.name for field in keys)
     of_line = (*ENVELOPE, *keys) if asks else (*ENVELOPE, *keys, _FAILURE)
     in_data = _tree(fields)
-    schema = _type({**_tree(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
+    schema = _schema({**_tree(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
     told, data = F.col("told"), F.col("told.data")
     read = lines.select("file", "value", F.from_json("value", schema, {"columnNameOfCorruptRecord": _TORN}).alias("told"))
     text = F.substr("value", F.instr("value", F.lit('"data":')))

@@ -21,7 +21,6 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-
 #: Of manifests and of pointers; see docs/insights.md.
 BRONZE_FORMAT = 1
 SILVER_FORMAT = 2
