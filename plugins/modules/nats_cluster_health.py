@@ -228,6 +228,18 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import (
 #: Failures that a restart under way explains; any other one will not go away by waiting.
 TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
 
+#: What the judgement of one sample needs, beside the servers to stop.
+SAMPLE_SPEC: dict[str, dict[str, Any]] = {
+    "expected_servers": {"type": "list", "elements": "str"},
+    "expected_jetstream_servers": {"type": "list", "elements": "str"},
+    "expected_clusters": {"type": "dict", "default": {}},
+    "cluster": {"type": "str"},
+    "assets": {"type": "bool", "default": True},
+    "max_lag": {"type": "int", "default": 200},
+    "max_active": {"type": "float", "default": 5},
+    "tolerate": {"type": "list", "elements": "str", "default": []},
+}
+
 #: How many reasons the message spells out; all of them are in `problems`.
 SHOWN = 20
 
@@ -377,21 +389,14 @@ def check_options(params: Mapping[str, Any]) -> None:
 def main() -> None:
     module: AnsibleModule = make_module(
         {
-            "expected_servers": {"type": "list", "elements": "str"},
-            "expected_jetstream_servers": {"type": "list", "elements": "str"},
-            "expected_clusters": {"type": "dict", "default": {}},
-            "cluster": {"type": "str"},
-            "assets": {"type": "bool", "default": True},
+            **SAMPLE_SPEC,
             "wait": {"type": "bool", "default": True},
             "wait_timeout": {"type": "float", "default": 120},
             "interval": {"type": "float", "default": 2},
             "samples": {"type": "int", "default": 4},
             "span": {"type": "float", "default": 10},
-            "max_lag": {"type": "int", "default": 200},
-            "max_active": {"type": "float", "default": 5},
             "stop_servers": {"type": "list", "elements": "str", "default": []},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
-            "tolerate": {"type": "list", "elements": "str", "default": []},
         }
     )
 
