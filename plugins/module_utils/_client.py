@@ -582,26 +582,26 @@ class Listener(_Session):
     _ping_interval = 10
 
     async def __aenter__(self) -> Listener:
+        self._waiting: asyncio.Queue[Any] = asyncio.Queue()
         self._connection = await self._connect()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._disconnect()
 
-    async def listen(self, subjects: Sequence[str], on_message: Callable[[Message], Awaitable[None]]) -> None:
-        """Hand each message on these subjects to `on_message`, one at a time. What comes meanwhile waits in memory.
-
-        Ends only by NatsFailure: permission when the user may not subscribe, and connection_lost.
-        """
+    async def subscribe(self, subjects: Sequence[str]) -> None:
+        """Let what comes on these subjects wait in memory for `deliver`. Raises NatsFailure permission when the user may not."""
         connection = self._alive()
-        waiting: asyncio.Queue[Any] = asyncio.Queue()
         for subject in subjects:
-            await connection.subscribe(subject, cb=waiting.put, pending_msgs_limit=0, pending_bytes_limit=0)
+            await connection.subscribe(subject, cb=self._waiting.put, pending_msgs_limit=0, pending_bytes_limit=0)
         await self._unless_closed(connection.flush(math.ceil(self.options.timeout)), self.options.timeout)
         if self._refusal and "ermission" in self._refusal:
             raise NatsFailure("permission", f"the server refused the subscription: {self._refusal}")
+
+    async def deliver(self, on_message: Callable[[Message], Awaitable[None]]) -> None:
+        """Hand each message of the subscriptions to `on_message`, one at a time, until NatsFailure connection_lost."""
         while True:
-            message = await self._unless_closed(waiting.get(), None)
+            message = await self._unless_closed(self._waiting.get(), None)
             await on_message(Message(message.subject, message.data))
 
     async def pull(
