@@ -20,6 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
     CONNECTION_SPEC,
+    positive,
     resolve_connection,
     with_connection_rules,
 )
@@ -30,6 +31,9 @@ _CONNECTION_SPEC: dict[str, dict[str, Any]] = {**CONNECTION_SPEC, "inbox_prefix"
 #: What every source takes.
 SOURCE_SPEC: dict[str, dict[str, Any]] = {"feedback": {"type": "bool", "default": False}}
 CONNECTED_SPEC: dict[str, dict[str, Any]] = {**SOURCE_SPEC, **_CONNECTION_SPEC, "connection": {"type": "dict"}}
+
+#: Options that are seconds and more than 0.
+_POSITIVE = {"interval", "max_active"}
 
 #: Under this name ansible-rulebook hands over the queue in which it confirms events.
 _CONFIRMATIONS = "eda_feedback_queue"
@@ -60,6 +64,11 @@ def checked(arguments: Mapping[str, Any], spec: Mapping[str, Any], **rules: Any)
     result = ArgumentSpecValidator(dict(spec), **rules).validate(given)
     if result.error_messages:
         raise ArgumentError("; ".join(result.error_messages))
+    try:
+        for name in _POSITIVE & set(spec):
+            positive(result.validated_parameters[name], name)
+    except NatsFailure as failure:
+        raise ArgumentError(failure.description) from failure
     if result.validated_parameters["feedback"] and _CONFIRMATIONS not in arguments:
         raise ArgumentError("feedback: this ansible-rulebook does not confirm events; use a newer one, or leave it out")
     return dict(result.validated_parameters)
