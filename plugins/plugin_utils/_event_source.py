@@ -122,17 +122,17 @@ class Outlet:
 
 
 async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    """Attempt again and again, with longer and longer pauses; `attempt` calls its argument when it is connected.
+    """Attempt again and again, with longer and longer pauses; `attempt` calls its argument as long as it works.
 
     Raises ArgumentError for what waiting does not mend, unless it has worked before.
     """
-    pause, worked = FIRST_PAUSE, False
+    pause, worked, working = FIRST_PAUSE, False, False
 
     def connected() -> None:
-        nonlocal pause, worked
-        if worked:
-            logger.warning("connected again")
-        pause, worked = FIRST_PAUSE, True
+        nonlocal pause, worked, working
+        if not working:
+            logger.log(logging.WARNING if worked else logging.INFO, "connected again" if worked else "connected")
+        pause, worked, working = FIRST_PAUSE, True, True
 
     while True:
         try:
@@ -143,6 +143,7 @@ async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], No
             if not worked and failure.code not in _PASSING:
                 raise ArgumentError(failure.description) from failure
             logger.warning("%s; trying again in %g s", failure.description, pause)
+        working = False
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -219,16 +219,18 @@ def advisory_event(message: Message, kept_in: str | None) -> dict[str, Any]:
     client = advisory.get("client") or {}
     account = _name(advisory.get("account")) or _name(client.get("acc"))
     stream, consumer = advisory.get("stream"), advisory.get("consumer")
+    kind = _type(message.subject, advisory)
+    asset = "meta group" if kind == "domain_leader_elected" else "/".join(filter(None, (account, stream, consumer)))
     number = f"{kept_in}/{message.sequence}" if kept_in else hashlib.sha256(message.body).hexdigest()[:32]
     return {
         "id": advisory.get("id") or number,
         "subject": message.subject,
-        "type": _type(message.subject, advisory),
+        "type": kind,
         "time": advisory.get("timestamp") or (message.stored.isoformat() if message.stored else None),
         "account": account,
         "stream": stream,
         "consumer": consumer,
-        "asset": "/".join(filter(None, (account, stream, consumer))) or None,
+        "asset": asset or None,
         "server": _name(advisory.get("server")),
         "leader": advisory.get("leader"),
         "sequence": message.sequence,
