@@ -20,6 +20,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "roles" / "nats_insights" / "files"))
 
 from nats_processes import collections_path
 

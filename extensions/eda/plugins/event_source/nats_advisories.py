@@ -222,16 +222,20 @@ def advisory_event(message: Message, kept_in: str | None) -> dict[str, Any]:
     kind = _type(message.subject, advisory)
     asset = "meta group" if kind == "domain_leader_elected" else "/".join(filter(None, (account, stream, consumer)))
     number = f"{kept_in}/{message.sequence}" if kept_in else hashlib.sha256(message.body).hexdigest()[:32]
+    # $SYS.SERVER.<id>.SHUTDOWN and LAMEDUCK are no advisories: they hold the server, whose id is not theirs.
+    typed = "type" in advisory
+    server = advisory if not typed and "ver" in advisory else advisory.get("server")
+    moment = advisory.get("timestamp") or (server.get("time") if isinstance(server, dict) else None)
     return {
-        "id": advisory.get("id") or number,
+        "id": (advisory.get("id") if typed else None) or f"{message.subject}/{number}",
         "subject": message.subject,
         "type": kind,
-        "time": advisory.get("timestamp") or (message.stored.isoformat() if message.stored else None),
+        "time": moment or (message.stored.isoformat() if message.stored else None),
         "account": account,
         "stream": stream,
         "consumer": consumer,
         "asset": asset or None,
-        "server": _name(advisory.get("server")),
+        "server": _name(server),
         "leader": advisory.get("leader"),
         "sequence": message.sequence,
         "deliveries": message.deliveries if kept_in else None,
