@@ -633,6 +633,8 @@ class Listener(_Session):
                     reason = (message.headers or {}).get("Description") or "nobody leads the consumer, or it is gone"
                     raise NatsFailure(code, f"consumer {consumer} of stream {stream}: {reason}", subject=subject)
         except (asyncio.TimeoutError, nats.errors.TimeoutError):
+            if self._refusal:
+                raise NatsFailure("permission", f"the server refused: {self._refusal}", subject=subject) from None
             raise self._silence(Call(subject), patience) from None
         except nats.errors.Error as error:
             raise NatsFailure("connection_lost", str(error), subject=subject) from error

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
@@ -104,6 +106,23 @@ class Rulebook:
 
 
 Start = Callable[..., Rulebook]
+
+Main = Callable[[Any, dict[str, Any]], Coroutine[Any, Any, None]]
+
+
+def source(name: str) -> dict[str, Any]:
+    """Return what an event source defines, run as ansible-rulebook does."""
+    sources = Path(collections_path(), "ansible_collections/natsops/jetstream/extensions/eda/plugins/event_source")
+    return runpy.run_path(str(sources / f"{name}.py"))
+
+
+def refusal(name: str, **arguments: Any) -> str:
+    """Return what a source says of arguments that it cannot work with."""
+    main: Main = source(name)["main"]
+    with pytest.raises(Exception) as caught:
+        asyncio.run(asyncio.wait_for(main(asyncio.Queue(1), arguments), PATIENCE))
+    assert type(caught.value).__name__ == "ArgumentError", caught.value
+    return str(caught.value)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import VERSIONS, Rulebook, Start, printing
+from conftest import VERSIONS, Rulebook, Start, printing, refusal
 from credentials import make_certificates, make_operator
 from module_runs import form, run_in_process
 from nats_processes import NatsProcesses
@@ -115,28 +115,33 @@ def test_none_is_missed_while_the_connection_is_lost(cluster: NatsProcesses, sta
     assert sequences == sorted(set(sequences)), "repeated, though only the connection was lost"
 
 
-def test_wrong_arguments_are_named(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
-    def refusal(**arguments: Any) -> str:
-        rulebook = start(printing(tmp_path, "nats_advisories", **arguments), {})
-        assert rulebook.end() != 0
-        return rulebook.output
-
-    sys, app = cluster.sys_connection(), cluster.app_connection()
-    assert "the server does not accept user 'sys' (Authorization Violation)" in refusal(**{**sys, "password": "wrong"})
-    assert "there is no stream NONE in the account of this user" in refusal(**kept(cluster, "d", stream="NONE"))
-    assert "stream, durable" in refusal(**app, stream="ADVISORIES")
+def test_a_wrong_password_is_named(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
+    rulebook = start(printing(tmp_path, "nats_advisories", **{**cluster.sys_connection(), "password": "wrong"}), {})
+    assert rulebook.end() != 0
+    assert "the server does not accept user 'sys' (Authorization Violation)" in rulebook.output
 
 
-def test_a_consumer_that_does_not_fit_is_refused(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
+def test_arguments_that_cannot_work_are_named(cluster: NatsProcesses) -> None:
+    def why(**arguments: Any) -> str:
+        return refusal("nats_advisories", **arguments)
+
     cluster.add_consumer("ADVISORIES", "unfit", ack_policy="none")
     cluster.add_consumer("ADVISORIES", "other", filter_subject="$JS.EVENT.ADVISORY.STREAM.>")
-    for durable, reason in {
-        "unfit": "is no pull consumer with ack_policy explicit",
-        "other": "has the subjects $JS.EVENT.ADVISORY.STREAM.>",
-    }.items():
-        rulebook = start(printing(tmp_path, "nats_advisories", **kept(cluster, durable)), {})
-        assert rulebook.end() != 0
-        assert reason in rulebook.output
+    app = cluster.app_connection()
+    assert "there is no stream NONE in the account of this user" in why(**kept(cluster, "d", stream="NONE"))
+    assert "is no pull consumer with ack_policy explicit" in why(**kept(cluster, "unfit"))
+    assert "has the subjects $JS.EVENT.ADVISORY.STREAM.>" in why(**kept(cluster, "other"))
+    assert "required together: stream, durable" in why(**app, stream="ADVISORIES")
+    assert "durable: 'a b' is not the name of one asset" in why(**kept(cluster, "a b"))
+    assert "sevrers: there is no such option; there are" in why(sevrers=["n1"])
+    assert "connection: it has no usr" in why(connection={"usr": "app"})
+    assert "connection: must be a dictionary" in why(connection="app")
+    assert "mutually exclusive: credentials|nkey_seed|user|token" in why(**app, token="t")
+    assert "required together: tls_cert_file, tls_key_file" in why(**app, tls_cert_file="/none")
+    assert "deliver_policy must be one of: new, all" in why(**app, deliver_policy="last")
+    assert "timeout: must be more than 0" in why(**{**app, "timeout": -1})
+    assert "credentials: cannot read /none" in why(servers=app["servers"], credentials="/none")
+    assert "feedback: this ansible-rulebook does not confirm events" in why(**app, feedback=True)
 
 
 def test_with_feedback_what_came_to_the_rules_is_acknowledged(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
