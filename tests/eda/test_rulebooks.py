@@ -122,9 +122,10 @@ def write_capacity(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[RoleCluster]:
-    """A cluster that the role made, with certificates that the role made."""
+    """A cluster that the role made, with certificates for 20 days that the role made."""
     made = RoleCluster(tmp_path, NAMES, "2.15.1")
     made.variables.update(nats_server_tls_source="ca", nats_server_tls_ca_dir=str(tmp_path / "ca"))
+    made.variables.update(nats_server_tls_cert_days=20, nats_server_tls_renew_before_days=1)
     try:
         made.playbook("deploy")
         yield made
@@ -141,7 +142,9 @@ def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) ->
     time.sleep(2)
     assert rulebook.told == []
     rulebook.stop()
-    rulebook = start("natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_days": 36500})
+    hosts.variables["nats_server_tls_cert_days"] = 397
+    hosts.inventory()
+    rulebook = start("natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_days": 25})
     ran(rulebook, "Rotate certificates")
     assert not set(certificates(hosts)) & set(before)
     rulebook.stop()

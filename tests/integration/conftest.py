@@ -21,6 +21,9 @@ from nats_processes import NatsProcesses
 # Its assertions are told in full, too.
 pytest.register_assert_rewrite("role_cluster")
 
+# The tests have these from here.
+__all__ = ["Runner", "form"]
+
 VERSIONS = ["2.10.27", "2.15.1"]
 # Files whose tests share nothing that is costly, and take long.
 ALONE = ["tests/integration/test_host_role.py", "tests/integration/test_config_real.py"]
