@@ -110,10 +110,13 @@ Start = Callable[..., Rulebook]
 Main = Callable[[Any, dict[str, Any]], Coroutine[Any, Any, None]]
 
 
+def sources_folder() -> Path:
+    return Path(collections_path(), "ansible_collections/natsops/jetstream/extensions/eda/plugins/event_source")
+
+
 def source(name: str) -> dict[str, Any]:
     """Return what an event source defines, run as ansible-rulebook does."""
-    sources = Path(collections_path(), "ansible_collections/natsops/jetstream/extensions/eda/plugins/event_source")
-    return runpy.run_path(str(sources / f"{name}.py"))
+    return runpy.run_path(str(sources_folder() / f"{name}.py"))
 
 
 def refusal(name: str, **arguments: Any) -> str:

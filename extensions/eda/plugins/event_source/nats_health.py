@@ -114,9 +114,10 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Callable
 
 # ansible-rulebook runs this file by its path and knows no collections. Where the package `ansible` is installed, that has an
 # ansible_collections of its own.
@@ -153,28 +154,33 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
     params, options = checked_with_connection(args, SPEC)
     outlet, lasting = Outlet(queue, args), Lasting(params["min_duration"], params["repeat"])
 
-    async def watch(connected: Any) -> None:
-        with Client(options) as client:
-            api = SystemApi(client)
-            sample = make_sampler(api, {**params, "stop_servers": [], "r1_policy": "accept"})
+    async def watch(connected: Callable[[], None]) -> None:
+        # The modules' code is synchronous, and a client belongs to one thread.
+        thread, client = ThreadPoolExecutor(1), Client(options)
+        api = SystemApi(client)
+        sample = make_sampler(api, {**params, "stop_servers": [], "r1_policy": "accept"})
 
-            def look() -> list[Problem]:
-                seen = sample()
-                found = [*seen.errors, *seen.warnings]
-                if seen.cluster is not None and params["certificate_days"]:
-                    servers = seen.cluster.only(cluster=params["cluster"]).servers
-                    certificates = certificate_problems(api, servers, params["certificate_days"])
-                    found += split_tolerated(certificates, params["tolerate"])[0]
-                return found
+        def look() -> list[Problem]:
+            seen = sample()
+            found = [*seen.errors, *seen.warnings]
+            if seen.cluster is not None and params["certificate_days"]:
+                servers = seen.cluster.only(cluster=params["cluster"]).servers
+                certificates = certificate_problems(api, servers, params["certificate_days"])
+                found += split_tolerated(certificates, params["tolerate"])[0]
+            return found
 
+        try:
             while True:
                 begun = time.monotonic()
-                problems = await asyncio.to_thread(look)
+                problems = await asyncio.get_running_loop().run_in_executor(thread, look)
                 if not _unreachable(problems):
                     connected()
                 for content in lasting.told(problems, time.monotonic()):
                     await outlet.put(content.pop("id"), content)
                 await asyncio.sleep(begun + params["interval"] - time.monotonic())
+        finally:
+            thread.submit(client.close)
+            thread.shutdown(wait=False)
 
     await keep_trying(LOGGER, watch)
 
