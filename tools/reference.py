@@ -137,11 +137,9 @@ def plugin_docs(plugin_type: str) -> dict[str, Any]:
     return {name.rsplit(".", maxsplit=1)[1]: found[name] for name in names}
 
 
-def shared_options() -> dict[str, Any]:
-    """Return the options of the connection fragment, which every NATS module has."""
-    source = ROOT / "plugins" / "doc_fragments" / "connection.py"
-    if not source.is_file():
-        return {}
+def fragment_options(name: str) -> dict[str, Any]:
+    """Return the options of a documentation fragment."""
+    source = ROOT / "plugins" / "doc_fragments" / f"{name}.py"
     names: dict[str, Any] = {}
     exec(compile(source.read_text(encoding="utf-8"), str(source), "exec"), names)
     return dict(yaml.safe_load(names["ModuleDocFragment"].DOCUMENTATION)["options"])
@@ -182,7 +180,7 @@ def index(docs: Mapping[str, Any]) -> Iterator[str]:
 
 def plugin_page(title: str, plugin_type: str) -> str:
     """Return the page of all plugins of one type."""
-    shared = shared_options() if plugin_type in ("module", "inventory") else {}
+    shared = fragment_options("connection") if plugin_type in ("module", "inventory") else {}
     docs = plugin_docs(plugin_type)
     lines = [NOTICE, "", f"# {title} of {COLLECTION}", "", *index(docs)]
     if shared:
@@ -204,8 +202,8 @@ def event_source_docs() -> dict[str, Any]:
         if not described or not examples:
             raise SystemExit(f"{path.name} lacks DOCUMENTATION or EXAMPLES")
         doc = yaml.safe_load(described[1])
-        if "extends_documentation_fragment" in doc:
-            doc["options"] = {**doc["options"], **shared_options()}
+        for fragment in doc.get("extends_documentation_fragment", ()):
+            doc["options"].update(fragment_options(fragment.rpartition(".")[2]))
         found[path.stem] = {"doc": doc, "examples": examples[1]}
     return found
 
@@ -217,7 +215,7 @@ def event_source_page() -> str:
     lines += ["What they are for, and the events that they make, is in [Event-driven](../event-driven.md).", ""]
     lines += index(docs)
     for name, entry in docs.items():
-        lines += plugin_section(name, entry, shared_options())
+        lines += plugin_section(name, entry, fragment_options("connection"))
     return "\n".join(lines).replace("(#connection-options)", "(modules.md#connection-options)").rstrip() + "\n"
 
 

@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from conftest import VERSIONS, Rulebook, Start
 from jetstream_insights.report.shape import BY_NAME, FORMAT, filled
 from module_runs import form
 from nats_processes import NatsProcesses
 from role_cluster import RoleCluster
 from test_advisories import NAMES, step_down
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+#: What the playbook capture_advisories lets a stream keep.
+CAPTURED = yaml.safe_load((ROLES / "nats_insights/defaults/main.yml").read_text())["nats_insights_capture_subjects"]
 
 TELL = str(Path(__file__).parent / "playbooks" / "told.yml")
 HEALTH = "nats_health - INFO - connected"
@@ -49,8 +54,14 @@ def ran(rulebook: Rulebook, play: str) -> str:
 
 @pytest.mark.parametrize("cluster", ["2.10.27"], indirect=True)
 def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
-    """Four elections are none too many, the fifth is, of the same stream."""
-    variables = {"nats_connection": cluster.sys_connection(), "nats_leader_flapping_playbook": TELL}
+    """Four elections are none too many, the fifth is, of the same stream. They come out of a stream here."""
+    variables = {
+        "nats_connection": cluster.sys_connection(),
+        "nats_advisories_connection": cluster.app_connection(),
+        "nats_advisories_stream": "ADVISORIES",
+        "nats_leader_flapping_playbook": TELL,
+    }
+    cluster.add_stream("ADVISORIES", 3, subjects=CAPTURED)
     cluster.add_stream("OTHER", 3)
     rulebook = start("natsops.jetstream.leader_flapping", variables)
     rulebook.wait_for(ADVISORIES)
@@ -61,6 +72,7 @@ def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
     rulebook.wait_until(lambda: rulebook.told, "told nothing")
     assert [told["event"]["nats"]["asset"] for told in rulebook.told] == ["APP/ORDERS"]
     assert rulebook.told[0]["variables"] == ["nats_connection"]
+    assert rulebook.told[0]["event"]["nats"]["sequence"]
 
 
 def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:

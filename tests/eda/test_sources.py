@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.natsops.jetstream.plugins.doc_fragments.connection import ModuleDocFragment
+from ansible_collections.natsops.jetstream.plugins.doc_fragments import connection, event_source
 from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils import _event_source
 from conftest import PATIENCE, VERSIONS, refusal, source, sources_folder
@@ -27,7 +27,7 @@ from module_runs import form, run_in_process
 from nats_processes import NatsProcesses
 
 NAMES = ["n1", "n2", "n3"]
-FRAGMENT = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
+FRAGMENTS = [yaml.safe_load(one.ModuleDocFragment.DOCUMENTATION)["options"] for one in (connection, event_source)]
 
 
 def run(name: str, arguments: dict[str, Any], work: Callable[[Callable[..., Awaitable[Any]]], Awaitable[None]]) -> None:
@@ -54,12 +54,39 @@ def run(name: str, arguments: dict[str, Any], work: Callable[[Callable[..., Awai
     asyncio.run(both())
 
 
+def test_it_listens_again_after_the_connection_was_lost(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
+    arguments = {**secure.sys_connection(), "timeout": 1}
+
+    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+        def logged(text: str, times: int) -> Awaitable[None]:
+            async def wait() -> None:
+                deadline = time.monotonic() + PATIENCE
+                while caplog.text.count(text) < times:
+                    assert time.monotonic() < deadline, caplog.text
+                    await asyncio.sleep(0.05)
+
+            return wait()
+
+        await logged("connected", 1)
+        tasks = len(asyncio.all_tasks())
+        secure.kill()
+        await logged("trying again in 2 s", 1)
+        secure.start()
+        await logged("connected again", 1)
+        assert len(asyncio.all_tasks()) <= tasks
+        await asyncio.to_thread(secure.stop, "n3")
+        assert (await event(type="shutdown"))["server"] == "n3"
+
+    with caplog.at_level(logging.INFO):
+        run("nats_advisories", arguments, work)
+
+
 @pytest.mark.parametrize("name", ["nats_advisories", "nats_health", "nats_insights"])
 def test_each_option_is_described_as_it_is(name: str) -> None:
     module = source(name)
     described = yaml.safe_load(module["DOCUMENTATION"])
     connects = "extends_documentation_fragment" in described
-    options = {**described["options"], **(FRAGMENT if connects else {})}
+    options = {**described["options"], **(FRAGMENTS[0] | FRAGMENTS[1] if connects else {})}
     spec = {**(_event_source.CONNECTED_SPEC if connects else {}), **module["SPEC"]}
     assert sorted(options) == sorted(spec)
     for option, rule in spec.items():

@@ -24,15 +24,8 @@ description:
   - A lost connection is made again for ever, with pauses of 1 to 30 seconds.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.event_source
 options:
-  connection:
-    description:
-      - Options of the connection as one dictionary. One that is given beside it has precedence.
-    type: dict
-  inbox_prefix:
-    description:
-      - Prefix of the subjects for replies, for users who may not use V(_INBOX). Context key C(inbox_prefix).
-    type: str
   subjects:
     description:
       - Subjects of the advisories.
@@ -99,6 +92,7 @@ import ansible_collections
 
 ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ansible_collections.__path__]
 
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
     Client,
     ConnectionOptions,
@@ -142,12 +136,13 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
     params, options = checked_with_connection(args, SPEC, required_together=[("stream", "durable")])
     outlet = Outlet(queue, args)
     last: tuple[Any, ...] | None = None
+    account: str | None = None
 
     async def on_message(message: Message) -> None:
         nonlocal last
         this = (message.sequence, message.stored)
         if message.sequence is None or this != last:
-            content = advisory_event(message, params["stream"])
+            content = advisory_event(message, params["stream"], account)
             await outlet.put(content.pop("id"), content)
         # Should the acknowledgement fail, it comes again; it is the only one that can.
         last = this
@@ -159,7 +154,8 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
             await listener.deliver(on_message)
 
     async def kept(connected: Callable[[], None]) -> None:
-        ack_wait = await asyncio.to_thread(provide_consumer, options, params)
+        nonlocal account
+        ack_wait, account = await asyncio.to_thread(provide_consumer, options, params)
         async with Listener(options) as listener:
             connected()
             await listener.pull(params["stream"], params["durable"], ack_wait, on_message)
@@ -167,8 +163,8 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
     await keep_trying(LOGGER, kept if params["stream"] else live)
 
 
-def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> float:
-    """Make the durable consumer unless it is there, and return its ack_wait in seconds.
+def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> tuple[float, str | None]:
+    """Make the durable consumer unless it is there, and return its ack_wait in seconds, and the account where that is known.
 
     Raises NatsFailure invalid_option when there is no stream, or a consumer that does not fit.
     """
@@ -197,6 +193,7 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> f
             },
             "create",
         )
+        account = SystemApi(client).own_account()
     config = info["config"]
     filters = sorted(config.get("filter_subjects") or filter(None, [config.get("filter_subject")]))
     if config.get("deliver_subject") or config["ack_policy"] != "explicit":
@@ -204,12 +201,15 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> f
     elif filters != subjects:
         wrong = f"has the subjects {', '.join(filters) or 'of the stream'}"
     else:
-        return float(config["ack_wait"]) / 1e9
+        return float(config["ack_wait"]) / 1e9, account
     raise NatsFailure("invalid_option", f"durable: consumer {durable} of stream {stream} {wrong}: name another one, or delete it")
 
 
-def advisory_event(message: Message, kept_in: str | None) -> dict[str, Any]:
-    """Return the content of an advisory's event; `kept_in`: the stream that it came out of."""
+def advisory_event(message: Message, kept_in: str | None, own_account: str | None) -> dict[str, Any]:
+    """Return the content of an advisory's event. `kept_in`: the stream that it came out of, of `own_account`.
+
+    In the account of its stream an advisory does not name the account.
+    """
     try:
         advisory = json.loads(message.body)
     except ValueError:
@@ -217,7 +217,7 @@ def advisory_event(message: Message, kept_in: str | None) -> dict[str, Any]:
     if not isinstance(advisory, dict):
         advisory = {"text": message.body.decode(errors="replace")}
     client = advisory.get("client") or {}
-    account = _name(advisory.get("account")) or _name(client.get("acc"))
+    account = _name(advisory.get("account")) or _name(client.get("acc")) or own_account
     stream, consumer = advisory.get("stream"), advisory.get("consumer")
     kind = _type(message.subject, advisory)
     asset = "meta group" if kind == "domain_leader_elected" else "/".join(filter(None, (account, stream, consumer)))

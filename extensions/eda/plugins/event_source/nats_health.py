@@ -21,15 +21,8 @@ description:
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.event_source
 options:
-  connection:
-    description:
-      - Options of the connection as one dictionary. One that is given beside it has precedence.
-    type: dict
-  inbox_prefix:
-    description:
-      - Prefix of the subjects for replies, for users who may not use V(_INBOX). Context key C(inbox_prefix).
-    type: str
   interval:
     description:
       - Seconds between the starts of two looks.
