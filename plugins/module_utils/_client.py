@@ -327,6 +327,7 @@ class _Session:
         await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
+        task.add_done_callback(lambda given_up: given_up.cancelled() or given_up.exception())  # nobody else asks for it
         task.cancel()
         if self._closed.done():
             raise NatsFailure("connection_lost", f"the connection to {self.url or 'the server'} was closed")
@@ -633,7 +634,7 @@ class Listener(_Session):
                     reason = (message.headers or {}).get("Description") or "nobody leads the consumer, or it is gone"
                     raise NatsFailure(code, f"consumer {consumer} of stream {stream}: {reason}", subject=subject)
         except (asyncio.TimeoutError, nats.errors.TimeoutError):
-            if self._refusal:
+            if self._refusal and "ermission" in self._refusal:
                 raise NatsFailure("permission", f"the server refused: {self._refusal}", subject=subject) from None
             raise self._silence(Call(subject), patience) from None
         except nats.errors.Error as error:

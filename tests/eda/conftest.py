@@ -29,7 +29,7 @@ from nats_processes import collections_path
 VERSIONS = ["2.10.27", "2.15.1"]
 
 #: Seconds that something may take on a machine with other things to do.
-PATIENCE = 120
+PATIENCE = 300
 
 #: Prints each event as a line of JSON after this mark.
 MARK = "EVENT "

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import os
@@ -18,7 +19,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.natsops.jetstream.plugins.doc_fragments import connection, event_source
 from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils import _event_source
 from conftest import PATIENCE, VERSIONS, refusal, source, sources_folder
@@ -27,7 +27,7 @@ from module_runs import form, run_in_process
 from nats_processes import NatsProcesses
 
 NAMES = ["n1", "n2", "n3"]
-FRAGMENTS = [yaml.safe_load(one.ModuleDocFragment.DOCUMENTATION)["options"] for one in (connection, event_source)]
+FRAGMENTS = "ansible_collections.natsops.jetstream.plugins.doc_fragments"
 
 
 def run(name: str, arguments: dict[str, Any], work: Callable[[Callable[..., Awaitable[Any]]], Awaitable[None]]) -> None:
@@ -85,9 +85,11 @@ def test_it_listens_again_after_the_connection_was_lost(secure: Secure, caplog: 
 def test_each_option_is_described_as_it_is(name: str) -> None:
     module = source(name)
     described = yaml.safe_load(module["DOCUMENTATION"])
-    connects = "extends_documentation_fragment" in described
-    options = {**described["options"], **(FRAGMENTS[0] | FRAGMENTS[1] if connects else {})}
-    spec = {**(_event_source.CONNECTED_SPEC if connects else {}), **module["SPEC"]}
+    options = dict(described["options"])
+    for fragment in described.get("extends_documentation_fragment", ()):
+        found = importlib.import_module(f"{FRAGMENTS}.{fragment.rpartition('.')[2]}").ModuleDocFragment
+        options.update(yaml.safe_load(found.DOCUMENTATION)["options"])
+    spec = {**(_event_source.CONNECTED_SPEC if "servers" in options else {}), **module["SPEC"]}
     assert sorted(options) == sorted(spec)
     for option, rule in spec.items():
         said = options[option]
@@ -165,7 +167,8 @@ def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secure]:
     made = Secure(request.param, tmp_path)
     made.start()
     try:
-        yield form(made)
+        form(made)
+        yield made
     finally:
         made.kill()
 

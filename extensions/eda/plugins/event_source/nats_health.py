@@ -22,6 +22,7 @@ description:
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.event_source
+  - natsops.jetstream.health
 options:
   interval:
     description:
@@ -45,40 +46,6 @@ options:
       - With V(0) certificates are no matter.
     type: float
     default: 0
-  expected_servers:
-    description:
-      - Names of the servers that must be there. Without it a server that is gone is missed only in the groups it belongs to.
-    type: list
-    elements: str
-  expected_jetstream_servers:
-    description:
-      - Names of the servers that must run JetStream and be members of the meta group. By default O(expected_servers).
-    type: list
-    elements: str
-  expected_clusters:
-    description:
-      - The cluster of each server, by the server's name.
-    type: dict
-    default: {}
-  cluster:
-    description:
-      - Look only at the servers and assets of the cluster with exactly this name.
-    type: str
-  assets:
-    description:
-      - Whether to look at streams and consumers.
-    type: bool
-    default: true
-  max_lag:
-    description:
-      - How many Raft entries a replica may be behind its leader.
-    type: int
-    default: 200
-  max_active:
-    description:
-      - Seconds since a leader may last have heard of a replica.
-    type: float
-    default: 5
   tolerate:
     description:
       - Codes of problems that make no events, and names of servers that may be missing or behind.
