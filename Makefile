@@ -21,6 +21,8 @@ DEV_BIN := $(CACHE)/venv/bin
 DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
 # Spark has an environment of its own, as where the pipeline runs: it is 450 MB that nothing else here needs.
 SPARK_VENV := $(CACHE)/venv-insights
+# So has ansible-rulebook, as where rulebooks run.
+EDA_VENV := $(CACHE)/venv-eda
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
 SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
@@ -41,7 +43,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-eda test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build dev lock clean
 
 help: ## this list
@@ -90,7 +92,7 @@ test-unit-2.16:
 	@$(MAKE) --no-print-directory test-unit CORE=2.16
 
 # See tests/lab/python/sitecustomize.py.
-test-integration test-chaos test-lab $(SCENARIO_PARTS): export PYTHONPATH := $(CURDIR)/tests/lab/python
+test-integration test-eda test-chaos test-lab $(SCENARIO_PARTS): export PYTHONPATH := $(CURDIR)/tests/lab/python
 
 # Most of its time it waits for elections, so that two processes take little more than half of it.
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
@@ -99,6 +101,9 @@ test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on 
 
 test-insights: lint-insights $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@$(SPARK_PYTEST) -m 'not chaos' tests/insights
+
+test-eda: $(EDA_VENV)/.made $(INSTALLED) ## event sources and rulebooks in ansible-rulebook, some minutes (not part of test)
+	@$(EDA_VENV)/bin/$(PYTEST) tests/eda
 
 test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
 	@$(PYTEST) -m chaos tests/integration
@@ -129,7 +134,9 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
 	mypy tools tests/conftest.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
 	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
-	MYPYPATH=tests/lab:tests/integration mypy --exclude tests/bench/insights tests/bench || failed=1; test -z "$$failed"
+	MYPYPATH=tests/lab:tests/integration mypy --exclude tests/bench/insights tests/bench || failed=1; \
+	MYPYPATH=tests/eda:tests/lab:tests/integration:roles/nats_insights/files mypy extensions/eda/plugins/event_source tests/eda || failed=1; \
+	test -z "$$failed"
 
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
@@ -163,7 +170,7 @@ build: $(INSTALLED) ## the artifact in .cache/dist, installed in .cache/collecti
 	@ls $(CACHE)/dist/*.tar.gz
 
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
-	@for name in dev core-2.16 insights bench; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
+	@for name in dev core-2.16 insights eda bench; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $$name.txt $$name.in); done
 
 clean: demo-clean ## removes everything that was made
@@ -182,6 +189,9 @@ $(CACHE)/venv-bench/.made: requirements/bench.txt tools/venv.sh
 
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh tools/chromium.sh
 	@tools/java.sh && tools/chromium.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+
+$(EDA_VENV)/.made: requirements/eda.txt tools/venv.sh tools/java.sh
+	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(DEV_LINK):
 	@mkdir -p $(@D) && ln -s ../../../.. $@

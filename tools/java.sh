@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/java.sh: makes sure that Java 17 or newer, which Spark needs, is on the PATH or in JAVA_HOME.
+# tools/java.sh: makes sure that Java 17 or newer, which Spark and ansible-rulebook need, is on the PATH or in JAVA_HOME.
 # As root on a system with apt it is installed where it is missing.
 set -eu
 
@@ -24,5 +24,5 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     found=$(version || true)
     [ "${found:-0}" -lt 17 ] || exit 0
 fi
-say "Spark needs Java 17 or newer; found: ${found:-none}. Install it, such as: apt-get install default-jre-headless"
+say "Spark and ansible-rulebook need Java 17 or newer; found: ${found:-none}. Install it, such as: apt-get install default-jre-headless"
 exit 1

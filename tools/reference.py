@@ -137,11 +137,9 @@ def plugin_docs(plugin_type: str) -> dict[str, Any]:
     return {name.rsplit(".", maxsplit=1)[1]: found[name] for name in names}
 
 
-def shared_options() -> dict[str, Any]:
-    """Return the options of the connection fragment, which every NATS module has."""
-    source = ROOT / "plugins" / "doc_fragments" / "connection.py"
-    if not source.is_file():
-        return {}
+def fragment_options(name: str) -> dict[str, Any]:
+    """Return the options of a documentation fragment."""
+    source = ROOT / "plugins" / "doc_fragments" / f"{name}.py"
     names: dict[str, Any] = {}
     exec(compile(source.read_text(encoding="utf-8"), str(source), "exec"), names)
     return dict(yaml.safe_load(names["ModuleDocFragment"].DOCUMENTATION)["options"])
@@ -174,21 +172,51 @@ def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any
         yield from ("```yaml", *entry["examples"].strip().splitlines(), "```", "")
 
 
+def index(docs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table of a page's plugins."""
+    rows = ((f"[{name}](#{name})", text(entry["doc"]["short_description"])) for name, entry in docs.items())
+    yield from (*table(("name", "what it does"), rows), "")
+
+
 def plugin_page(title: str, plugin_type: str) -> str:
     """Return the page of all plugins of one type."""
-    shared = shared_options() if plugin_type in ("module", "inventory") else {}
+    shared = fragment_options("connection") if plugin_type in ("module", "inventory") else {}
     docs = plugin_docs(plugin_type)
-    lines = [NOTICE, "", f"# {title} of {COLLECTION}", ""]
-    lines += table(
-        ("name", "what it does"),
-        ((f"[{name}](#{name})", text(entry["doc"]["short_description"])) for name, entry in docs.items()),
-    )
-    lines.append("")
+    lines = [NOTICE, "", f"# {title} of {COLLECTION}", "", *index(docs)]
     if shared:
         lines += ["## Connection options", "", *table(("option", "type", "default", "what it is"), option_rows(shared, {})), ""]
     for name, entry in docs.items():
         lines += plugin_section(name, entry, shared)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def event_source_docs() -> dict[str, Any]:
+    """Return the description of every event source, by its name, as ansible-doc would: it knows none of them."""
+    found: dict[str, Any] = {}
+    for path in sorted((ROOT / "extensions/eda/plugins/event_source").glob("*.py")):
+        names = {
+            name: re.search(rf'^{name} = r"""\n(.*?)"""', path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+            for name in ("DOCUMENTATION", "EXAMPLES")
+        }
+        described, examples = names["DOCUMENTATION"], names["EXAMPLES"]
+        if not described or not examples:
+            raise SystemExit(f"{path.name} lacks DOCUMENTATION or EXAMPLES")
+        doc = yaml.safe_load(described[1])
+        for fragment in doc.get("extends_documentation_fragment", ()):
+            doc["options"].update(fragment_options(fragment.rpartition(".")[2]))
+        found[path.stem] = {"doc": doc, "examples": examples[1]}
+    return found
+
+
+def event_source_page() -> str:
+    """Return the page of the event sources."""
+    docs = event_source_docs()
+    lines = [NOTICE, "", f"# Event sources of {COLLECTION}", ""]
+    lines += ["What they are for, and the events that they make, is in [Event-driven](../event-driven.md).", ""]
+    lines += index(docs)
+    for name, entry in docs.items():
+        lines += plugin_section(name, entry, fragment_options("connection"))
+    return "\n".join(lines).replace("(#connection-options)", "(modules.md#connection-options)").rstrip() + "\n"
 
 
 def checks_page() -> str:
@@ -205,6 +233,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "modules.md": plugin_page("Modules", "module"),
         REFERENCE / "filters.md": plugin_page("Filters", "filter"),
         REFERENCE / "inventory.md": plugin_page("Inventory plugins", "inventory"),
+        REFERENCE / "event_sources.md": event_source_page(),
         REFERENCE / "insights_checks.md": checks_page(),
     }
 

@@ -24,6 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
     Cluster,
     Peer,
     RaftGroup,
+    certificate_ends,
     consumer_group,
     parse_time,
     stream_group,
@@ -783,9 +784,7 @@ def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any
     """Judge how long the server's certificates are valid, by the server's clock. It tells that from 2.12.4 on."""
     if options["tls_cert_warn"] is None and options["tls_cert_critical"] is None:
         return
-    parts = {"server": varz, "leafnode": varz.get("leaf") or {}}
-    parts.update({part: varz.get(part) or {} for part in ("cluster", "gateway", "mqtt", "websocket")})
-    ends = {part: data["tls_cert_not_after"] for part, data in parts.items() if data.get("tls_cert_not_after")}
+    ends = certificate_ends(varz)
     if not ends:
         told = _version(varz.get("version", "")) >= (2, 12, 4)
         result.add(

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import math
 import ssl
 import time
 import traceback
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib import import_module
 from typing import Any, Callable, Optional, TypeVar, Union
 from urllib.parse import unquote, urlsplit
@@ -38,6 +40,9 @@ except ImportError:
     NKEYS_IMPORT_ERROR = traceback.format_exc()
 
 T = TypeVar("T")
+
+#: Seconds that a pull waits in the server for a message.
+PULL_EXPIRES = 20.0
 
 #: Seconds without a further reply after which a gathering of unknown size counts as complete.
 QUIET = 1.0
@@ -156,6 +161,17 @@ class Observed:
     size: int
 
 
+@dataclass(frozen=True)
+class Message:
+    """One message that came. Out of a stream also its `sequence` there, when it was `stored`, and its `deliveries` so far."""
+
+    subject: str
+    body: bytes
+    sequence: int | None = None
+    stored: datetime | None = None
+    deliveries: int = 1
+
+
 #: What a gathering does after a reply: True stops, False waits for more until the deadline, None until it is quiet.
 Progress = Optional[bool]
 Outcome = Union[Reply, NatsFailure]
@@ -183,7 +199,148 @@ class _Connection(NatsPyClient):
         await super()._process_info(info, initial_connection)
 
 
-class Client:
+class _Session:
+    """One connection at a time, for the event loop that awaits it. It never connects again by itself."""
+
+    #: Seconds between two pings; a server that leaves three of them without an answer is gone.
+    _ping_interval = 120
+    _closed: asyncio.Future[None]
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        if NATS_IMPORT_ERROR is not None:
+            raise MissingLibrary("nats-py", NATS_IMPORT_ERROR)
+        if (options.credentials or options.nkey_seed) and NKEYS_IMPORT_ERROR is not None:
+            raise MissingLibrary("nkeys", NKEYS_IMPORT_ERROR)
+        self.options = options
+        self._connection: _Connection | None = None
+        self._refusal: str | None = None
+
+    @property
+    def url(self) -> str | None:
+        """Return the address of the connected server without credentials, or None while not connected."""
+        if self._connection is None or self._connection.connected_url is None:
+            return None
+        return self._connection.connected_url.geturl()
+
+    async def _connect(self) -> _Connection:
+        return await self._connect_to_first(self._ssl_context())
+
+    async def _connect_to_first(self, context: ssl.SSLContext) -> _Connection:
+        reasons: list[NatsFailure] = []
+        for server in self.options.servers:
+            try:
+                return await self._connect_to(server, context)
+            except NatsFailure as reason:
+                reasons.append(reason)
+        raise _nobody_let_us_in(reasons)
+
+    async def _connect_to(self, server: str, context: ssl.SSLContext) -> _Connection:
+        url, user, password = _split_url(server)
+        connection = _Connection()
+        connection.wants_tls = self.options.wants_tls
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        connecting = True
+
+        async def on_error(error: Exception) -> None:
+            if connecting:
+                # nats-py would go on trying the same server; one attempt and its reason is what the caller needs.
+                raise error
+            self._refusal = str(error)
+
+        async def on_closed() -> None:
+            if not closed.done():
+                closed.set_result(None)
+
+        arguments: dict[str, Any] = {
+            "servers": [url],
+            "error_cb": on_error,
+            "closed_cb": on_closed,
+            "name": "natsops.jetstream",
+            "allow_reconnect": False,
+            "connect_timeout": self.options.timeout,
+            "ping_interval": self._ping_interval,
+            "tls": context,
+            "tls_handshake_first": self.options.tls_first,
+            "inbox_prefix": self.options.inbox_prefix,
+            **self._credentials(user, password),
+        }
+        if self.options.tls_server_name:
+            arguments["tls_hostname"] = self.options.tls_server_name
+        try:
+            await asyncio.wait_for(connection.connect(**arguments), self.options.timeout)
+            if not connection.is_connected:
+                raise ConnectionError("the server closed the connection during the login")
+        except Exception as error:  # pylint: disable=broad-except  # nats-py raises bare exceptions for broken files too
+            await self._discard(connection)
+            raise _connect_failure(url, error, self.options) from error
+        connecting = False
+        self._closed = closed
+        self._refusal = None
+        return connection
+
+    def _credentials(self, url_user: str | None, url_password: str | None) -> dict[str, Any]:
+        options = self.options
+        if options.credentials:
+            return {"user_credentials": options.credentials}
+        if options.nkey_seed:
+            return {"nkeys_seed_str": options.nkey_seed}
+        if options.user is not None:
+            return {"user": options.user, "password": options.password or ""}
+        if options.token is not None:
+            return {"token": options.token}
+        if url_user is not None and url_password is None:
+            return {"token": url_user}
+        if url_user is not None:
+            return {"user": url_user, "password": url_password}
+        return {}
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        options = self.options
+        _require_readable(options)
+        try:
+            context = ssl.create_default_context(cafile=options.tls_ca_file)
+            if options.tls_cert_file:
+                context.load_cert_chain(options.tls_cert_file, options.tls_key_file)
+        except (ssl.SSLError, OSError) as error:
+            raise NatsFailure("tls", f"the TLS files cannot be used: {error}") from error
+        if not options.validate_certs:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    async def _disconnect(self) -> None:
+        if self._connection is not None:
+            await self._discard(self._connection)
+            self._connection = None
+
+    async def _discard(self, connection: _Connection) -> None:
+        try:
+            await asyncio.wait_for(connection.close(), 1)
+        except Exception:  # pylint: disable=broad-except  # it is given up in any case
+            pass
+
+    async def _unless_closed(self, work: Awaitable[T], timeout: float | None) -> T:
+        """Return the result of `work`. Raises connection_lost as soon as the connection closes, which nats-py's own
+        waiting does not notice, and asyncio.TimeoutError after `timeout` seconds, if given."""
+        task = asyncio.ensure_future(work)
+        both: set[asyncio.Future[Any]] = {task, self._closed}
+        await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        task.add_done_callback(lambda given_up: given_up.cancelled() or given_up.exception())  # nobody else asks for it
+        task.cancel()
+        if self._closed.done():
+            raise NatsFailure("connection_lost", f"the connection to {self.url or 'the server'} was closed")
+        raise asyncio.TimeoutError
+
+    def _silence(self, call: Call, timeout: float) -> NatsFailure:
+        """Return why a request stayed without a reply, as far as that can be known."""
+        if self._refusal and call.subject in self._refusal:
+            return NatsFailure("permission", f"the server refused the request: {self._refusal}", subject=call.subject)
+        return NatsFailure("timeout", f"no reply within {timeout:g} s", subject=call.subject)
+
+
+class Client(_Session):
     """A connection to NATS for synchronous code, used as a context manager.
 
     Connects on first use and again when the connection was lost between two calls, so that a long wait survives
@@ -192,28 +349,14 @@ class Client:
     """
 
     def __init__(self, options: ConnectionOptions) -> None:
-        if NATS_IMPORT_ERROR is not None:
-            raise MissingLibrary("nats-py", NATS_IMPORT_ERROR)
-        if (options.credentials or options.nkey_seed) and NKEYS_IMPORT_ERROR is not None:
-            raise MissingLibrary("nkeys", NKEYS_IMPORT_ERROR)
-        self.options = options
+        super().__init__(options)
         self._loop = asyncio.new_event_loop()
-        self._connection: _Connection | None = None
-        self._closed: asyncio.Future[None] = self._loop.create_future()
-        self._refusal: str | None = None
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-    @property
-    def url(self) -> str | None:
-        """Return the address of the connected server without credentials, or None while not connected."""
-        if self._connection is None or self._connection.connected_url is None:
-            return None
-        return self._connection.connected_url.geturl()
 
     @property
     def identity(self) -> tuple[str, int | None]:
@@ -298,119 +441,13 @@ class Client:
         self._connection = await self._connect()
         return self._connection
 
-    async def _connect(self) -> _Connection:
-        return await self._connect_to_first(self._ssl_context())
-
-    async def _connect_to_first(self, context: ssl.SSLContext) -> _Connection:
-        reasons: list[NatsFailure] = []
-        for server in self.options.servers:
-            try:
-                return await self._connect_to(server, context)
-            except NatsFailure as reason:
-                reasons.append(reason)
-        raise _nobody_let_us_in(reasons)
-
-    async def _connect_to(self, server: str, context: ssl.SSLContext) -> _Connection:
-        url, user, password = _split_url(server)
-        connection = _Connection()
-        connection.wants_tls = self.options.wants_tls
-        closed: asyncio.Future[None] = self._loop.create_future()
-        connecting = True
-
-        async def on_error(error: Exception) -> None:
-            if connecting:
-                # nats-py would go on trying the same server; one attempt and its reason is what the caller needs.
-                raise error
-            self._refusal = str(error)
-
-        async def on_closed() -> None:
-            if not closed.done():
-                closed.set_result(None)
-
-        arguments: dict[str, Any] = {
-            "servers": [url],
-            "error_cb": on_error,
-            "closed_cb": on_closed,
-            "name": "natsops.jetstream",
-            "allow_reconnect": False,
-            "connect_timeout": self.options.timeout,
-            "tls": context,
-            "tls_handshake_first": self.options.tls_first,
-            "inbox_prefix": self.options.inbox_prefix,
-            **self._credentials(user, password),
-        }
-        if self.options.tls_server_name:
-            arguments["tls_hostname"] = self.options.tls_server_name
-        try:
-            await asyncio.wait_for(connection.connect(**arguments), self.options.timeout)
-            if not connection.is_connected:
-                raise ConnectionError("the server closed the connection during the login")
-        except Exception as error:  # pylint: disable=broad-except  # nats-py raises bare exceptions for broken files too
-            await self._discard(connection)
-            raise _connect_failure(url, error, self.options) from error
-        connecting = False
-        self._closed = closed
-        self._refusal = None
-        return connection
-
-    def _credentials(self, url_user: str | None, url_password: str | None) -> dict[str, Any]:
-        options = self.options
-        if options.credentials:
-            return {"user_credentials": options.credentials}
-        if options.nkey_seed:
-            return {"nkeys_seed_str": options.nkey_seed}
-        if options.user is not None:
-            return {"user": options.user, "password": options.password or ""}
-        if options.token is not None:
-            return {"token": options.token}
-        if url_user is not None and url_password is None:
-            return {"token": url_user}
-        if url_user is not None:
-            return {"user": url_user, "password": url_password}
-        return {}
-
-    def _ssl_context(self) -> ssl.SSLContext:
-        options = self.options
-        _require_readable(options)
-        try:
-            context = ssl.create_default_context(cafile=options.tls_ca_file)
-            if options.tls_cert_file:
-                context.load_cert_chain(options.tls_cert_file, options.tls_key_file)
-        except (ssl.SSLError, OSError) as error:
-            raise NatsFailure("tls", f"the TLS files cannot be used: {error}") from error
-        if not options.validate_certs:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
-
-    async def _disconnect(self) -> None:
-        if self._connection is not None:
-            await self._discard(self._connection)
-            self._connection = None
-
     async def _discard(self, connection: _Connection) -> None:
-        try:
-            await asyncio.wait_for(connection.close(), 1)
-        except Exception:  # pylint: disable=broad-except  # it is given up in any case
-            pass
+        await super()._discard(connection)
         for task in asyncio.all_tasks(self._loop):
             if task is not asyncio.current_task(self._loop):
                 task.cancel()
 
     # --- asking ---------------------------------------------------------------------------------------------------
-
-    async def _unless_closed(self, work: Awaitable[T], timeout: float) -> T:
-        """Return the result of `work`. Raises connection_lost as soon as the connection closes, which nats-py's own
-        waiting does not notice, and asyncio.TimeoutError after `timeout` seconds."""
-        task = asyncio.ensure_future(work)
-        both: set[asyncio.Future[Any]] = {task, self._closed}
-        await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        task.cancel()
-        if self._closed.done():
-            raise NatsFailure("connection_lost", f"the connection to {self.url or 'the server'} was closed")
-        raise asyncio.TimeoutError
 
     async def _request_many(self, calls: Sequence[Call], timeout: float) -> list[Outcome]:
         connection = await self._connected()
@@ -538,11 +575,90 @@ class Client:
             raise NatsFailure("permission", f"the server refused the subscription: {self._refusal}")
         return took
 
-    def _silence(self, call: Call, timeout: float) -> NatsFailure:
-        """Return why a request stayed without a reply, as far as that can be known."""
-        if self._refusal and call.subject in self._refusal:
-            return NatsFailure("permission", f"the server refused the request: {self._refusal}", subject=call.subject)
-        return NatsFailure("timeout", f"no reply within {timeout:g} s", subject=call.subject)
+
+class Listener(_Session):
+    """A connection for asynchronous code that hands on what comes, until it is lost. Used as an asynchronous context manager."""
+
+    # A server that vanished is missed within half a minute.
+    _ping_interval = 10
+
+    async def __aenter__(self) -> Listener:
+        self._waiting: asyncio.Queue[Any] = asyncio.Queue()
+        self._connection = await self._connect()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._disconnect()
+
+    async def subscribe(self, subjects: Sequence[str]) -> None:
+        """Let what comes on these subjects wait in memory for `deliver`. Raises NatsFailure permission when the user may not."""
+        connection = self._alive()
+        for subject in subjects:
+            await connection.subscribe(subject, cb=self._waiting.put, pending_msgs_limit=0, pending_bytes_limit=0)
+        await self._unless_closed(connection.flush(math.ceil(self.options.timeout)), self.options.timeout)
+        if self._refusal and "ermission" in self._refusal:
+            raise NatsFailure("permission", f"the server refused the subscription: {self._refusal}")
+
+    async def deliver(self, on_message: Callable[[Message], Awaitable[None]]) -> None:
+        """Hand each message of the subscriptions to `on_message`, one at a time, until NatsFailure connection_lost."""
+        while True:
+            message = await self._unless_closed(self._waiting.get(), None)
+            await on_message(Message(message.subject, message.data))
+
+    async def pull(
+        self, stream: str, consumer: str, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        """Hand each message of a pull consumer to `on_message`, one at a time, and acknowledge it once that has returned.
+
+        As long as that takes, the server is kept from delivering the message again, which it does after `ack_wait` seconds.
+        Ends only by NatsFailure: connection_lost, timeout, no_responders when the consumer has no leader or is not there, and
+        api_error for anything else that the server says in place of a message. An exception of `on_message` leaves the message
+        without an acknowledgement.
+        """
+        connection = self._alive()
+        domain = f"{self.options.jetstream_domain}." if self.options.jetstream_domain else ""
+        subject = f"$JS.{domain}API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        request = json.dumps({"batch": 1, "expires": int(PULL_EXPIRES * 1e9)}).encode()
+        inbox = connection.new_inbox()
+        subscription = await connection.subscribe(inbox)
+        patience = PULL_EXPIRES + self.options.timeout
+        try:
+            while True:
+                await connection.publish(subject, request, reply=inbox)
+                message = await self._unless_closed(subscription.next_msg(timeout=patience), patience + 1)
+                status = _status(message)
+                if status is None:
+                    await self._work_on(message, ack_wait, on_message)
+                elif status not in ("404", "408"):  # no message within the time
+                    code = "no_responders" if status == "503" else "api_error"
+                    reason = (message.headers or {}).get("Description") or "nobody leads the consumer, or it is gone"
+                    raise NatsFailure(code, f"consumer {consumer} of stream {stream}: {reason}", subject=subject)
+        except (asyncio.TimeoutError, nats.errors.TimeoutError):
+            if self._refusal and "ermission" in self._refusal:
+                raise NatsFailure("permission", f"the server refused: {self._refusal}", subject=subject) from None
+            raise self._silence(Call(subject), patience) from None
+        except nats.errors.Error as error:
+            raise NatsFailure("connection_lost", str(error), subject=subject) from error
+
+    async def _work_on(
+        self, message: Any, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        told = message.metadata
+        work = asyncio.ensure_future(
+            on_message(Message(message.subject, message.data, told.sequence.stream, told.timestamp, told.num_delivered))
+        )
+        try:
+            while not (await asyncio.wait({work}, timeout=ack_wait / 3))[0]:
+                await message.in_progress()
+            work.result()
+        finally:
+            work.cancel()
+        await self._unless_closed(message.ack_sync(self.options.timeout), self.options.timeout + 1)
+
+    def _alive(self) -> _Connection:
+        if self._connection is None:
+            raise NatsFailure("connection_lost", "not connected")
+        return self._connection
 
 
 def _require_readable(options: ConnectionOptions) -> None:

@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._mesh import (
     gateway_problems,
     route_problems,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils._table import human_bytes, human_seconds, table
 
 SCHEMA = 1
@@ -429,8 +429,7 @@ def _certificates(evidence: Evidence) -> Check:
     days: dict[str, float] = {}
     for server in evidence.with_endpoint("varz"):
         varz = server["varz"]
-        parts = [varz, *(varz.get(part) or {} for part in ("cluster", "gateway", "leaf", "websocket", "mqtt"))]
-        ends = [parse_time(str(part["tls_cert_not_after"])) for part in parts if part.get("tls_cert_not_after")]
+        ends = [parse_time(end) for end in certificate_ends(varz).values()]
         if ends:
             days[server["name"]] = (min(ends) - parse_time(str(varz["now"]))).total_seconds() / 86400
     if not days:

@@ -659,6 +659,13 @@ def _seconds_between(start: Any, end: Any) -> float:
     return max(0.0, (parse_time(str(end)) - parse_time(str(start))).total_seconds())
 
 
+def certificate_ends(varz: Mapping[str, Any]) -> dict[str, str]:
+    """Return when the certificate of each of a server's listeners ends, as it tells from 2.11.12 and 2.12.4 on."""
+    parts = {"server": varz, "leafnode": varz.get("leaf") or {}}
+    parts.update({part: varz.get(part) or {} for part in ("cluster", "gateway", "mqtt", "websocket")})
+    return {part: str(data["tls_cert_not_after"]) for part, data in parts.items() if data.get("tls_cert_not_after")}
+
+
 def parse_time(text: str) -> datetime:
     """Return a server's RFC 3339 timestamp (up to nanoseconds) in UTC, with microseconds. Raises ValueError."""
     moment = text

@@ -99,16 +99,21 @@ _PASSING_ERR_CODES = (10008,)
 def make_module(own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> AnsibleModule:
     """Return the AnsibleModule with the connection options and the module's `own`; check mode is supported."""
     return AnsibleModule(
-        argument_spec={**CONNECTION_SPEC, **own},
-        supports_check_mode=True,
-        mutually_exclusive=[
+        argument_spec={**CONNECTION_SPEC, **own}, supports_check_mode=True, **with_connection_rules(arguments)
+    )
+
+
+def with_connection_rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an AnsibleModule or an ArgumentSpecValidator with the rules for the connection options."""
+    return {
+        **arguments,
+        "mutually_exclusive": [
             ONE_KIND_OF_CREDENTIALS,
             ("credentials", "nkey_seed", "password", "token"),
-            *arguments.pop("mutually_exclusive", ()),
+            *arguments.get("mutually_exclusive", ()),
         ],
-        required_together=[("tls_cert_file", "tls_key_file"), *arguments.pop("required_together", ())],
-        **arguments,
-    )
+        "required_together": [("tls_cert_file", "tls_key_file"), *arguments.get("required_together", ())],
+    }
 
 
 def run(module: AnsibleModule, work: Callable[[Client], dict[str, Any]]) -> None:

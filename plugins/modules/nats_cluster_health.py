@@ -22,35 +22,10 @@ description:
     servers are noticed.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.health
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
 options:
-  expected_servers:
-    description:
-      - Names of the servers that must be there. One that is missing and one that is not expected are problems.
-      - By default whatever answers is taken, so that a dead server is noticed only through the groups it belongs to.
-    type: list
-    elements: str
-  expected_jetstream_servers:
-    description:
-      - Names of the servers that must run JetStream and be members of the meta group. By default O(expected_servers).
-    type: list
-    elements: str
-  expected_clusters:
-    description:
-      - The cluster of each server, by the server's name. A server that is in another one is a problem.
-    type: dict
-    default: {}
-  cluster:
-    description:
-      - Judge only the servers and assets of the cluster with exactly this name. The meta group of a supercluster spans all
-        its clusters and is judged whole, except for its size.
-    type: str
-  assets:
-    description:
-      - Whether streams and consumers are judged.
-    type: bool
-    default: true
   wait:
     description:
       - Whether to wait for a healthy cluster. With V(false) one sample is taken and judged.
@@ -76,17 +51,6 @@ options:
       - Seconds that the good samples must span.
     type: float
     default: 10
-  max_lag:
-    description:
-      - How many Raft entries a replica may be behind its leader. With V(0) a replica that is behind for a moment, as happens
-        under load, counts as a problem.
-    type: int
-    default: 200
-  max_active:
-    description:
-      - Seconds since a leader may last have heard of a replica. Servers send something every second.
-    type: float
-    default: 5
   stop_servers:
     description:
       - Names of servers that are about to be stopped together. Every group that would lose its quorum by that is a problem.
@@ -227,6 +191,18 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import (
 
 #: Failures that a restart under way explains; any other one will not go away by waiting.
 TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
+
+#: What the judgement of one sample needs, beside the servers to stop.
+SAMPLE_SPEC: dict[str, dict[str, Any]] = {
+    "expected_servers": {"type": "list", "elements": "str"},
+    "expected_jetstream_servers": {"type": "list", "elements": "str"},
+    "expected_clusters": {"type": "dict", "default": {}},
+    "cluster": {"type": "str"},
+    "assets": {"type": "bool", "default": True},
+    "max_lag": {"type": "int", "default": 200},
+    "max_active": {"type": "float", "default": 5},
+    "tolerate": {"type": "list", "elements": "str", "default": []},
+}
 
 #: How many reasons the message spells out; all of them are in `problems`.
 SHOWN = 20
@@ -377,21 +353,14 @@ def check_options(params: Mapping[str, Any]) -> None:
 def main() -> None:
     module: AnsibleModule = make_module(
         {
-            "expected_servers": {"type": "list", "elements": "str"},
-            "expected_jetstream_servers": {"type": "list", "elements": "str"},
-            "expected_clusters": {"type": "dict", "default": {}},
-            "cluster": {"type": "str"},
-            "assets": {"type": "bool", "default": True},
+            **SAMPLE_SPEC,
             "wait": {"type": "bool", "default": True},
             "wait_timeout": {"type": "float", "default": 120},
             "interval": {"type": "float", "default": 2},
             "samples": {"type": "int", "default": 4},
             "span": {"type": "float", "default": 10},
-            "max_lag": {"type": "int", "default": 200},
-            "max_active": {"type": "float", "default": 5},
             "stop_servers": {"type": "list", "elements": "str", "default": []},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
-            "tolerate": {"type": "list", "elements": "str", "default": []},
         }
     )
 

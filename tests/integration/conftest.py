@@ -5,34 +5,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import io
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from ansible.module_utils import basic
-from ansible.module_utils.common import warnings
-from ansible.module_utils.common.text.converters import to_bytes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 sys.path.insert(0, str(Path(__file__).parent))
 
+from module_runs import Runner, form, run_in_process
 from nats_processes import NatsProcesses
 
 # Its assertions are told in full, too.
 pytest.register_assert_rewrite("role_cluster")
 
+# The tests have these from here.
+__all__ = ["Runner", "form"]
+
 VERSIONS = ["2.10.27", "2.15.1"]
 # Files whose tests share nothing that is costly, and take long.
 ALONE = ["tests/integration/test_host_role.py", "tests/integration/test_config_real.py"]
-MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
-
-Runner = Callable[..., dict[str, Any]]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -72,52 +66,10 @@ def make_cluster(version: str, tmp_path: Path) -> Iterator[Callable[..., NatsPro
         cluster.kill()
 
 
-def _run(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run a module's main() with these arguments as Ansible would pass them, and return its result."""
-    module = importlib.import_module(f"{MODULES}.{name}")
-    output = io.StringIO()
-    before, profile = basic._ANSIBLE_ARGS, getattr(basic, "_ANSIBLE_PROFILE", None)
-    basic._ANSIBLE_ARGS = to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
-    basic._ANSIBLE_PROFILE = "legacy"
-    # Ansible collects warnings for the process, which elsewhere is the module's own.
-    warnings._global_warnings.clear()
-    warnings._global_deprecations.clear()
-    try:
-        with contextlib.redirect_stdout(output), pytest.raises(SystemExit):
-            module.main()
-    finally:
-        basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = before, profile
-    return json.loads(output.getvalue().strip().splitlines()[-1])
-
-
 @pytest.fixture(scope="session")
 def run_module() -> Runner:
-    """Run a module in this process: run_module(name, connection, _check_mode=False, **options)."""
-
-    def runner(name: str, connection: dict[str, Any], /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
-        return _run(name, {**connection, **options, "_ansible_check_mode": check_mode})
-
-    return runner
-
-
-def form(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
-    """Return the cluster once the gate has found it healthy.
-
-    A server of 2.10.27 that starts on a busy machine now and then is mute in Raft until it is started again, see
-    docs/health-gate.md; with two of three mute there is no leader that could tell which.
-    """
-    members = {"expected_servers": cluster.names, "expected_jetstream_servers": cluster.jetstream}
-    once = {**members, "samples": 1, "span": 0, "interval": 0.3, "timeout": 1}
-    for _attempt in range(4):
-        result = run_module("nats_cluster_health", cluster.sys_connection(), **once, wait_timeout=15)
-        if result["healthy"]:
-            break
-        suspects = {name for problem in result.get("problems", ()) for name in problem["servers"]}
-        for name in suspects or cluster.names:
-            cluster.stop(name)
-            cluster.start(name)
-    assert result["healthy"], result["msg"]
-    return cluster
+    """Run a module in this process: run_module(name, connection, check_mode=False, **options)."""
+    return run_in_process
 
 
 @pytest.fixture(scope="session")

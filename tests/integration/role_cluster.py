@@ -109,14 +109,18 @@ class RoleCluster:
         """Return the modules' connection as the system user."""
         return {"servers": self.urls, "user": "sys", "password": SYSTEM_PASSWORD}
 
-    def start_playbook(self, name: str, *arguments: str, **extra: Any) -> subprocess.Popen[str]:
-        """Start a playbook of the collection, or a file; `extra` are extra variables."""
-        inventory = self.root / "inventory.json"
+    def inventory(self) -> Path:
+        """Write the inventory as it is now, and return its path."""
+        path = self.root / "inventory.json"
         children = {name: {"hosts": dict.fromkeys(hosts)} for name, hosts in self.groups.items()}
         group = {"hosts": self.hosts, "vars": self.variables, "children": children}
-        inventory.write_text(json.dumps({"all": {"children": {"nats": group}}}))
+        path.write_text(json.dumps({"all": {"children": {"nats": group}}}))
+        return path
+
+    def start_playbook(self, name: str, *arguments: str, **extra: Any) -> subprocess.Popen[str]:
+        """Start a playbook of the collection, or a file; `extra` are extra variables."""
         playbook = name if "/" in name else f"natsops.jetstream.{name}"
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), playbook, "-i", str(inventory)]
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), playbook, "-i", str(self.inventory())]
         environment = {
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": collections_path(),

@@ -51,7 +51,7 @@ def test_every_file_is_text_of_a_sensible_size_without_private_keys() -> None:
 
 
 @needs_artifact
-@pytest.mark.parametrize("folder", ["plugins", "roles", "playbooks", "docs", "meta"])
+@pytest.mark.parametrize("folder", ["plugins", "extensions/eda", "roles", "playbooks", "docs", "meta"])
 def test_everything_a_user_needs_is_in_it(folder: str) -> None:
     wanted = {
         str(path.relative_to(CHECKOUT))
@@ -73,13 +73,13 @@ def test_the_action_group_has_exactly_the_modules_with_connection_options() -> N
 
 
 def test_every_plugin_says_its_licence_and_is_python_3_9() -> None:
-    for plugin in sorted((CHECKOUT / "plugins").rglob("*.py")):
+    for plugin in sorted([*(CHECKOUT / "plugins").rglob("*.py"), *(CHECKOUT / "extensions/eda").rglob("*.py")]):
         content = plugin.read_text()
         assert "SPDX-License-Identifier: GPL-3.0-or-later" in "".join(content.splitlines(True)[:5]), plugin
         assert "from __future__ import annotations\n" in content, plugin
 
 
-@pytest.mark.parametrize("lock", ["dev.txt", "core-2.16.txt", "insights.txt"])
+@pytest.mark.parametrize("lock", ["dev.txt", "core-2.16.txt", "insights.txt", "eda.txt"])
 def test_locks_pin_every_package_by_hash_and_name_no_index(lock: str) -> None:
     content = (CHECKOUT / "requirements" / lock).read_text()
     packages = re.split(r"\n(?=[a-z0-9])", "\n" + re.sub(r"^#.*\n", "", content, flags=re.MULTILINE))

@@ -1,0 +1,254 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Event source natsops.jetstream.nats_advisories; see DOCUMENTATION."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_advisories
+short_description: Events from the advisories of NATS servers, live or out of a stream that keeps them
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Without O(stream) it subscribes to O(subjects). What happens while it is not connected is not seen.
+  - With O(stream) it reads the stream that keeps the advisories, as the playbook C(natsops.jetstream.capture_advisories) makes
+    one in each account, through the durable consumer O(durable). An advisory is acknowledged once its event is on the queue of
+    ansible-rulebook, so that restarts and lost connections lose none.
+  - That is at least once, so an advisory may make an event again after ansible-rulebook or its connection broke down. RV(nats.id)
+    and C(meta.uuid) are then the same as before.
+  - Advisories of leaders and quorums come in the account of the stream and in the system account; those of servers and of the
+    meta group in the system account; all others in the account of the stream. The system account has no JetStream, and
+    so no O(stream).
+  - A lost connection is made again for ever, with pauses of 1 to 30 seconds.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.event_source
+options:
+  subjects:
+    description:
+      - Subjects of the advisories.
+      - By default all of JetStream but C($JS.EVENT.ADVISORY.API), which comes with each request to the API. Without O(stream)
+        also C($SYS.SERVER.*.SHUTDOWN), C($SYS.SERVER.*.LAMEDUCK) and C($SYS.SERVER.*.CLIENT.AUTH.ERR), which a user of the
+        system account sees. With O(stream), by default all that the stream has.
+    type: list
+    elements: str
+  stream:
+    description:
+      - Stream that keeps the advisories.
+      - It must be there, in the account of the user.
+    type: str
+  durable:
+    description:
+      - Durable consumer that remembers what was acknowledged. It is made when it is not there.
+      - Each rulebook needs one of its own.
+      - Of one that is there, O(subjects) must be the filters; an acknowledgement policy other than V(explicit) is refused.
+    type: str
+  deliver_policy:
+    description:
+      - Where a durable consumer that is made begins, with what comes from now on or with all that the stream has.
+    type: str
+    choices: [new, all]
+    default: new
+  feedback:
+    description:
+      - Acknowledge only after ansible-rulebook has confirmed that the event came to the rules. It confirms events when it has a
+        C(--persistence-id).
+      - Without it, an event that is on the queue when ansible-rulebook is killed is lost.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: advisories of all accounts, live
+  natsops.jetstream.nats_advisories:
+    servers: [tls://n1.example.com:4222, tls://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+
+- name: advisories of account APP, none lost
+  natsops.jetstream.nats_advisories:
+    context: app
+    stream: ADVISORIES
+    durable: eda_quorum_lost
+    subjects: [$JS.EVENT.ADVISORY.*.QUORUM_LOST.>]
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Callable
+
+# ansible-rulebook runs this file by its path and knows no collections. Where the package `ansible` is installed, that has an
+# ansible_collections of its own.
+_ROOT = os.path.abspath(__file__).rpartition(f"{os.sep}ansible_collections{os.sep}")[0]
+sys.path.append(_ROOT)
+import ansible_collections
+
+ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ansible_collections.__path__]
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+    Client,
+    ConnectionOptions,
+    Listener,
+    Message,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi, require_name
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._event_source import (
+    Outlet,
+    checked_with_connection,
+    keep_trying,
+)
+
+LOGGER = logging.getLogger("natsops.jetstream.nats_advisories")
+
+SUBJECTS = [
+    "$JS.EVENT.ADVISORY.STREAM.>",
+    "$JS.EVENT.ADVISORY.CONSUMER.>",
+    "$JS.EVENT.ADVISORY.DOMAIN.>",
+    "$JS.EVENT.ADVISORY.SERVER.>",
+    "$JS.EVENT.ADVISORY.API.LIMIT_REACHED",
+    "$SYS.SERVER.*.SHUTDOWN",
+    "$SYS.SERVER.*.LAMEDUCK",
+    "$SYS.SERVER.*.CLIENT.AUTH.ERR",
+]
+
+SPEC: dict[str, dict[str, Any]] = {
+    "subjects": {"type": "list", "elements": "str"},
+    "stream": {"type": "str"},
+    "durable": {"type": "str"},
+    "deliver_policy": {"type": "str", "choices": ["new", "all"], "default": "new"},
+}
+
+#: Seconds after which a server delivers again what was not acknowledged.
+ACK_WAIT = 30.0
+
+
+async def main(queue: Any, args: dict[str, Any]) -> None:
+    """Put an event on the queue for each advisory, until cancelled. Raises ArgumentError for arguments that cannot work."""
+    params, options = checked_with_connection(args, SPEC, required_together=[("stream", "durable")])
+    outlet = Outlet(queue, args)
+    last: tuple[Any, ...] | None = None
+    account: str | None = None
+
+    async def on_message(message: Message) -> None:
+        nonlocal last
+        this = (message.sequence, message.stored)
+        if message.sequence is None or this != last:
+            content = advisory_event(message, params["stream"], account)
+            await outlet.put(content.pop("id"), content)
+        # Should the acknowledgement fail, it comes again; it is the only one that can.
+        last = this
+
+    async def live(connected: Callable[[], None]) -> None:
+        async with Listener(options) as listener:
+            await listener.subscribe(params["subjects"] or SUBJECTS)
+            connected()
+            await listener.deliver(on_message)
+
+    async def kept(connected: Callable[[], None]) -> None:
+        nonlocal account
+        ack_wait, account = await asyncio.to_thread(provide_consumer, options, params)
+        async with Listener(options) as listener:
+            connected()
+            await listener.pull(params["stream"], params["durable"], ack_wait, on_message)
+
+    await keep_trying(LOGGER, kept if params["stream"] else live)
+
+
+def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> tuple[float, str | None]:
+    """Make the durable consumer unless it is there, and return its ack_wait in seconds, and the account where that is known.
+
+    Raises NatsFailure invalid_option when there is no stream, or a consumer that does not fit.
+    """
+    stream, durable = require_name("stream", params["stream"]), require_name("durable", params["durable"])
+    subjects = sorted(params["subjects"] or ())
+    with Client(options) as client:
+        api = JetStreamApi(client)
+        if api.find_stream(stream) is None:
+            raise NatsFailure(
+                "invalid_option",
+                f"stream: there is no stream {stream} in the account of this user; the playbook "
+                "natsops.jetstream.capture_advisories makes one that keeps the advisories",
+            )
+        info = api.find_consumer(stream, durable) or api.save_consumer(
+            stream,
+            {
+                "name": durable,
+                "durable_name": durable,
+                "description": "Event source nats_advisories of ansible-rulebook",
+                "deliver_policy": params["deliver_policy"],
+                "ack_policy": "explicit",
+                "ack_wait": int(ACK_WAIT * 1e9),
+                # One at a time, so that their order stays when one comes again.
+                "max_ack_pending": 1,
+                **({"filter_subject": subjects[0]} if len(subjects) == 1 else {"filter_subjects": subjects}),
+            },
+            "create",
+        )
+        account = SystemApi(client).own_account()
+    config = info["config"]
+    filters = sorted(config.get("filter_subjects") or filter(None, [config.get("filter_subject")]))
+    if config.get("deliver_subject") or config["ack_policy"] != "explicit":
+        wrong = "is no pull consumer with ack_policy explicit"
+    elif filters != subjects:
+        wrong = f"has the subjects {', '.join(filters) or 'of the stream'}"
+    else:
+        return float(config["ack_wait"]) / 1e9, account
+    raise NatsFailure("invalid_option", f"durable: consumer {durable} of stream {stream} {wrong}: name another one, or delete it")
+
+
+def advisory_event(message: Message, kept_in: str | None, own_account: str | None) -> dict[str, Any]:
+    """Return the content of an advisory's event. `kept_in`: the stream that it came out of, of `own_account`.
+
+    In the account of its stream an advisory does not name the account.
+    """
+    try:
+        advisory = json.loads(message.body)
+    except ValueError:
+        advisory = None
+    if not isinstance(advisory, dict):
+        advisory = {"text": message.body.decode(errors="replace")}
+    client = advisory.get("client") or {}
+    account = _name(advisory.get("account")) or _name(client.get("acc")) or own_account
+    stream, consumer = advisory.get("stream"), advisory.get("consumer")
+    kind = _type(message.subject, advisory)
+    asset = "meta group" if kind == "domain_leader_elected" else "/".join(filter(None, (account, stream, consumer)))
+    number = f"{kept_in}/{message.sequence}" if kept_in else hashlib.sha256(message.body).hexdigest()[:32]
+    # $SYS.SERVER.<id>.SHUTDOWN and LAMEDUCK are no advisories: they hold the server, whose id is not theirs.
+    typed = "type" in advisory
+    server = advisory if not typed and "ver" in advisory else advisory.get("server")
+    moment = advisory.get("timestamp") or (server.get("time") if isinstance(server, dict) else None)
+    return {
+        "id": (advisory.get("id") if typed else None) or f"{message.subject}/{number}",
+        "subject": message.subject,
+        "type": kind,
+        "time": moment or (message.stored.isoformat() if message.stored else None),
+        "account": account,
+        "stream": stream,
+        "consumer": consumer,
+        "asset": asset or None,
+        "server": _name(server),
+        "leader": advisory.get("leader"),
+        "sequence": message.sequence,
+        "deliveries": message.deliveries if kept_in else None,
+        "advisory": advisory,
+    }
+
+
+def _type(subject: str, advisory: Mapping[str, Any]) -> str:
+    """Return the last part of the advisory's type, such as stream_quorum_lost; of one without, that of its subject."""
+    told = str(advisory.get("type") or "").rpartition(".")[2]
+    return told or "_".join(subject.split(".")[3:]).lower() or subject
+
+
+def _name(value: Any) -> str | None:
+    """Return the name of what an advisory tells by its name or as an object."""
+    return value.get("name") if isinstance(value, Mapping) else value

@@ -1,0 +1,227 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Event source natsops.jetstream.nats_health; see DOCUMENTATION."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_health
+short_description: Events from the problems of NATS clusters, which last for some time
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Looks at the cluster every O(interval) seconds as the module M(natsops.jetstream.nats_cluster_health) does, and at the
+    certificates of the servers. So it tells what no server can say of itself, such as that one is gone.
+  - A problem makes an event once it has lasted O(min_duration) seconds, another one every O(repeat) seconds, and one
+    with RV(nats.state) V(solved) when it is gone.
+  - How long a problem lasts counts from when this source saw it first, also after ansible-rulebook was restarted.
+  - While nobody can be asked, that is the problem (code V(unreachable)), and none of the others counts as solved.
+  - Needs a user of the system account.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.event_source
+  - natsops.jetstream.health
+options:
+  interval:
+    description:
+      - Seconds between the starts of two looks.
+    type: float
+    default: 30
+  min_duration:
+    description:
+      - Seconds that a problem must last before it makes an event.
+    type: float
+    default: 0
+  repeat:
+    description:
+      - Seconds after which a problem that goes on makes another event; V(0) for never.
+    type: float
+    default: 0
+  certificate_days:
+    description:
+      - A certificate that ends within so many days is a problem (code V(certificate_expiring)), and so is one whose server, older
+        than 2.11.12 or 2.12.4, does not tell its end (V(certificate_unknown)).
+      - With V(0) certificates are no matter.
+    type: float
+    default: 0
+  tolerate:
+    description:
+      - Codes of problems that make no events, and names of servers that may be missing or behind.
+    type: list
+    elements: str
+    default: []
+  feedback:
+    description:
+      - Wait until ansible-rulebook has confirmed each event. It confirms events when it has a C(--persistence-id).
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: servers that are gone for ten minutes
+  natsops.jetstream.nats_health:
+    context: c1-sys
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+    assets: false
+    min_duration: 600
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Callable
+
+# ansible-rulebook runs this file by its path and knows no collections. Where the package `ansible` is installed, that has an
+# ansible_collections of its own.
+_ROOT = os.path.abspath(__file__).rpartition(f"{os.sep}ansible_collections{os.sep}")[0]
+sys.path.append(_ROOT)
+import ansible_collections
+
+ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ansible_collections.__path__]
+
+from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server, certificate_ends, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import ERROR, WARNING, Problem, split_tolerated
+from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health import SAMPLE_SPEC, make_sampler
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._event_source import (
+    Outlet,
+    checked_with_connection,
+    keep_trying,
+)
+
+LOGGER = logging.getLogger("natsops.jetstream.nats_health")
+
+SPEC: dict[str, dict[str, Any]] = {
+    **SAMPLE_SPEC,
+    "interval": {"type": "float", "default": 30},
+    "min_duration": {"type": "float", "default": 0},
+    "repeat": {"type": "float", "default": 0},
+    "certificate_days": {"type": "float", "default": 0},
+}
+
+
+async def main(queue: Any, args: dict[str, Any]) -> None:
+    """Put an event on the queue for each problem that lasts, until cancelled. Raises ArgumentError for wrong arguments."""
+    params, options = checked_with_connection(args, SPEC)
+    outlet, lasting = Outlet(queue, args), Lasting(params["min_duration"], params["repeat"])
+
+    async def watch(connected: Callable[[], None]) -> None:
+        # The modules' code is synchronous, and a client belongs to one thread.
+        thread, client = ThreadPoolExecutor(1), Client(options)
+        api = SystemApi(client)
+        sample = make_sampler(api, {**params, "stop_servers": [], "r1_policy": "accept"})
+
+        def look() -> list[Problem]:
+            seen = sample()
+            found = [*seen.errors, *seen.warnings]
+            if seen.cluster is not None and params["certificate_days"]:
+                servers = seen.cluster.only(cluster=params["cluster"]).servers
+                certificates = certificate_problems(api, servers, params["certificate_days"])
+                found += split_tolerated(certificates, params["tolerate"])[0]
+            return found
+
+        try:
+            while True:
+                begun = time.monotonic()
+                problems = await asyncio.get_running_loop().run_in_executor(thread, look)
+                if not _unreachable(problems):
+                    connected()
+                for content in lasting.told(problems, time.monotonic()):
+                    await outlet.put(content.pop("id"), content)
+                await asyncio.sleep(begun + params["interval"] - time.monotonic())
+        finally:
+            thread.submit(client.close)
+            thread.shutdown(wait=False)
+
+    await keep_trying(LOGGER, watch)
+
+
+@dataclass
+class Lasted:
+    """A problem: when it was seen first, by the clock and by the calendar, and how many events it made, the last of them when."""
+
+    problem: Problem
+    begun: float
+    since: str
+    events: int = 0
+    told: float = 0.0
+
+
+class Lasting:
+    """The problems that go on, and of which of them it is time to tell. Pure but for the calendar."""
+
+    def __init__(self, min_duration: float, repeat: float) -> None:
+        self._min_duration = min_duration
+        self._repeat = repeat
+        self._known: dict[tuple[Any, ...], Lasted] = {}
+
+    def told(self, problems: Sequence[Problem], now: float) -> list[dict[str, Any]]:
+        """Return the contents of the events that the problems of one look make. `now`: seconds of a clock that only goes on."""
+        today = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+        seen = {(problem.code, problem.subject, problem.servers): problem for problem in problems}
+        for key, problem in seen.items():
+            self._known.setdefault(key, Lasted(problem, now, today)).problem = problem
+        events = []
+        for key, lasted in list(self._known.items()):
+            if key in seen:
+                due = lasted.told + self._repeat <= now if lasted.events and self._repeat else not lasted.events
+                if due and now - lasted.begun >= self._min_duration:
+                    lasted.events, lasted.told = lasted.events + 1, now
+                    events.append(_content(lasted, "present", now))
+            elif not _unreachable(problems):
+                del self._known[key]
+                if lasted.events:
+                    events.append(_content(lasted, "solved", now))
+        return events
+
+
+def _unreachable(problems: Sequence[Problem]) -> bool:
+    """Return whether nobody could be asked, as the sampler of nats_cluster_health tells it."""
+    return any(problem.code == "unreachable" for problem in problems)
+
+
+def _content(lasted: Lasted, state: str, now: float) -> dict[str, Any]:
+    told = lasted.problem.as_dict()
+    return {
+        "id": "/".join([told["code"], told["subject"], *told["servers"], lasted.since, state, str(lasted.events)]),
+        "type": "problem",
+        "state": state,
+        **told,
+        "server": told["servers"][0] if len(told["servers"]) == 1 else None,
+        "since": lasted.since,
+        "seconds": round(now - lasted.begun),
+    }
+
+
+def certificate_problems(api: SystemApi, servers: Sequence[Server], days: float) -> list[Problem]:
+    """Return the certificates that end within so many days, by each server's own clock, and those whose end it does not tell."""
+    found = []
+    for server, varz in api.pages(servers, "VARZ"):
+        if isinstance(varz, NatsFailure):
+            continue  # of a server that does not answer, the look at the cluster tells
+        ends = certificate_ends(varz)
+        for part, end in ends.items():
+            left = (parse_time(end) - parse_time(varz["now"])).total_seconds() / 86400
+            if left <= days:
+                how = f"ends in {left:.1f} days" if left > 0 else "has expired"
+                message = f"the certificate of {server.name} ({part}) {how} ({end})"
+                severity = WARNING if left > 0 else ERROR
+                found.append(Problem("certificate_expiring", severity, f"{server.name} {part}", message, (server.name,)))
+        if not ends and _has_tls(varz):
+            message = f"{server.name} ({varz.get('version')}) does not tell when its certificates end; 2.11.12 and 2.12.4 do"
+            found.append(Problem("certificate_unknown", WARNING, server.name, message, (server.name,)))
+    return found
+
+
+def _has_tls(varz: Mapping[str, Any]) -> bool:
+    parts = [varz, *(varz.get(part) or {} for part in ("cluster", "gateway", "leaf"))]
+    return any(part.get("tls_required") or part.get("tls_verify") for part in parts)

@@ -1,0 +1,19 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  connection:
+    description:
+      - Options of the connection as one dictionary. One that is given beside it has precedence.
+    type: dict
+  inbox_prefix:
+    description:
+      - Prefix of the subjects for replies, for users who may not use V(_INBOX). Context key C(inbox_prefix).
+    type: str
+"""

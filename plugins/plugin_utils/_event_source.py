@@ -1,0 +1,153 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the event sources for ansible-rulebook share: arguments, connection, events, and going on after trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import uuid
+from collections.abc import Awaitable, Mapping
+from typing import Any, Callable
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+    ConnectionOptions,
+    MissingLibrary,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+    CONNECTION_SPEC,
+    positive,
+    resolve_connection,
+    with_connection_rules,
+)
+
+#: As the modules', whose inbox prefix comes from a context only.
+_CONNECTION_SPEC: dict[str, dict[str, Any]] = {**CONNECTION_SPEC, "inbox_prefix": {"type": "str"}}
+
+#: What every source takes.
+SOURCE_SPEC: dict[str, dict[str, Any]] = {"feedback": {"type": "bool", "default": False}}
+CONNECTED_SPEC: dict[str, dict[str, Any]] = {**SOURCE_SPEC, **_CONNECTION_SPEC, "connection": {"type": "dict"}}
+
+#: Options that are seconds and more than 0.
+_POSITIVE = {"interval", "max_active"}
+
+#: Under this name ansible-rulebook hands over the queue in which it confirms events.
+_CONFIRMATIONS = "eda_feedback_queue"
+
+#: Failures that end by themselves. Once it has worked, every other one may be that of a server on its way down.
+_PASSING = ("unreachable", "timeout", "connection_lost", "no_responders", "bad_reply")
+
+#: Seconds between two attempts, the first and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+
+#: Seconds that ansible-rulebook may take to confirm an event.
+CONFIRMED_WITHIN = 60.0
+
+
+class ArgumentError(Exception):
+    """What a person must change before the source can work."""
+
+
+def checked(arguments: Mapping[str, Any], spec: Mapping[str, Any], **rules: Any) -> dict[str, Any]:
+    """Return a source's arguments with their defaults and in the types of an argument spec. Raises ArgumentError.
+
+    What is empty counts as not given, so that a rulebook can hand on variables that nobody set.
+    """
+    given = {name: value for name, value in arguments.items() if value not in (None, "", [], {}) and name != _CONFIRMATIONS}
+    unknown = sorted(set(given) - set(spec))
+    if unknown:
+        raise ArgumentError(f"{', '.join(unknown)}: there is no such option; there are {', '.join(sorted(spec))}")
+    result = ArgumentSpecValidator(dict(spec), **rules).validate(given)
+    if result.error_messages:
+        raise ArgumentError("; ".join(result.error_messages))
+    try:
+        for name in _POSITIVE & set(spec):
+            positive(result.validated_parameters[name], name)
+    except NatsFailure as failure:
+        raise ArgumentError(failure.description) from failure
+    if result.validated_parameters["feedback"] and _CONFIRMATIONS not in arguments:
+        raise ArgumentError("feedback: this ansible-rulebook does not confirm events; use a newer one, or leave it out")
+    return dict(result.validated_parameters)
+
+
+def checked_with_connection(
+    arguments: Mapping[str, Any], own: Mapping[str, Any], **rules: Any
+) -> tuple[dict[str, Any], ConnectionOptions]:
+    """Return a source's arguments, and how it connects. Raises ArgumentError.
+
+    `connection` holds options of the connection together; one that is given beside it has precedence.
+    """
+    connection = arguments.get("connection") or {}
+    if not isinstance(connection, Mapping):
+        raise ArgumentError(f"connection: must be a dictionary of options, not {type(connection).__name__}")
+    unknown = sorted(set(connection) - set(_CONNECTION_SPEC))
+    if unknown:
+        raise ArgumentError(f"connection: it has no {', '.join(unknown)}; there are {', '.join(sorted(_CONNECTION_SPEC))}")
+    beside = {name: value for name, value in arguments.items() if name != "connection"}
+    params = checked({**connection, **beside}, {**CONNECTED_SPEC, **own}, **with_connection_rules(rules))
+    try:
+        return params, resolve_connection(params, os.environ)
+    except NatsFailure as failure:
+        raise ArgumentError(failure.description) from failure
+
+
+class Outlet:
+    """Puts events on the queue of ansible-rulebook and, with `feedback`, waits until each has come to the rules."""
+
+    def __init__(self, queue: Any, arguments: Mapping[str, Any]) -> None:
+        self._queue = queue
+        self._confirmations: asyncio.Queue[Any] | None = arguments.get(_CONFIRMATIONS)
+
+    async def put(self, identity: str, content: Mapping[str, Any]) -> None:
+        """Put the event `nats` with this content and id; the same id always makes the same `meta.uuid`.
+
+        Raises NatsFailure timeout when the event is not confirmed.
+        """
+        if self._confirmations is not None:
+            while not self._confirmations.empty():  # a late one, of an event that was given up
+                self._confirmations.get_nowait()
+        told = {name: value for name, value in content.items() if value is not None}
+        unique = str(uuid.uuid5(uuid.NAMESPACE_URL, f"nats:{identity}"))
+        await self._queue.put({"nats": {"id": identity, **told}, "meta": {"uuid": unique}})
+        if self._confirmations is not None:
+            try:
+                await asyncio.wait_for(self._confirmations.get(), CONFIRMED_WITHIN)
+            except asyncio.TimeoutError:
+                reason = f"ansible-rulebook did not confirm event {identity} within {CONFIRMED_WITHIN:g} s"
+                raise NatsFailure("timeout", reason) from None
+
+
+async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    """Attempt again and again, with longer and longer pauses; `attempt` calls its argument as long as it works.
+
+    Raises ArgumentError for what waiting does not mend, unless it has worked before.
+    """
+    pause, worked, working = FIRST_PAUSE, False, False
+
+    def connected() -> None:
+        nonlocal pause, worked, working
+        if not working:
+            logger.log(logging.WARNING if worked else logging.INFO, "connected again" if worked else "connected")
+        pause, worked, working = FIRST_PAUSE, True, True
+
+    while True:
+        try:
+            await attempt(connected)
+        except MissingLibrary as missing:
+            raise ArgumentError(missing_library(missing)) from missing
+        except NatsFailure as failure:
+            if not worked and failure.code not in _PASSING:
+                raise ArgumentError(failure.description) from failure
+            logger.warning("%s; trying again in %g s", failure.description, pause)
+        working = False
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def missing_library(missing: MissingLibrary) -> str:
+    """Return what to do about a library that is not there."""
+    return f"the Python library {missing.library} is not there: install it in the Python environment of ansible-rulebook"

@@ -1,0 +1,185 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each rulebook of the collection in a real ansible-rulebook: what fires it, what does not, and the playbook that it runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import VERSIONS, Rulebook, Start
+from jetstream_insights.report.shape import BY_NAME, FORMAT, filled
+from module_runs import form
+from nats_processes import NatsProcesses
+from role_cluster import RoleCluster
+from test_advisories import NAMES, step_down
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+#: What the playbook capture_advisories lets a stream keep.
+CAPTURED = yaml.safe_load((ROLES / "nats_insights/defaults/main.yml").read_text())["nats_insights_capture_subjects"]
+
+TELL = str(Path(__file__).parent / "playbooks" / "told.yml")
+HEALTH = "nats_health - INFO - connected"
+ADVISORIES = "nats_advisories - INFO - connected"
+
+
+@pytest.fixture(params=VERSIONS)
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NatsProcesses]:
+    """A cluster that the test may break, with the stream ORDERS."""
+    made = NatsProcesses(request.param, tmp_path, NAMES)
+    made.start()
+    try:
+        form(made)
+        made.add_stream("ORDERS", 3)
+        yield form(made)
+    finally:
+        made.kill()
+
+
+def ran(rulebook: Rulebook, play: str) -> str:
+    """Wait until this play has run to its end without a failure, and return all that was printed as one line."""
+    rulebook.wait_for(r"PLAY RECAP \*+\s+\w+ +: ok=")
+    output = " ".join(rulebook.output.split())
+    assert not re.search(r"(failed|unreachable)=[1-9]", output), rulebook.output
+    assert f"PLAY [{play}]" in output
+    return output
+
+
+@pytest.mark.parametrize("cluster", ["2.10.27"], indirect=True)
+def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
+    """Four elections are none too many, the fifth is, of the same stream. They come out of a stream here."""
+    variables = {
+        "nats_connection": cluster.sys_connection(),
+        "nats_advisories_connection": cluster.app_connection(),
+        "nats_advisories_stream": "ADVISORIES",
+        "nats_leader_flapping_playbook": TELL,
+    }
+    cluster.add_stream("ADVISORIES", 3, subjects=CAPTURED)
+    cluster.add_stream("OTHER", 3)
+    rulebook = start("natsops.jetstream.leader_flapping", variables)
+    rulebook.wait_for(ADVISORIES)
+    for _time in range(4):
+        step_down(cluster, "OTHER")
+        step_down(cluster)
+    step_down(cluster)
+    rulebook.wait_until(lambda: rulebook.told, "told nothing")
+    assert [told["event"]["nats"]["asset"] for told in rulebook.told] == ["APP/ORDERS"]
+    assert rulebook.told[0]["variables"] == ["nats_connection"]
+    assert rulebook.told[0]["event"]["nats"]["sequence"]
+
+
+def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
+    """An election is no loss. The leader that lost its quorum says so; of a group without one, the health tells."""
+    variables = {"nats_connection": cluster.sys_connection(), "nats_quorum_lost_seconds": 3600}
+    rulebook = start("natsops.jetstream.quorum_lost", variables)
+    rulebook.wait_for(ADVISORIES)
+    rulebook.wait_for(HEALTH)
+    leader = step_down(cluster)
+    time.sleep(2)
+    assert "PLAY " not in rulebook.output
+    cluster.kill(*(name for name in NAMES if name != leader))
+    assert "stream APP/ORDERS" in ran(rulebook, "Diagnose the cluster")
+    rulebook.stop()
+
+    rulebook = start(
+        "natsops.jetstream.quorum_lost",
+        {**variables, "nats_quorum_lost_seconds": 2, "nats_quorum_lost_playbook": TELL},
+    )
+    rulebook.wait_until(lambda: rulebook.told, "told nothing")
+    told = rulebook.told[0]["event"]["nats"]
+    assert told["code"] in ("meta_no_leader", "stream_no_leader", "stream_no_quorum", "meta_no_quorum")
+    assert told["seconds"] >= 2
+
+
+@pytest.mark.parametrize("cluster", ["2.10.27"], indirect=True)
+def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
+    """The report has the columns that the insights give it."""
+    folder = tmp_path / "report"
+    folder.mkdir()
+    growing = {"fleet": "test", "scope": "server", "resource": "file", "state": "growing"}
+    harmless: list[dict[str, Any]] = [
+        {**growing, "name": "late", "full_p10": 40.0, "full_p50": 60.0},
+        {**growing, "name": "level", "state": "plateau"},
+        {**growing, "name": "memory", "resource": "memory", "full_p10": 2.0},
+        {**growing, "name": "account", "scope": "account", "full_p10": 2.0},
+    ]
+    variables = {"nats_connection": cluster.sys_connection(), "nats_insights_report_fetch": str(folder)}
+    write_capacity(folder, [*harmless, {**growing, "name": "soon", "full_p10": 9.5}, {**growing, "name": "now", "state": "full"}])
+    rulebook = start("natsops.jetstream.disk_forecast", {**variables, "nats_disk_forecast_playbook": TELL})
+    rulebook.wait_until(lambda: len(rulebook.told) == 2, "told not two")
+    time.sleep(1)
+    assert [told["event"]["nats"]["row"]["name"] for told in rulebook.told] == ["soon", "now"]
+    assert rulebook.told[0]["event"]["nats"]["row"] == {**growing, "name": "soon", "full_p10": 9.5}
+    rulebook.stop()
+
+    write_capacity(folder, [{**growing, "name": "n1", "full_p10": 1.0}])
+    rulebook = start("natsops.jetstream.disk_forecast", variables)
+    assert "ORDERS" in ran(rulebook, "Report on the cluster")
+
+
+def write_capacity(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Write a report of the insights whose table `capacity` has these rows."""
+    table = BY_NAME["capacity"]
+    values = [[row.get(column.name) for column in table.columns] for row in rows]
+    report = {"format": FORMAT, "title": "test", "day": "2026-11-21", "generated": "2026-11-22T00:10:00Z", "notes": []}
+    (folder / "report.json").write_text(json.dumps({**report, "tables": {table.name: filled(table, values, len(values))}}))
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[RoleCluster]:
+    """A cluster that the role made, with certificates for 20 days that the role made."""
+    made = RoleCluster(tmp_path, NAMES, "2.15.1")
+    made.variables.update(nats_server_tls_source="ca", nats_server_tls_ca_dir=str(tmp_path / "ca"))
+    made.variables.update(nats_server_tls_cert_days=20, nats_server_tls_renew_before_days=1)
+    try:
+        made.playbook("deploy")
+        yield made
+    finally:
+        made.kill()
+
+
+def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) -> None:
+    """Certificates that end soon are renewed by the real playbook; and of a server that is gone the real one says what to do."""
+    connection = {**hosts.system(), "tls_ca_file": str(hosts.root / "ca" / "ca.crt")}
+    before = certificates(hosts)
+    rulebook = start("natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_playbook": TELL})
+    rulebook.wait_for(HEALTH)
+    time.sleep(2)
+    assert rulebook.told == []
+    rulebook.stop()
+    hosts.variables["nats_server_tls_cert_days"] = 397
+    hosts.inventory()
+    rulebook = start("natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_days": 25})
+    ran(rulebook, "Rotate certificates")
+    assert not set(certificates(hosts)) & set(before)
+    rulebook.stop()
+
+    hosts.add("n4")
+    hosts.inventory()
+    variables = {
+        "nats_connection": connection,
+        "nats_expected_servers": NAMES,
+        "nats_cluster_replacement": "n4",
+        "nats_server_gone_seconds": 5,
+    }
+    rulebook = start("natsops.jetstream.server_gone", variables)
+    rulebook.wait_for(HEALTH)
+    time.sleep(10)
+    assert "PLAY " not in rulebook.output
+    hosts.kill("n3")
+    output = ran(rulebook, "Replace a NATS server")
+    assert "n4 takes the place of n3" in output
+    assert (hosts.pid("n4"), hosts.pid("n3")) == (0, 0)
+    assert re.findall(r"changed=[1-9]", output) == []
+
+
+def certificates(hosts: RoleCluster) -> list[bytes]:
+    """Return the certificates that the servers have."""
+    return [(Path(hosts.hosts[name]["nats_server_config_dir"]) / "tls" / "server.crt").read_bytes() for name in NAMES]

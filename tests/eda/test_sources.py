@@ -1,0 +1,250 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The event sources without ansible-rulebook, run as it runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Problem
+from ansible_collections.natsops.jetstream.plugins.plugin_utils import _event_source
+from conftest import PATIENCE, VERSIONS, refusal, source, sources_folder
+from credentials import make_certificates
+from module_runs import form, run_in_process
+from nats_processes import NatsProcesses
+
+NAMES = ["n1", "n2", "n3"]
+FRAGMENTS = "ansible_collections.natsops.jetstream.plugins.doc_fragments"
+
+
+def run(name: str, arguments: dict[str, Any], work: Callable[[Callable[..., Awaitable[Any]]], Awaitable[None]]) -> None:
+    """Run a source while `work` is done, which gets a function that returns the next event, or the next of those that fit."""
+
+    async def both() -> None:
+        queue: asyncio.Queue[Any] = asyncio.Queue(1)
+        running = asyncio.ensure_future(source(name)["main"](queue, arguments))
+
+        async def event(**wanted: Any) -> Any:
+            while True:
+                getting = asyncio.ensure_future(queue.get())
+                await asyncio.wait({getting, running}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+                assert getting.done(), running.result() if running.done() else f"no event of {wanted}"
+                content = getting.result()["nats"]
+                if wanted.items() <= content.items():
+                    return content
+
+        try:
+            await work(event)
+        finally:
+            running.cancel()
+
+    asyncio.run(both())
+
+
+def test_it_listens_again_after_the_connection_was_lost(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
+    arguments = {**secure.sys_connection(), "timeout": 1}
+
+    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+        def logged(text: str, times: int) -> Awaitable[None]:
+            async def wait() -> None:
+                deadline = time.monotonic() + PATIENCE
+                while caplog.text.count(text) < times:
+                    assert time.monotonic() < deadline, caplog.text
+                    await asyncio.sleep(0.05)
+
+            return wait()
+
+        await logged("connected", 1)
+        tasks = len(asyncio.all_tasks())
+        secure.kill()
+        await logged("trying again in 2 s", 1)
+        secure.start()
+        await logged("connected again", 1)
+        assert len(asyncio.all_tasks()) <= tasks
+        await asyncio.to_thread(secure.stop, "n3")
+        assert (await event(type="shutdown"))["server"] == "n3"
+
+    with caplog.at_level(logging.INFO):
+        run("nats_advisories", arguments, work)
+
+
+@pytest.mark.parametrize("name", ["nats_advisories", "nats_health", "nats_insights"])
+def test_each_option_is_described_as_it_is(name: str) -> None:
+    module = source(name)
+    described = yaml.safe_load(module["DOCUMENTATION"])
+    options = dict(described["options"])
+    for fragment in described.get("extends_documentation_fragment", ()):
+        found = importlib.import_module(f"{FRAGMENTS}.{fragment.rpartition('.')[2]}").ModuleDocFragment
+        options.update(yaml.safe_load(found.DOCUMENTATION)["options"])
+    spec = {**(_event_source.CONNECTED_SPEC if "servers" in options else {}), **module["SPEC"]}
+    assert sorted(options) == sorted(spec)
+    for option, rule in spec.items():
+        said = options[option]
+        assert (said["type"], said.get("elements"), said.get("default"), said.get("choices"), said.get("required")) == (
+            rule["type"],
+            rule.get("elements"),
+            rule.get("default"),
+            rule.get("choices"),
+            rule.get("required"),
+        ), option
+    for example in yaml.safe_load(module["EXAMPLES"]):
+        assert set(example[f"natsops.jetstream.{name}"]) <= set(spec)
+
+
+def test_the_package_ansible_is_no_hindrance(tmp_path: Path) -> None:
+    """It brings a folder ansible_collections that is a package, which hides all others."""
+    package = tmp_path / "ansible_collections"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    command = [sys.executable, str(sources_folder() / "nats_health.py")]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_lasts_is_told_when_it_is_time() -> None:
+    lasting = source("nats_health")["Lasting"](min_duration=10, repeat=100)
+    gone = Problem("server_missing", "error", "n3", "expected server n3 did not answer", ("n3",))
+    short = Problem("server_silent", "error", "n1", "n1 did not answer HEALTHZ", ("n1",))
+    unreachable = Problem("unreachable", "error", "cluster", "cannot connect")
+
+    def told(now: float, *problems: Problem) -> list[tuple[str, str, int]]:
+        return [(event["code"], event["state"], event["seconds"]) for event in lasting.told(problems, now)]
+
+    assert told(0, gone, short) == []
+    assert told(9, gone) == []
+    assert told(10, gone) == [("server_missing", "present", 10)]
+    assert told(50, gone) == []
+    assert told(110, gone) == [("server_missing", "present", 110)]
+    assert told(120, unreachable) == []
+    assert told(130, unreachable) == [("unreachable", "present", 10)]
+    assert told(140, gone) == [("unreachable", "solved", 20)]
+    assert told(150) == [("server_missing", "solved", 150)]
+    assert told(160, gone) == []
+    assert told(169, gone) == []
+
+
+def test_without_repeat_it_is_told_once() -> None:
+    lasting = source("nats_health")["Lasting"](min_duration=0, repeat=0)
+    gone = Problem("server_missing", "error", "n3", "expected server n3 did not answer", ("n3",))
+    assert [len(lasting.told([gone], now)) for now in (0, 1, 100_000)] == [1, 0, 0]
+
+
+class Secure(NatsProcesses):
+    """A cluster with certificates that end in a day, and a user `narrow` who may ask the JetStream API and nothing more."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.files = make_certificates(directory)
+        tls = f'tls {{ cert_file: "{self.files.cert}", key_file: "{self.files.key}" }}'
+        super().__init__(version, directory, NAMES, extra=tls)
+        for name in NAMES:
+            self.write_config(name)
+            narrow = "{user: narrow, password: 'app-pass', permissions: {publish: '$JS.API.>', subscribe: '_INBOX.>'}}"
+            config = self.config_file(name)
+            config.write_text(config.read_text().replace("users: [{user: app,", f"users: [{narrow}, {{user: app,"))
+
+    def sys_connection(self) -> dict[str, Any]:
+        return {**super().sys_connection(), "tls_ca_file": str(self.files.ca)}
+
+    def app_connection(self) -> dict[str, Any]:
+        return {**super().app_connection(), "tls_ca_file": str(self.files.ca)}
+
+
+@pytest.fixture(params=VERSIONS)
+def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secure]:
+    made = Secure(request.param, tmp_path)
+    made.start()
+    try:
+        form(made)
+        yield made
+    finally:
+        made.kill()
+
+
+def test_health(secure: Secure) -> None:
+    """A server goes and comes back, all go, and certificates end in a day, which old servers do not tell."""
+    arguments = {"connection": secure.sys_connection(), "expected_servers": NAMES, "certificate_days": 2}
+    arguments.update(interval=0.5, timeout=1)
+
+    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+        if secure.version.startswith("2.10"):
+            assert (await event(code="certificate_unknown", server="n2"))["severity"] == "warning"
+        else:
+            told = await event(code="certificate_expiring", server="n2")
+            assert told["message"].startswith("the certificate of n2 (server) ends in 1.0 days")
+        secure.kill("n3")
+        first = await event(code="server_missing", state="present")
+        assert (first["server"], first["severity"]) == ("n3", "error")
+        secure.start("n3")
+        last = await event(code="server_missing", state="solved", server="n3")
+        assert last["since"] == first["since"]
+        secure.kill()
+        assert "cannot connect" in (await event(code="unreachable", state="present"))["message"]
+        secure.start()
+        assert await event(code="unreachable", state="solved")
+
+    run("nats_health", arguments, work)
+
+
+def test_health_refuses_a_user_of_another_account(secure: Secure) -> None:
+    arguments = secure.app_connection()
+    assert "Use the credentials of a user of the system account" in refusal("nats_health", **arguments)
+    assert "interval: must be more than 0 seconds" in refusal("nats_health", **arguments, interval=-1)
+
+
+def test_who_may_not_acknowledge_is_told_so(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
+    narrow = {**secure.app_connection(), "user": "narrow", "timeout": 1}
+    for name, subject in {"KEPT": "$JS.EVENT.ADVISORY.STREAM.CREATED.>", "SEEN": "seen"}.items():
+        made = run_in_process("nats_stream", secure.app_connection(), stream=name, subjects=[subject], num_replicas=1)
+        assert made.get("changed"), made
+
+    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+        assert (await event())["type"] == "stream_action"
+        deadline = time.monotonic() + PATIENCE
+        while "ermission" not in caplog.text and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+
+    with caplog.at_level(logging.WARNING):
+        run("nats_advisories", {**narrow, "stream": "KEPT", "durable": "d", "deliver_policy": "all"}, work)
+    assert 'the server refused: nats: permissions violation for publish to "$js.ack.kept.d' in caplog.text.lower()
+
+
+def test_insights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It waits for a report, and makes events of each new one."""
+    path = tmp_path / "report.json"
+
+    def write(generated: str, *rows: list[Any], number: int = 1) -> None:
+        findings = {"columns": [["check", "check", "text"], ["value", "value", "number"]], "rows": rows}
+        told = {"format": number, "title": "t", "day": "2026-11-21", "generated": generated, "tables": {"findings": findings}}
+        path.with_suffix(".new").write_text(json.dumps(told))
+        path.with_suffix(".new").rename(path)
+
+    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+        while "No such file" not in caplog.text:
+            await asyncio.sleep(0.05)
+        write("1", ["CAPACITY_201", 9.5], ["META_101", None])
+        first = await event()
+        assert (first["table"], first["row"], first["day"]) == ("findings", {"check": "CAPACITY_201", "value": 9.5}, "2026-11-21")
+        assert (await event())["row"] == {"check": "META_101"}
+        write("2", ["CAPACITY_201", 9.0])
+        again = await event()
+        assert again["row"]["value"] == 9.0 and again["id"] != first["id"]
+
+    with caplog.at_level(logging.WARNING):
+        run("nats_insights", {"report": str(tmp_path), "interval": 0.1}, work)
+    assert caplog.text.count("No such file") == 1
+    write("3", number=2)
+    assert "has format 2; this version of the collection reads format 1" in refusal("nats_insights", report=str(path))
+    assert "missing required arguments: report" in refusal("nats_insights")
