@@ -6,7 +6,6 @@ that runs the playbook, and a stream of events that comes back."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -57,13 +56,31 @@ class Job:
 
 
 class Controller:
-    """Launches job templates, which are objects of the API, on an inventory. `credentials` are credential types with their inputs."""
+    """Launches job templates, which are objects of the API, on an inventory. `credentials` are credential types with their inputs.
+    With `pods` each job has a host name of its own, as in a container, for which it takes root."""
 
-    def __init__(self, folder: Path, inventory: Mapping[str, Any], credentials: list[tuple[Event, dict[str, str]]]) -> None:
+    def __init__(
+        self, folder: Path, inventory: Mapping[str, Any], credentials: list[tuple[Event, dict[str, str]]], pods: bool = False
+    ) -> None:
         self.folder = folder
         self.inventory = inventory
         self.credentials = credentials
+        self.pods = pods
         self.jobs = 0
+
+    def read_inventory(self, source: str) -> dict[str, Any]:
+        """Return what an inventory source of the project holds, read as AWX updates it."""
+        data = self.folder / "update"
+        (data / "env").mkdir(parents=True)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8",
+                       "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True", "ANSIBLE_COLLECTIONS_PATH": collections_path()}
+        for kind, inputs in self.credentials:
+            self._inject(data, data, {"env": {}, **kind["injectors"], "extra_vars": {}}, inputs, environment)
+        project = ROOT / source
+        command = ["ansible-inventory", "--list", "--export", "-i", str(project), "--playbook-dir", str(project.parent)]
+        done = subprocess.run(command, env=environment, cwd="/", check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
 
     def launch(
         self,
@@ -79,31 +96,34 @@ class Controller:
         arguments, environment = self._private_data(data, worker, template, limit, dict(answers or {}), meta)
         (data / "env/cmdline").write_text(" ".join(arguments))
         (data / "env/settings").write_text(json.dumps({"suppress_ansible_output": True, "suppress_output_file": True}))
-        sent = io.BytesIO()
         parameters: dict[str, Any] = {"private_data_dir": str(data), "ident": self.jobs}
-        ansible_runner.interface.run(
-            streamer="transmit",
-            _output=sent,
-            playbook=template["playbook"],
-            inventory="inventory/hosts",
-            envvars=environment,
-            suppress_env_files=True,
-            **parameters,
-        )
-        return self._run(sent.getvalue(), worker, parameters, stop_at)
+        sent = self.folder / f"sent_{self.jobs}"
+        with sent.open("wb") as output:
+            ansible_runner.interface.run(
+                streamer="transmit",
+                _output=output,
+                playbook=template["playbook"],
+                inventory=str(data / "inventory/hosts"),
+                envvars=environment,
+                suppress_env_files=True,
+                **parameters,
+            )
+        return self._run(sent, worker, parameters, stop_at)
 
-    def _run(self, sent: bytes, worker: Path, parameters: dict[str, Any], stop_at: Callable[[Event], bool] | None) -> Job:
+    def _run(self, sent: Path, worker: Path, parameters: dict[str, Any], stop_at: Callable[[Event], bool] | None) -> Job:
         job = Job()
-        process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("ansible-runner")), "worker", f"--private-data-dir={worker}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # An image's, and a working directory where nothing may be written.
-            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"},
-            cwd="/",
-            start_new_session=True,
-        )
-        assert process.stdin is not None
+        command = [str(Path(sys.executable).with_name("ansible-runner")), "worker", f"--private-data-dir={worker}"]
+        pod = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"pod-{self.jobs}"] if self.pods else []
+        with sent.open("rb") as stream:
+            process = subprocess.Popen(
+                [*pod, *command],
+                stdin=stream,
+                stdout=subprocess.PIPE,
+                # As an image has it.
+                env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"},
+                cwd="/",
+                start_new_session=True,
+            )
 
         def handle(event: Event) -> bool:
             job.events.append(event)
@@ -114,8 +134,6 @@ class Controller:
         def note(status: Event, runner_config: Any = None) -> None:
             job.status = status["status"]
 
-        process.stdin.write(sent)
-        process.stdin.close()
         try:
             ansible_runner.interface.run(
                 streamer="process", quiet=True, _input=process.stdout, event_handler=handle, status_handler=note, **parameters

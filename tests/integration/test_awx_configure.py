@@ -41,6 +41,7 @@ def awx() -> Iterator[AwxServer]:
         yield server
 
 
+@pytest.mark.chaos
 def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServer) -> None:
     first = configure(awx)
     assert first.returncode == 2
