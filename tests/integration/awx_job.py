@@ -106,6 +106,7 @@ class Controller:
                 inventory=str(data / "inventory/hosts"),
                 envvars=environment,
                 suppress_env_files=True,
+                fact_cache_type="",
                 **parameters,
             )
         return self._run(sent, worker, parameters, stop_at)

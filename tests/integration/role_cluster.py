@@ -109,6 +109,13 @@ class RoleCluster:
         """Return the modules' connection as the system user."""
         return {"servers": self.urls, "user": "sys", "password": SYSTEM_PASSWORD}
 
+    def controller(self) -> tuple[list[str], dict[str, str]]:
+        """Return the command that runs a playbook, and its environment."""
+        return [str(Path(sys.executable).with_name("ansible-playbook"))], {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+        }
+
     def start_playbook(self, name: str, *arguments: str, **extra: Any) -> subprocess.Popen[str]:
         """Start a playbook of the collection, or a file; `extra` are extra variables."""
         inventory = self.root / "inventory.json"
@@ -116,17 +123,16 @@ class RoleCluster:
         group = {"hosts": self.hosts, "vars": self.variables, "children": children}
         inventory.write_text(json.dumps({"all": {"children": {"nats": group}}}))
         playbook = name if "/" in name else f"natsops.jetstream.{name}"
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), playbook, "-i", str(inventory)]
+        command, environment = self.controller()
         environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+            **environment,
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_FORKS": "10",
             "ANSIBLE_PIPELINING": "true",
             "XDG_CACHE_HOME": str(self.root / "cache"),
         }
         return subprocess.Popen(
-            [*command, *arguments, "-e", json.dumps(extra)],
+            [*command, playbook, "-i", str(inventory), *arguments, "-e", json.dumps(extra)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
