@@ -1,8 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs as AWX runs them (awx/main/tasks/jobs.py, RunJob): a private data directory that ansible-runner transmits, a worker of its own
-that runs the playbook, and a stream of events that comes back."""
+"""Jobs as AWX runs them (awx/main/tasks/jobs.py, RunJob).
+
+A private data directory is transmitted by ansible-runner, a worker runs the playbook, and a stream of events comes back.
+"""
 
 from __future__ import annotations
 
@@ -52,15 +54,24 @@ class Job:
 
     @property
     def failures(self) -> list[str]:
-        return [event["event_data"]["res"].get("msg", "") for event in self.events if event["event"] == "runner_on_failed"]
+        return [
+            event["event_data"]["res"].get("msg", "") for event in self.events if event["event"] == "runner_on_failed"
+        ]
 
 
 class Controller:
-    """Launches job templates, which are objects of the API, on an inventory. `credentials` are credential types with their inputs.
-    With `pods` each job has a host name of its own, as in a container, for which it takes root."""
+    """Launches job templates, which are objects of the API, on an inventory.
+
+    `credentials` are credential types with their inputs.
+    With `pods` each job has a host name of its own, as in a container, for which it takes root.
+    """
 
     def __init__(
-        self, folder: Path, inventory: Mapping[str, Any], credentials: list[tuple[Event, dict[str, str]]], pods: bool = False
+        self,
+        folder: Path,
+        inventory: Mapping[str, Any],
+        credentials: list[tuple[Event, dict[str, str]]],
+        pods: bool = False,
     ) -> None:
         self.folder = folder
         self.inventory = inventory
@@ -72,8 +83,13 @@ class Controller:
         """Return what an inventory source of the project holds, read as AWX updates it."""
         data = self.folder / "update"
         (data / "env").mkdir(parents=True)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8",
-                       "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True", "ANSIBLE_COLLECTIONS_PATH": collections_path()}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "LANG": "C.UTF-8",
+            "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True",
+            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+        }
         for kind, inputs in self.credentials:
             self._inject(data, data, {"env": {}, **kind["injectors"], "extra_vars": {}}, inputs, environment)
         project = ROOT / source
@@ -111,7 +127,9 @@ class Controller:
             )
         return self._run(sent, worker, parameters, stop_at)
 
-    def _run(self, sent: Path, worker: Path, parameters: dict[str, Any], stop_at: Callable[[Event], bool] | None) -> Job:
+    def _run(
+        self, sent: Path, worker: Path, parameters: dict[str, Any], stop_at: Callable[[Event], bool] | None
+    ) -> Job:
         job = Job()
         command = [str(Path(sys.executable).with_name("ansible-runner")), "worker", f"--private-data-dir={worker}"]
         pod = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"pod-{self.jobs}"] if self.pods else []
@@ -137,7 +155,12 @@ class Controller:
 
         try:
             ansible_runner.interface.run(
-                streamer="process", quiet=True, _input=process.stdout, event_handler=handle, status_handler=note, **parameters
+                streamer="process",
+                quiet=True,
+                _input=process.stdout,
+                event_handler=handle,
+                status_handler=note,
+                **parameters,
             )
         finally:
             process.wait(60)
@@ -183,7 +206,12 @@ class Controller:
         # Its web pages send an empty text for what was left blank.
         blank = {question["variable"]: "" for question in questions if question["type"] == "text"}
         defaults = {question["variable"]: question["default"] for question in questions if "default" in question}
-        told = {"awx_job_id": self.jobs, "awx_job_template_id": template["id"], "awx_job_template_name": template["name"], **meta}
+        told = {
+            "awx_job_id": self.jobs,
+            "awx_job_template_id": template["id"],
+            "awx_job_template_name": template["name"],
+            **meta,
+        }
         rest = {**blank, **defaults, **answers, **told}
         target.write_text(yaml.safe_dump(own) + yaml.dump(rest, Dumper=_Unsafe))
 
@@ -198,7 +226,9 @@ class Controller:
         def render(node: Any) -> Any:
             if isinstance(node, dict):
                 return {render(name): render(value) for name, value in node.items()}
-            return [render(item) for item in node] if isinstance(node, list) else sandbox.from_string(node).render(**names)
+            return (
+                [render(item) for item in node] if isinstance(node, list) else sandbox.from_string(node).render(**names)
+            )
 
         def keep(name: str, content: str) -> str:
             number = len(list((data / "env").iterdir()))

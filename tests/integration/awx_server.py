@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An AWX as far as playbooks/awx/configure.yml uses one: its REST API over a store in memory.
 
-Each body is checked by the fields of awx_api.json and by AWX's rules for surveys and credential types. What AWX would ignore, such
-as an unknown field, is refused too.
+Each body is checked by the fields of awx_api.json and by AWX's rules for surveys and credential types. What AWX would
+ignore, such as an unknown field, is refused too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,16 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 KINDS: dict[str, dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("awx_api.json").read_text())["kinds"]
-TYPES = {"string": str, "integer": int, "boolean": bool, "id": (int, type(None)), "json": (str, dict)}
-ANSWERS = {"text": str, "textarea": str, "password": str, "multiplechoice": str, "multiselect": str, "integer": int, "float": float}
+TYPES: dict[str, Any] = {"string": str, "integer": int, "boolean": bool, "id": (int, type(None)), "json": (str, dict)}
+ANSWERS = {
+    "text": str,
+    "textarea": str,
+    "password": str,
+    "multiplechoice": str,
+    "multiselect": str,
+    "integer": int,
+    "float": float,
+}
 QUESTION = {"question_name", "question_description", "variable", "type", "required", "default", "choices", "min", "max"}
 WAYS = ("success_nodes", "failure_nodes", "always_nodes")
 TOKEN = "awx-token-1"
@@ -63,7 +71,9 @@ def check_survey(survey: Object) -> None:
         choices = question.get("choices", [])
         if not {"type", "question_name", "variable", "required"} <= set(question) <= QUESTION or kind is None:
             raise Refused(400, error=f"not a question: {question}")
-        if not isinstance(question["required"], bool) or (("choices" in question) != (question["type"].startswith("multi"))):
+        if not isinstance(question["required"], bool) or (
+            ("choices" in question) != (question["type"].startswith("multi"))
+        ):
             raise Refused(400, error=f"required is a boolean, and only choices have choices: {question}")
         default = question.get("default")
         if default is not None and (type(default) is not kind or (choices and default not in choices)):
@@ -126,7 +136,11 @@ class AwxServer:
             if method != "GET":
                 self.written.append(f"{method} {url.path}")
             if not rest:
-                return self._create(kind, body) if method == "POST" else (200, self._list(kind, dict(parse_qsl(url.query))))
+                return (
+                    self._create(kind, body)
+                    if method == "POST"
+                    else (200, self._list(kind, dict(parse_qsl(url.query))))
+                )
             item = self.find(kind, int(rest[0]))
             if len(rest) > 1:
                 return self._part(method, kind, item, rest[1], body)
@@ -152,7 +166,11 @@ class AwxServer:
         if kind == "credential_types":
             check_credential_type(body)
         project = next((item for item in self.store["projects"] if item["id"] == body.get("project")), None)
-        if kind == "job_templates" and new and (project is None or project["status"] != "successful" or body["playbook"] not in self.playbooks):
+        if (
+            kind == "job_templates"
+            and new
+            and (project is None or project["status"] != "successful" or body["playbook"] not in self.playbooks)
+        ):
             raise Refused(400, playbook=["Playbook not found for project."])
         if kind == "schedules" and not re.fullmatch(r"DTSTART:\d{8}T\d{6}Z RRULE:.*INTERVAL=\d+.*", body["rrule"]):
             raise Refused(400, rrule=["INTERVAL required in rrule."])

@@ -46,7 +46,11 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
     first = configure(awx)
     assert first.returncode == 2
     assert "There is no credential C1 sys, C1 operators in" in first.stdout.replace("\n", " ")
-    assert [item["name"] for item in awx.store["credential_types"]] == ["NATS system", "NATS account operators", "NATS account"]
+    assert [item["name"] for item in awx.store["credential_types"]] == [
+        "NATS system",
+        "NATS account operators",
+        "NATS account",
+    ]
     for name in ("C1 sys", "C1 operators"):
         awx.add("credentials", {"name": name})
 
@@ -64,10 +68,18 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
         for node in awx.store["workflow_job_template_nodes"]
         if node["workflow_job_template"] == workflow["id"]
     }
-    ways = [(name, other) for name, way in (("plan", "success"), ("approve", "success"), ("roll", "success"), ("roll", "failure"))
-            for other in nodes[name][f"{way}_nodes"]]
+    ways = [
+        (name, other)
+        for name, way in (("plan", "success"), ("approve", "success"), ("roll", "success"), ("roll", "failure"))
+        for other in nodes[name][f"{way}_nodes"]
+    ]
     found = {node["id"]: name for name, node in nodes.items()}
-    assert [f"{name} {found[other]}" for name, other in ways] == ["plan approve", "approve roll", "roll insights", "roll diagnose"]
+    assert [f"{name} {found[other]}" for name, other in ways] == [
+        "plan approve",
+        "approve roll",
+        "roll insights",
+        "roll diagnose",
+    ]
     assert nodes["approve"]["summary_fields"]["unified_job_template"]["timeout"] == 24 * 3600
     assert nodes["roll"]["unified_job_template"] == restart["id"]
     sources = {source["name"]: source for source in awx.store["inventory_sources"]}
@@ -83,7 +95,11 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
     repaired = configure(awx)
     assert repaired.returncode == 0, repaired.stdout + repaired.stderr
     assert len(awx.written) == 3, awx.written
-    for what in ("job_templates NATS restart: description", "NATS restart: survey", "NATS rolling restart, approve: success_nodes roll"):
+    for what in (
+        "job_templates NATS restart: description",
+        "NATS restart: survey",
+        "NATS rolling restart, approve: success_nodes roll",
+    ):
         assert what in predicted.stdout
         assert what in repaired.stdout
 

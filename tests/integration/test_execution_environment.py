@@ -30,8 +30,13 @@ pytestmark = pytest.mark.skipif(not list(ROOT.glob(".cache/dist/*.tar.gz")), rea
 
 
 def tool(*command: str, **options: Any) -> str:
-    done = subprocess.run([str(Path(sys.executable).with_name(command[0])), *command[1:]], check=False, capture_output=True,
-                          text=True, **options)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name(command[0])), *command[1:]],
+        check=False,
+        capture_output=True,
+        text=True,
+        **options,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -41,14 +46,44 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The build contexts, and the lists that ansible-builder finds in them as it does in its second stage."""
     folder = tmp_path_factory.mktemp("ee")
     for name in ("execution-environment", "insights"):
-        tool("ansible-builder", "create", "-f", str(DEFINITIONS / f"{name}.yml"), "-c", str(folder / name),
-             "--output-filename", "Containerfile")
+        tool(
+            "ansible-builder",
+            "create",
+            "-f",
+            str(DEFINITIONS / f"{name}.yml"),
+            "-c",
+            str(folder / name),
+            "--output-filename",
+            "Containerfile",
+        )
     context = folder / "execution-environment/_build"
-    tool("ansible-galaxy", "collection", "install", "--offline", "--force", "-r", "requirements.yml", "-p", str(folder / "collections"), cwd=context)
+    tool(
+        "ansible-galaxy",
+        "collection",
+        "install",
+        "--offline",
+        "--force",
+        "-r",
+        "requirements.yml",
+        "-p",
+        str(folder / "collections"),
+        cwd=context,
+    )
     for name, user in (("execution-environment", ""), ("insights", "insights")):
-        given = [f"--user-{kind}={folder}/{user}/_build/{file}" for kind, file in (("pip", "requirements.txt"), ("bindep", "bindep.txt"))]
-        tool("ansible-builder", "introspect", str(folder / "collections"), *(given if user else []),
-             "--write-pip", f"{folder}/{name}.pip", "--write-bindep", f"{folder}/{name}.bindep")
+        given = [
+            f"--user-{kind}={folder}/{user}/_build/{file}"
+            for kind, file in (("pip", "requirements.txt"), ("bindep", "bindep.txt"))
+        ]
+        tool(
+            "ansible-builder",
+            "introspect",
+            str(folder / "collections"),
+            *(given if user else []),
+            "--write-pip",
+            f"{folder}/{name}.pip",
+            "--write-bindep",
+            f"{folder}/{name}.bindep",
+        )
     return folder
 
 
@@ -65,11 +100,18 @@ def test_ansible_builder_takes_the_definitions_and_finds_the_lists(built: Path) 
 
 
 class Environment:
-    """A root file system with Python alone, and what an execution environment puts into it. `seen`: folders of this machine that are
-    there at the same place."""
+    """A root file system with Python alone, and what an execution environment puts into it.
+
+    `seen`: folders of this machine that are there at the same place.
+    """
 
     def __init__(self, folder: Path, built: Path, seen: list[Path]) -> None:
-        self.root, self.wheels, self.built, self.seen = folder / "root", folder / "wheels", built, [*seen, folder / "wheels"]
+        self.root, self.wheels, self.built, self.seen = (
+            folder / "root",
+            folder / "wheels",
+            built,
+            [*seen, folder / "wheels"],
+        )
         self.wheels.mkdir()
         subprocess.run(["cp", "-a", str(bare(RELEASES[sys.version_info[:2]])), str(self.root)], check=True)
         for name in ("resolv.conf", "hosts"):
@@ -81,22 +123,33 @@ class Environment:
     def command(self, *command: str) -> list[str]:
         """Return what runs a command there; its mounts are gone with the last process."""
         folders = " ".join(f"'{folder}'" for folder in ["/proc", "/dev", *map(str, self.seen)])
-        script = f'for folder in {folders}; do mkdir -p "$0$folder"; mount --rbind "$folder" "$0$folder"; done; exec chroot "$0" "$@"'
+        mounts = f'for folder in {folders}; do mkdir -p "$0$folder"; mount --rbind "$folder" "$0$folder"; done'
+        script = f'{mounts}; exec chroot "$0" "$@"'
         return ["unshare", "--mount", "sh", "-ec", script, str(self.root), *command]
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"PATH": "/opt/ee/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+        return {
+            "PATH": "/opt/ee/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            "DEBIAN_FRONTEND": "noninteractive",
+        }
 
     def call(self, *command: str, **variables: str) -> str:
-        done = subprocess.run(self.command(*command), check=False, capture_output=True, text=True, env={**self.variables, **variables})
+        done = subprocess.run(
+            self.command(*command), check=False, capture_output=True, text=True, env={**self.variables, **variables}
+        )
         assert done.returncode == 0, f"{command}: {done.stdout[-5000:]}{done.stderr[-3000:]}"
         return done.stdout
 
     def install(self, name: str, *packages: str) -> None:
         """Install the lists of this environment, Python's as they are made on this machine."""
         lists = ["-r", str(self.built / f"{name}.pip"), *packages]
-        subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(self.wheels), *lists, "bindep"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(self.wheels), *lists, "bindep"],
+            check=True,
+        )
         for kind in ("pip", "bindep"):
             shutil.copy(self.built / f"{name}.{kind}", self.root / f"opt/{name}.{kind}")
         pip = ["/opt/ee/bin/pip", "install", "--quiet", "--no-index", f"--find-links={self.wheels}"]
@@ -104,8 +157,13 @@ class Environment:
         # In an environment of its own: the image does not keep it.
         self.call("python3", "-m", "venv", "/opt/bindep")
         self.call(*[word.replace("/opt/ee", "/opt/bindep") for word in pip], "bindep")
-        missing = subprocess.run(self.command("/opt/bindep/bin/bindep", "-b", "-l", "newline", "-f", f"/opt/{name}.bindep"),
-                                 check=False, capture_output=True, text=True, env=self.variables).stdout.split()
+        missing = subprocess.run(
+            self.command("/opt/bindep/bin/bindep", "-b", "-l", "newline", "-f", f"/opt/{name}.bindep"),
+            check=False,
+            capture_output=True,
+            text=True,
+            env=self.variables,
+        ).stdout.split()
         if missing:
             self.call("apt-get", "install", "-y", "--no-install-recommends", *missing)
 
@@ -132,10 +190,14 @@ def environment(tmp_path: Path, built: Path) -> Iterator[Environment]:
 
 
 @pytest.mark.chaos
-@pytest.mark.skipif(os.geteuid() != 0 or sys.version_info[:2] not in RELEASES, reason="needs root, and the Python of a Debian release")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or sys.version_info[:2] not in RELEASES, reason="needs root, and the Python of a Debian release"
+)
 def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_path: Path) -> None:
     definition = yaml.safe_load((DEFINITIONS / "execution-environment.yml").read_text())["dependencies"]
-    environment.install("execution-environment", definition["ansible_core"]["package_pip"], definition["ansible_runner"]["package_pip"])
+    environment.install(
+        "execution-environment", definition["ansible_core"]["package_pip"], definition["ansible_runner"]["package_pip"]
+    )
     site = Inside(environment, tmp_path / "site", ["n1", "n2", "n3"])
     site.variables.update(nats_server_tls_source="ca", nats_server_tls_ca_dir=str(tmp_path / "site/ca"))
     ran = []
@@ -179,8 +241,15 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
         environment.install("insights")
         spark = {"nats_insights_venv": "/opt/ee", "nats_insights_master": "local[1]", "nats_insights_memory": "1g"}
         run("demo_insights", **demo, **spark)
-        run("insights", **lake, **spark, nats_insights_collect=False, nats_insights_dir=str(tmp_path / "site/insights"),
-            nats_insights_become=False, nats_insights_report_fetch=str(tmp_path / "site/report"))
+        run(
+            "insights",
+            **lake,
+            **spark,
+            nats_insights_collect=False,
+            nats_insights_dir=str(tmp_path / "site/insights"),
+            nats_insights_become=False,
+            nats_insights_report_fetch=str(tmp_path / "site/report"),
+        )
         assert (tmp_path / "site/report/report.html").is_file()
     finally:
         run("demo_remove", **demo)

@@ -58,7 +58,9 @@ def test_every_operation_has_a_job_template_and_every_template_its_playbook() ->
     assert sorted({playbook(template) for template in TEMPLATES}) == OPERATIONS
 
 
-@pytest.mark.parametrize("template", [*TEMPLATES, *DEFINITIONS["nats_awx__workflows"]], ids=lambda template: template["name"])
+@pytest.mark.parametrize(
+    "template", [*TEMPLATES, *DEFINITIONS["nats_awx__workflows"]], ids=lambda template: template["name"]
+)
 def test_answers_become_documented_variables(template: dict[str, Any]) -> None:
     survey = flat(template.get("survey", []))
     gives = {name: text for variable in survey for name, text in QUESTIONS[variable].get("gives", {}).items()}
@@ -79,7 +81,9 @@ def test_nodes_run_templates_that_there_are() -> None:
     nodes = {node["name"]: node for node in DEFINITIONS["nats_awx__nodes"]}
     for workflow in DEFINITIONS["nats_awx__workflows"]:
         for node in nodes.values():
-            template = node.get("template", workflow["rolls"]).replace("{{ nats_awx__workflow.rolls }}", workflow["rolls"])
+            template = node.get("template", workflow["rolls"]).replace(
+                "{{ nats_awx__workflow.rolls }}", workflow["rolls"]
+            )
             assert template in names
             assert set(node.get("success_nodes", []) + node.get("failure_nodes", [])) <= set(nodes)
 
@@ -103,4 +107,7 @@ def test_nothing_asks_and_every_setting_is_told() -> None:
 def test_the_execution_environment_takes_the_artifact_of_this_version() -> None:
     version = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())["version"]
     environment = yaml.safe_load((CHECKOUT / "extensions/execution-environment/execution-environment.yml").read_text())
-    assert environment["dependencies"]["galaxy"]["collections"][0]["name"] == f"collections/natsops-jetstream-{version}.tar.gz"
+    assert (
+        environment["dependencies"]["galaxy"]["collections"][0]["name"]
+        == f"collections/natsops-jetstream-{version}.tar.gz"
+    )
