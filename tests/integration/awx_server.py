@@ -9,6 +9,7 @@ ignore, such as an unknown field, is refused too.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import threading
@@ -33,6 +34,8 @@ ANSWERS = {
 QUESTION = {"question_name", "question_description", "variable", "type", "required", "default", "choices", "min", "max"}
 WAYS = ("success_nodes", "failure_nodes", "always_nodes")
 TOKEN = "awx-token-1"
+USER, PASSWORD = "admin", "awx-password-1"
+LOGINS = [f"Bearer {TOKEN}", "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()]
 
 Object = dict[str, Any]
 
@@ -219,7 +222,7 @@ def serve(awx: AwxServer) -> Iterator[AwxServer]:
         def _handle(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             try:
-                if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                if self.headers.get("Authorization") not in LOGINS:
                     raise Refused(401, detail="Authentication credentials were not provided.")
                 if not self.path.startswith("/api/v2/"):
                     raise Refused(404, detail="Not found.")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from awx_server import TOKEN, AwxServer, serve
+from awx_server import PASSWORD, TOKEN, USER, AwxServer, serve
 from nats_processes import ROOT, run_playbook
 
 SETTINGS: dict[str, Any] = {
@@ -107,7 +107,8 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
 @pytest.mark.chaos
 def test_check_mode_on_an_empty_awx_writes_nothing() -> None:
     with serve(AwxServer([])) as awx:
-        predicted = configure(awx, "--check", nats_awx_credentials=[], nats_awx_system_credential="")
+        login = {"token": "", "nats_awx_user": USER, "nats_awx_password": PASSWORD}
+        predicted = configure(awx, "--check", nats_awx_credentials=[], nats_awx_system_credential="", **login)
         assert predicted.returncode == 0, predicted.stdout + predicted.stderr
         assert "job_templates NATS rotate certificates: new" in predicted.stdout
         assert "NATS rolling upgrade, approve: approval" in predicted.stdout
