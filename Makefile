@@ -44,7 +44,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-eda test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build dev lock clean
+	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build ee dev lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -168,6 +168,10 @@ docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument
 
 build: $(INSTALLED) ## the artifact in .cache/dist, installed in .cache/collections
 	@ls $(CACHE)/dist/*.tar.gz
+
+ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/ee
+	@for name in execution-environment insights; do $(DEV_BIN)/ansible-builder create -f extensions/execution-environment/$$name.yml \
+		-c $(CACHE)/ee/$$name --output-filename Containerfile || exit 1; done
 
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
 	@for name in dev core-2.16 insights eda bench; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \

@@ -117,20 +117,26 @@ class RoleCluster:
         path.write_text(json.dumps({"all": {"children": {"nats": group}}}))
         return path
 
+    def controller(self) -> tuple[list[str], dict[str, str]]:
+        """Return the command that runs a playbook, and its environment."""
+        return [str(Path(sys.executable).with_name("ansible-playbook"))], {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+        }
+
     def start_playbook(self, name: str, *arguments: str, **extra: Any) -> subprocess.Popen[str]:
         """Start a playbook of the collection, or a file; `extra` are extra variables."""
         playbook = name if "/" in name else f"natsops.jetstream.{name}"
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), playbook, "-i", str(self.inventory())]
+        command, environment = self.controller()
         environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+            **environment,
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_FORKS": "10",
             "ANSIBLE_PIPELINING": "true",
             "XDG_CACHE_HOME": str(self.root / "cache"),
         }
         return subprocess.Popen(
-            [*command, *arguments, "-e", json.dumps(extra)],
+            [*command, playbook, "-i", str(self.inventory()), *arguments, "-e", json.dumps(extra)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

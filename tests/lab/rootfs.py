@@ -30,24 +30,33 @@ class BuildError(Exception):
 
 def base(release: str) -> Path:
     """Return the root file system of this release, building it when missing (about a minute); raise BuildError."""
+    return _kept(release, _PACKAGES, _ENABLE, _MASK)
+
+
+def bare(release: str) -> Path:
+    """Return one that has Python and nothing else that is not essential."""
+    return _kept(release, "python3,python3-venv", (), ())
+
+
+def _kept(release: str, packages: str, enable: tuple[str, ...], mask: tuple[str, ...]) -> Path:
     store = cache_dir() / "lab"
     store.mkdir(parents=True, exist_ok=True)
-    recipe = hashlib.sha256(repr((_PACKAGES, _ENABLE, _MASK)).encode()).hexdigest()[:8]
+    recipe = hashlib.sha256(repr((packages, enable, mask)).encode()).hexdigest()[:8]
     target = store / f"rootfs-{release}-{recipe}"
     with (store / f".lock-{release}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for half_built in store.glob(f".building-{release}-*"):
             shutil.rmtree(half_built)
         if not target.exists():
-            _build(release, target)
+            _build(release, target, packages, {"enable": enable, "mask": mask})
     return target
 
 
-def _build(release: str, target: Path) -> None:
+def _build(release: str, target: Path, packages: str, units: dict[str, tuple[str, ...]]) -> None:
     mirror = mirrors()[0]
     work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".building-{release}-"))
     try:
-        command = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}"]
+        command = ["debootstrap", "--variant=minbase", f"--include={packages}"]
         if mirror.signed_by.startswith("/"):
             command.append(f"--keyring={mirror.signed_by}")
         done = subprocess.run(
@@ -56,8 +65,9 @@ def _build(release: str, target: Path) -> None:
         if done.returncode:
             tail = "\n  ".join((done.stdout + done.stderr).strip().splitlines()[-5:])
             raise BuildError(f"debootstrap {release} from {mirror.http_uri()} failed:\n  {tail}")
-        for verb, units in (("enable", _ENABLE), ("mask", _MASK)):
-            subprocess.run(["systemctl", "--quiet", f"--root={work}", verb, *units], check=True, capture_output=True)
+        for verb, names in units.items():
+            if names:
+                subprocess.run(["systemctl", "--quiet", f"--root={work}", verb, *names], check=True, capture_output=True)
         for host_specific in [work / "etc/machine-id", *(work / "etc/ssh").glob("ssh_host_*")]:
             host_specific.unlink(missing_ok=True)
         for folder in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):

@@ -1,0 +1,235 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects that playbooks/awx defines, and their job templates launched as AWX launches them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from awx_job import Controller, Event
+from awx_objects import Object, objects
+from awx_server import check_credential_type, check_fields, check_survey
+from conftest import Runner, form
+from nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses
+from role_cluster import OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, load
+
+VERSION = "2.10.27"
+NAMES = ["n1", "n2", "n3"]
+SETTINGS = {
+    "nats_awx_insights_image": "ee-insights:1",
+    "nats_awx_inventory_scm_url": "https://git.example.com/nats-inventory",
+    "nats_awx_system_credential": "sys",
+    "nats_awx_credentials": ["sys"],
+}
+
+
+@pytest.fixture(scope="module")
+def awx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Object]]:
+    return objects(tmp_path_factory.mktemp("awx"), **SETTINGS)
+
+
+def named(awx: dict[str, list[Object]], kind: str, name: str) -> Object:
+    return next(item for item in awx[kind] if item["name"] == f"NATS {name}")
+
+
+def test_awx_takes_each_body_and_survey(awx: dict[str, list[Object]]) -> None:
+    for kind, bodies in awx.items():
+        assert bodies
+        for body in bodies:
+            sent = {name: value for name, value in body.items() if name not in ("id", "survey")}
+            check_fields("workflow_approval_templates" if kind == "approval" else kind, sent, new=True)
+            if kind == "credential_types":
+                check_credential_type(body)
+            if body.get("survey_enabled"):
+                check_survey(body["survey"])
+    assert all(
+        template["job_slice_count"] == 1 and not template["allow_simultaneous"] for template in awx["job_templates"]
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[NatsProcesses]:
+    cluster = NatsProcesses(VERSION, tmp_path_factory.mktemp("plain"), NAMES)
+    cluster.start()
+    try:
+        yield form(cluster, run_module)
+    finally:
+        cluster.kill()
+
+
+@pytest.fixture
+def controller(plain: NatsProcesses, awx: dict[str, list[Object]], tmp_path: Path) -> Controller:
+    """An inventory of that cluster without any secret, and its credential."""
+    hosts = {
+        name: {"ansible_connection": "local", "nats_server_address": "127.0.0.1", "nats_server_port": plain.ports[name]}
+        for name in NAMES
+    }
+    group = {"hosts": NAMES, "vars": {"nats_server_cluster_name": "C1", "nats_server_jetstream_store_dir": "/nowhere"}}
+    inputs = {"url": ",".join(plain.urls), "user": SYS_USER, "password": SYS_PASSWORD, "creds": "", "ca": ""}
+    inventory = {"nats": group, "_meta": {"hostvars": hosts}}
+    return Controller(tmp_path, inventory, [(named(awx, "credential_types", "system"), inputs)])
+
+
+def test_a_report_with_the_credential_and_a_limit(controller: Controller, awx: dict[str, list[Object]]) -> None:
+    job = controller.launch(named(awx, "job_templates", "report"), {"report": "servers"}, limit="n1,n2")
+    assert job.status == "successful", job.output
+    tables = job.artifacts["nats_report"]
+    assert [row for table in tables["tables"] for row in table["rows"]], tables
+    assert "n2" in json.dumps(tables)
+    assert SYS_PASSWORD not in json.dumps(job.events)
+    assert job.events[-1]["event"] == "playbook_on_stats"
+
+
+def test_a_slice_is_refused(controller: Controller, awx: dict[str, list[Object]]) -> None:
+    template = named(awx, "job_templates", "plan restart")
+    controller.inventory = {"nats": {"hosts": ["n1"]}}
+    job = controller.launch(template, awx_workflow_job_name=template["name"])
+    assert job.status == "failed"
+    assert 'This is a slice of the job "NATS plan restart"' in job.failures[0]
+
+
+def test_the_live_inventory_comes_from_the_credential(controller: Controller) -> None:
+    found = controller.read_inventory("playbooks/awx/live.nats_cluster.yml")
+    assert sorted(found["nats_cluster_C1"]["hosts"]) == NAMES
+    assert SYS_PASSWORD not in json.dumps(found)
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
+    cluster = RoleCluster(tmp_path_factory.mktemp("deployed"), [*NAMES, "n4"])
+    # They come from credentials.
+    for name in ("nats_server_system_password", "nats_server_account_operator_password"):
+        del cluster.variables[name]
+    try:
+        yield cluster
+    finally:
+        cluster.kill()
+
+
+@pytest.fixture(scope="module")
+def operator(
+    deployed: RoleCluster, awx: dict[str, list[Object]], tmp_path_factory: pytest.TempPathFactory
+) -> Controller:
+    """Launches jobs on those servers, each under a host name of its own."""
+    inventory = {"nats": {"hosts": NAMES, "vars": deployed.variables}, "_meta": {"hostvars": deployed.hosts}}
+    credentials = [
+        (named(awx, "credential_types", "system"), {"password": SYSTEM_PASSWORD}),
+        (named(awx, "credential_types", "account operators"), {"password": OPERATOR_PASSWORD}),
+    ]
+    return Controller(tmp_path_factory.mktemp("operator"), inventory, credentials, pods=True)
+
+
+def secrets_in(events: list[Event]) -> list[str]:
+    """Return the tasks and plays that told a secret."""
+    secrets = (SYSTEM_PASSWORD, OPERATOR_PASSWORD)
+    return [
+        str(event["event_data"].get("task", event["event"]))
+        for event in events
+        if any(secret in json.dumps(event) for secret in secrets)
+    ]
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="host names of their own take root")
+
+
+@pytest.mark.chaos
+@needs_root
+def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
+    operator: Controller, deployed: RoleCluster, awx: dict[str, list[Object]]
+) -> None:
+    made = operator.launch(named(awx, "job_templates", "deploy"))
+    assert made.status == "successful", made.output
+    assert {need["action"] for need in made.artifacts["nats_deployment"].values()} == {"start"}
+    assert secrets_in(made.events) == []
+    deployed.hosts.pop("n4")
+
+    plan = operator.launch(named(awx, "job_templates", "plan restart"), {"nats_cluster_not_after": "2099-01-01T00:00:00Z"})
+    assert plan.status == "successful", plan.output
+    assert sorted(host for batch in plan.artifacts["nats_plan"]["batches"] for host in batch) == NAMES
+    before = deployed.pids()
+    assert "nats_roll" not in plan.artifacts
+
+    began, stopped = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), []
+
+    def second_is_down(event: Event) -> bool:
+        if event["event"] == "runner_on_ok" and event["event_data"]["task"] == "Note when it had ended":
+            stopped.append(event["event_data"]["host"])
+        return len(stopped) == 2
+
+    restart = named(awx, "job_templates", "restart")
+    with load(deployed):
+        canceled = operator.launch(restart, stop_at=second_is_down)
+        assert canceled.status == "canceled"
+        after = deployed.pids()
+        assert len([name for name in NAMES if after[name]]) >= 2
+        assert after[stopped[0]] != before[stopped[0]]
+
+        # Of another template nobody can tell that its job has ended.
+        refused = operator.launch({**restart, "id": 99}, {"nats_server_restart_before": began})
+        assert refused.status == "failed"
+        held = f"held by AWX https://awx.example.com job template {restart['id']}: "
+        assert any(held in failure for failure in refused.failures), refused.failures
+        assert deployed.pids() == after
+
+        finished = operator.launch(restart, {"nats_server_restart_before": began})
+    assert finished.status == "successful", finished.output
+    assert finished.artifacts["nats_roll"]["left"] == []
+    assert stopped[0] not in finished.artifacts["nats_roll"]["restarted"]
+    assert all(pid not in (0, before[name]) for name, pid in deployed.pids().items())
+    assert secrets_in(canceled.events + finished.events) == []
+
+
+@pytest.mark.chaos
+@needs_root
+@pytest.mark.parametrize(
+    "name, answers, artifact, why",
+    [
+        ("deploy", {}, "nats_deployment", ""),
+        ("plan upgrade", {"nats_server_version": "2.10.27"}, "nats_deployment", ""),
+        ("reload", {}, "nats_reload", ""),
+        ("rotate credentials", {}, "nats_rotation", ""),
+        ("rotate certificates", {}, "", "nats_server_tls_source is none"),
+        ("scale out", {}, "nats_members", ""),
+        ("scale in", {"nats_awx_leaving": "n3", "nats_cluster_min_servers": 2}, "nats_members", ""),
+        ("scale in", {"nats_awx_leaving": "n3, n9"}, "", "Nobody has heard of n9"),
+        ("replace", {"nats_cluster_replace": "n2"}, "nats_members", ""),
+        (
+            "change replicas",
+            {"nats_awx_account": "APP", "nats_awx_stream": "LOAD*", "nats_awx_replicas": 1},
+            "nats_replicas",
+            "",
+        ),
+        ("report", {"report": "all"}, "nats_report", ""),
+        ("diagnose", {}, "nats_diagnosis", ""),
+        ("capture advisories", {}, "nats_captured", ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_survey_may_be_left_as_it_is(
+    operator: Controller, awx: dict[str, list[Object]], name: str, answers: dict[str, Any], artifact: str, why: str
+) -> None:
+    """In check mode, on the servers that the test before deployed."""
+    job = operator.launch({**named(awx, "job_templates", name), "job_type": "check"}, answers)
+    assert job.status == ("failed" if why else "successful"), job.output
+    assert why in "\n".join(job.failures)
+    assert artifact in [*job.artifacts, ""], job.artifacts
+    assert secrets_in(job.events) == []
+
+
+@pytest.mark.chaos
+@needs_root
+@pytest.mark.parametrize("name", ["rotate credentials", "scale out", "change replicas", "snapshot"])
+def test_a_part_of_the_cluster_is_refused(operator: Controller, awx: dict[str, list[Object]], name: str) -> None:
+    answers = {"nats_awx_account": "APP", "nats_awx_stream": "LOAD*"} if name == "change replicas" else {}
+    job = operator.launch(named(awx, "job_templates", name), answers, limit="n1")
+    assert job.status == "failed", job.output
+    assert any("--limit" in failure or "part of" in failure or "leaves out" in failure for failure in job.failures), (
+        job.failures
+    )
