@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 from conftest import Runner
 from role_cluster import APP_PASSWORD, APP_USER, RoleCluster
 from test_members import create, meta_members, words
 
+MIRROR = Path(__file__).parents[2] / "docs" / "examples" / "mirror.yml"
 CLUSTERS = {"east": ["n1", "core"], "central": ["n2"], "west": ["n3"]}
 
 
@@ -34,6 +38,11 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
         made.kill()
 
 
+def application(sites: RoleCluster) -> dict[str, Any]:
+    """Return the modules' connection as the application's user."""
+    return {"servers": sites.urls, "user": APP_USER, "password": APP_PASSWORD}
+
+
 def test_a_second_deployment_changes_nothing(sites: RoleCluster) -> None:
     sites.deploy_changes_nothing()
 
@@ -44,6 +53,25 @@ def test_the_report_shows_all_clusters_and_both_kinds_of_servers(sites: RoleClus
     assert re.search(r"│ n1 +│ east +│ 127.0.0.1 +│ 2.15.1 +│ yes ", output)
     for told in ("east", "central", "west", "2 of 3 make a quorum", "No problems found."):
         assert told in output
+
+
+def test_a_mirror_in_another_cluster_tells_its_lag(sites: RoleCluster) -> None:
+    """As the documents show it."""
+
+    async def publish() -> None:
+        client = await nats.connect(sites.url("n1"), user=APP_USER, password=APP_PASSWORD)
+        for _number in range(20):
+            await client.jetstream().publish("orders.new", b"")
+        await client.close()
+
+    def mirrored() -> str:
+        return words(sites.playbook(str(MIRROR), replicas=1, nats_connection=application(sites)).output)
+
+    assert "ORDERS_WEST has 0 messages in west and is 0 behind ORDERS" in mirrored()
+    asyncio.run(publish())
+    again = mirrored()
+    assert "ORDERS_WEST has 20 messages in west and is 0 behind ORDERS" in again
+    assert "changed=0" in again
 
 
 def test_a_reload_restarts_nothing(sites: RoleCluster) -> None:
@@ -100,8 +128,7 @@ def test_a_cluster_is_added_and_taken_away(sites: RoleCluster, run_module: Runne
 
     leaving: dict[str, Any] = {"nats_server_cluster_leaving": ["n4"], "nats_server_remove_data": True}
     assert "stream APP/NORTH (R1 on n4)" in words(sites.playbook("scale_in", fails=True, **leaving).output)
-    application = {"servers": sites.urls, "user": APP_USER, "password": APP_PASSWORD}
-    run_module("nats_stream", application, stream="NORTH", placement={"cluster": "east"})
+    run_module("nats_stream", application(sites), stream="NORTH", placement={"cluster": "east"})
     sites.playbook("scale_in", **leaving)
     assert meta_members(run_module, sites) == ["n1", "n2", "n3"]
     del sites.hosts["n4"], sites.groups["north"]

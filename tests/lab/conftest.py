@@ -1,13 +1,17 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One lab of five hosts for all tests here, and a controller for it. ``--lab NAME`` uses one that is up already."""
+"""One lab of five hosts for most tests here, one of ten in four sites, and controllers for them.
+
+``--lab NAME`` uses one that is up already.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from controller import Controller
 pytest.register_assert_rewrite("lab_cluster")
 
 HOSTS = ("n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1")
+SITES = ("e1/east", "e2/east", "e3/east", "c1/central", "c2/central", "c3/central", "w1/west", "w2/west", "w3/west", "n1/north")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,14 +33,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _clear_dead_sessions() -> None:
     """Take away the labs of test sessions that were killed."""
     for name in labs.labs():
-        found = re.fullmatch(r"pytest-(\d+)", name)
+        found = re.fullmatch(r"pytest-(\d+)(-.*)?", name)
         if found and not Path("/proc", found.group(1)).exists():
             labs.down(name)
 
 
-@pytest.fixture(scope="session")
-def lab(request: pytest.FixtureRequest) -> Iterator[labs.Lab]:
-    """Five hosts, n1-c1 to n5-c1. Where no lab can be built, tests that want it are skipped, and with CI=true fail."""
+@contextmanager
+def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str]) -> Iterator[labs.Lab]:
+    """The lab of the command line, or one of the session's own with that name and these hosts.
+
+    Where no lab can be built, tests that want it are skipped, and with CI=true fail.
+    """
     running = request.config.getoption("--lab")
     if running:
         yield labs.get(running)
@@ -47,12 +55,27 @@ def lab(request: pytest.FixtureRequest) -> Iterator[labs.Lab]:
             pytest.fail(f"CI=true, and no lab can be built: {error}")
         pytest.skip(f"NO LAB: {error}")
     _clear_dead_sessions()
-    name = f"pytest-{os.getpid()}"
-    built = labs.up(name, HOSTS)
+    built = labs.up(name, hosts)
     try:
         yield built
     finally:
         labs.down(name)
+
+
+@pytest.fixture(scope="session")
+def lab(request: pytest.FixtureRequest) -> Iterator[labs.Lab]:
+    """Five hosts, n1-c1 to n5-c1."""
+    with _lab(request, f"pytest-{os.getpid()}", HOSTS) as built:
+        yield built
+
+
+@pytest.fixture(scope="module")
+def site_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
+    """The controller of ten hosts in four sites, whatever state earlier tests left the hosts in."""
+    with _lab(request, f"pytest-{os.getpid()}-wan", SITES) as built:
+        controller = Controller(built)
+        yield controller
+        controller.close()
 
 
 @pytest.fixture(scope="session")

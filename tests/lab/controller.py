@@ -102,6 +102,7 @@ class Controller:
         name: str | Path,
         *,
         hosts: Sequence[str] | None = None,
+        groups: Mapping[str, Sequence[str]] | None = None,
         group_vars: Mapping[str, Any] | None = None,
         host_vars: Mapping[str, Mapping[str, Any]] | None = None,
         extra_vars: Mapping[str, Any] | None = None,
@@ -112,7 +113,8 @@ class Controller:
     ) -> Run:
         """Run a playbook of the collection by its name, or any by its path, over an inventory with the group ``nats``.
 
-        The group has the given hosts, by default all of the lab. A playbook that fails is a result, not an error.
+        The group has the given hosts, by default all of the lab, and below it ``groups``. A playbook that fails is a result,
+        not an error.
         """
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
@@ -121,6 +123,7 @@ class Controller:
             members = hosts or list(group["hosts"])
             group["hosts"] = {host: {**group["hosts"][host], **(host_vars or {}).get(host, {})} for host in members}
             group["vars"].update(group_vars or {})
+            group["children"] = {name: {"hosts": dict.fromkeys(part)} for name, part in (groups or {}).items()}
             (work / "inventory.yml").write_text(json.dumps(inventory))
             (work / "extra.json").write_text(json.dumps(extra_vars or {}))
             playbook = str(name) if isinstance(name, Path) else f"natsops.jetstream.{name}"

@@ -7,11 +7,16 @@ A lab is one network namespace with a bridge (10.77.0.1) and any number of syste
 each on an overlay of a cached root file system. Nothing leaves the namespace: hosts are air-gapped. The lab's inventory
 makes Ansible enter it, for SSH and for modules on localhost; ``lab.py run NAME -- CMD`` does so for anything.
 
+Hosts can stand in sites: ``lab.py up --hosts a/east,b/east,c/west``. Each site has its own bridge and network (10.77.1.0/24,
+10.77.2.0/24, …), and the way between two of them has a delay, or is cut: ``lab.py link east west 0.04``. What runs on this
+machine inside the lab is near to all sites. See wan.py.
+
 Whatever belongs to a lab is found by its name alone: the network namespace, the control group that holds its processes,
 and one work folder that holds its mounts and disks. So ``down`` needs no record of what ``up`` did, and clears up after
 a crash as well.
 
-Files of a lab, in /run/natsops-lab/NAME: inventory.yml, ssh_config, known_hosts, id_ed25519, state.json, log/HOST.log.
+Files of a lab, in /run/natsops-lab/NAME: inventory.yml, ssh_config, known_hosts, id_ed25519, state.json, log/HOST.log; with
+sites also wan.sock and log/wan.log.
 """
 
 from __future__ import annotations
@@ -26,15 +31,17 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +51,6 @@ from debian_mirror import MirrorError
 RUN_DIR = Path("/run/natsops-lab")
 WORK_DIR = Path("/var/tmp/natsops-lab")
 """Where overlays and disks lie: not in /run, which is often a small memory file system."""
-GATEWAY = "10.77.0.1"
 BOOT_TIMEOUT = 120
 """Seconds for all hosts of a lab to answer SSH with every service started."""
 
@@ -58,6 +64,8 @@ _TOOLS = {
     "nsenter": "util-linux",
 }
 _CLONE_NEWNET = 0x40000000
+_WAN_DEVICE = "wan"
+_WAN_TABLE = "77"
 
 
 class LabError(Exception):
@@ -77,11 +85,35 @@ class Host:
     release: str
     machine: str
     """The name nspawn knows it by: short, unique on this machine, and the end of its interface's name."""
+    site: str = ""
+    """The site it stands in; a lab without sites is one network."""
 
     @property
     def interface(self) -> str:
         """The bridge's side of the host's network cable, inside the lab's namespace."""
         return f"vb-{self.machine}"
+
+    @property
+    def network(self) -> Network:
+        """The network that it is connected to."""
+        return Network(int(self.address.split(".")[2]), 24) if self.site else Network(0, 16)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A bridge of a lab with its addresses."""
+
+    number: int
+    prefix: int
+
+    @property
+    def bridge(self) -> str:
+        return f"br{self.number}"
+
+    @property
+    def gateway(self) -> str:
+        """The bridge's own address, which is the controller's."""
+        return f"10.77.{self.number}.1"
 
 
 class Lab:
@@ -96,7 +128,7 @@ class Lab:
 
     @property
     def inventory(self) -> Path:
-        """The Ansible inventory of all hosts, in the group ``nats``."""
+        """The Ansible inventory of all hosts, in the group ``nats``, and below it in the groups of their sites."""
         return self.paths.run / "inventory.yml"
 
     def inside(self, command: Sequence[str]) -> list[str]:
@@ -127,7 +159,24 @@ class Lab:
         """Whether the machine is switched on."""
         return bool(_group_pids(self.paths.group(self._host(host).machine)))
 
+    @property
+    def sites(self) -> dict[str, list[str]]:
+        """The hosts of each site."""
+        return _sites(self.hosts.values())
+
     # --- faults -----------------------------------------------------------------------------------------------------
+
+    def link(self, one: str, other: str, delay: float | None) -> None:
+        """Let what goes from one site to the other take ``delay`` seconds each way, at once; None cuts the link."""
+        for site in (one, other):
+            if site not in self.sites:
+                raise LabError(f"lab {self.name} has no site {site!r}; it has {', '.join(self.sites) or 'none'}")
+        numbers = [self.hosts[self.sites[site][0]].network.number for site in (one, other)]
+        with socket.socket(socket.AF_UNIX) as wan:
+            wan.connect(str(self.paths.run / "wan.sock"))
+            wan.sendall(json.dumps({"sites": numbers, "delay": delay}).encode() + b"\n")
+            if wan.recv(16) != b"ok\n":
+                raise LabError(f"the router between the sites failed; see {self.paths.run / 'log/wan.log'}")
 
     def kill(self, host: str) -> None:
         """Cut the power: every process of the machine is gone at once. Its disks stay. See `start`."""
@@ -212,7 +261,13 @@ class Lab:
             _call(["nsenter", f"--target={self._init_pid(host)}", "--mount", "--", "sh", "-c", inner])
 
     def renew(self, *hosts: str) -> None:
-        """Make these hosts, by default all, what they were after `up`: new empty disks, running, no faults."""
+        """Make these hosts, by default all, what they were after `up`: new empty disks, running, no faults.
+
+        With all of them the links between sites are as they were then, too.
+        """
+        if not hosts:
+            for pair in combinations(self.sites, 2):
+                self.link(*pair, 0)
         renewed = [self._host(host) for host in hosts or self.hosts]
         for host in renewed:
             self.kill(host.name)
@@ -277,9 +332,9 @@ class _Paths:
     def log(self, host: Host) -> Path:
         return self.run / "log" / f"{host.name}.log"
 
-    def group(self, machine: str = "") -> list[Path]:
-        """The control groups of the lab, or of one machine: in systemd's v1 hierarchy, in v2, or in both."""
-        return [root / f"natsops-lab-{self.name}" / machine for root in _hierarchies()]
+    def group(self, part: str = "") -> list[Path]:
+        """The control groups of the lab, or of a machine or another part of it: in systemd's v1 hierarchy, in v2, or in both."""
+        return [root / f"natsops-lab-{self.name}" / part for root in _hierarchies()]
 
 
 # --- all labs -------------------------------------------------------------------------------------------------------
@@ -312,8 +367,8 @@ def check() -> None:
 def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
     """Build a lab, boot it, and return it; whatever a lab of that name left behind is cleared first.
 
-    A host is ``NAME`` or ``NAME@RELEASE``. Raise LabUnavailableError when this machine cannot, LabError when it fails;
-    then, and when interrupted, nothing stays behind.
+    A host is ``NAME``, ``NAME@RELEASE``, or one of them with ``/SITE``; between sites is no delay yet, see `Lab.link`. Raise
+    LabUnavailableError when this machine cannot, LabError when it fails; then, and when interrupted, nothing stays behind.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
         raise LabError(f"a lab's name has up to 31 small letters, digits and dashes, not {name!r}")
@@ -370,16 +425,33 @@ def _plan(name: str, hosts: Sequence[str], release: str) -> list[Host]:
     token = hashlib.sha256(name.encode()).hexdigest()[:5]
     planned: list[Host] = []
     for index, wanted in enumerate(hosts):
-        host, _sep, host_release = wanted.partition("@")
+        named, _sep, site = wanted.partition("/")
+        host, _sep, host_release = named.partition("@")
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", host) or host in (known.name for known in planned):
             raise LabError(f"host {host!r}: names have small letters, digits and dashes, and are distinct")
         if (host_release or release) not in rootfs.RELEASES:
             raise LabError(f"host {host}: release {host_release or release!r} is none of {', '.join(rootfs.RELEASES)}")
-        address = f"10.77.{index // 200}.{11 + index % 200}"
-        planned.append(Host(host, address, host_release or release, f"{token}-{index + 1}"))
+        if site:
+            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", site):
+                raise LabError(f"host {host}: a site's name has small letters, digits, dashes and underscores, not {site!r}")
+            sites = [*_sites(planned)]
+            address = f"10.77.{1 + ([*sites, site]).index(site)}.{11 + index}"
+        else:
+            address = f"10.77.{index // 200}.{11 + index % 200}"
+        planned.append(Host(host, address, host_release or release, f"{token}-{index + 1}", site))
     if not planned:
         raise LabError("a lab needs at least one host")
+    if len({bool(host.site) for host in planned}) > 1:
+        raise LabError("either all hosts of a lab stand in sites, or none")
     return planned
+
+
+def _sites(hosts: Iterable[Host]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.site:
+            found.setdefault(host.site, []).append(host.name)
+    return found
 
 
 def _build(lab: Lab) -> None:
@@ -388,9 +460,14 @@ def _build(lab: Lab) -> None:
         folder.mkdir(parents=True)
     _make_overlays_possible(paths.work)
     _call(["ip", "netns", "add", paths.netns_name])
-    for link in (["add", "br0", "type", "bridge"], ["set", "br0", "up"], ["set", "lo", "up"]):
-        _call(["ip", "-n", paths.netns_name, "link", *link])
-    _call(["ip", "-n", paths.netns_name, "address", "add", f"{GATEWAY}/16", "dev", "br0"])
+    ip = ["ip", "-n", paths.netns_name]
+    _call([*ip, "link", "set", "lo", "up"])
+    for network in dict.fromkeys(host.network for host in hosts):
+        _call([*ip, "link", "add", network.bridge, "type", "bridge"])
+        _call([*ip, "link", "set", network.bridge, "up"])
+        _call([*ip, "address", "add", f"{network.gateway}/{network.prefix}", "dev", network.bridge])
+    if lab.sites:
+        _connect_sites(lab)
     _call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"lab {lab.name}", "-f", str(paths.run / "id_ed25519")])
     for host in hosts:
         _make_host_key(paths, host)
@@ -399,6 +476,27 @@ def _build(lab: Lab) -> None:
     for host in hosts:
         _boot(paths, host)
     lab.wait_for_boot(list(lab.hosts))
+
+
+def _connect_sites(lab: Lab) -> None:
+    """Start the router between the sites, and send it what goes from one to another; see wan.py."""
+    paths = lab.paths
+    wan = [sys.executable, str(Path(__file__).with_name("wan.py")), _WAN_DEVICE, str(paths.run / "wan.sock")]
+    _start(f"{_enter_group(paths, 'wan')}; exec {shlex.join(lab.inside(wan))}", paths.run / "log/wan.log")
+    deadline = time.monotonic() + 10
+    while not (paths.run / "wan.sock").exists():
+        if time.monotonic() > deadline:
+            raise LabError(f"no router between the sites: {(paths.run / 'log/wan.log').read_text().strip()}")
+        time.sleep(0.02)
+    settings = "echo 1 > ip_forward; echo 0 > conf/all/rp_filter; echo 0 > conf/wan/rp_filter"
+    _call(lab.inside(["sh", "-ec", f"cd /proc/sys/net/ipv4; {settings}"]))
+    ip = ["ip", "-n", paths.netns_name]
+    _call([*ip, "link", "set", _WAN_DEVICE, "up"])
+    # Without the router nothing goes from site to site.
+    _call([*ip, "route", "add", "unreachable", "default", "metric", "2", "table", _WAN_TABLE])
+    _call([*ip, "route", "add", "default", "dev", _WAN_DEVICE, "table", _WAN_TABLE])
+    for host in {host.site: host for host in lab.hosts.values()}.values():
+        _call([*ip, "rule", "add", "iif", host.network.bridge, "lookup", _WAN_TABLE])
 
 
 def _make_overlays_possible(work: Path) -> None:
@@ -438,9 +536,10 @@ def _prepare_root(paths: _Paths, host: Host, hosts: Sequence[Host]) -> None:
     everyone = "".join(f"{other.address} {other.name}\n" for other in hosts)
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{everyone}")
     # Before the distribution's own 80-container-host0.network, which would ask for an address by DHCP.
-    (root / "etc/systemd/network/10-host0.network").write_text(
-        f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/16\nLinkLocalAddressing=no\n"
-    )
+    network = f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/{host.network.prefix}\nLinkLocalAddressing=no\n"
+    if host.site:
+        network += f"\n[Route]\nDestination=10.77.0.0/16\nGateway={host.network.gateway}\n"
+    (root / "etc/systemd/network/10-host0.network").write_text(network)
     packages = root / "usr/lib/python3/dist-packages"
     shutil.copy(Path(__file__).parent / "python/sitecustomize.py", packages / "lab_compiled.py")
     (packages / "lab_compiled.pth").write_text("import lab_compiled\n")
@@ -481,7 +580,10 @@ def _write_files(lab: Lab) -> None:
         "ansible_shell_executable": str(shell),
         "ansible_python_interpreter": "{{ ansible_playbook_python }}",
     }
-    inventory = {"nats": {"hosts": hosts, "vars": variables}, "ungrouped": {"hosts": {"localhost": local}}}
+    group: dict[str, Any] = {"hosts": hosts, "vars": variables}
+    if lab.sites:
+        group["children"] = {site: {"hosts": dict.fromkeys(members)} for site, members in lab.sites.items()}
+    inventory = {"nats": group, "ungrouped": {"hosts": {"localhost": local}}}
     # JSON is YAML, and needs no library.
     lab.inventory.write_text(json.dumps(inventory, indent=2) + "\n")
     state = {"hosts": [asdict(host) for host in lab.hosts.values()]}
@@ -504,24 +606,29 @@ def _boot(paths: _Paths, host: Host) -> None:
         f"--directory={paths.merged(host)}",
         f"--machine={host.machine}",
         f"--hostname={host.name}",
-        "--network-bridge=br0",
+        f"--network-bridge={host.network.bridge}",
         "--boot",
     ]
     # Not `ip netns exec`: it mounts /sys anew, and nspawn then does not find the control groups.
     # The kernel takes the cable of a machine without power away in its own time, and nspawn wants the name.
     unplug = f"nsenter --net={paths.netns} ip link del {host.interface} 2>/dev/null || :"
-    once = f"{_enter_group(paths, host, 'run')}; {unplug}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
+    once = f"{_enter_group(paths, f'{host.machine}/run')}; {unplug}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
     # With --keep-unit, nspawn leaves a reboot to who started it, and says so by exit code 133.
-    command = f"{_enter_group(paths, host, 'power')}; while sh -ec {shlex.quote(once)}; [ $? = 133 ]; do :; done"
-    with paths.log(host).open("ab") as log:
+    command = f"{_enter_group(paths, f'{host.machine}/power')}; while sh -ec {shlex.quote(once)}; [ $? = 133 ]; do :; done"
+    _start(command, paths.log(host))
+
+
+def _start(command: str, log: Path) -> None:
+    """Start a shell command that outlives this process."""
+    with log.open("ab") as output:
         subprocess.Popen(
-            ["sh", "-ec", command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            ["sh", "-ec", command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
         )
 
 
-def _enter_group(paths: _Paths, host: Host, part: str) -> str:
-    """Make a control group below the machine's; return the shell command that enters it."""
-    groups = [group / part for group in paths.group(host.machine)]
+def _enter_group(paths: _Paths, part: str) -> str:
+    """Make a control group below the lab's; return the shell command that enters it."""
+    groups = paths.group(part)
     for group in groups:
         group.mkdir(parents=True, exist_ok=True)
     return "; ".join(f"echo $$ > {shlex.quote(str(group))}/cgroup.procs" for group in groups)
@@ -529,8 +636,8 @@ def _enter_group(paths: _Paths, host: Host, part: str) -> str:
 
 def _down(name: str) -> None:
     paths = _Paths(name)
-    for socket in (paths.run / "cm").glob("*"):
-        subprocess.run(["ssh", "-S", str(socket), "-O", "exit", "-"], capture_output=True, check=False)
+    for control in (paths.run / "cm").glob("*"):
+        subprocess.run(["ssh", "-S", str(control), "-O", "exit", "-"], capture_output=True, check=False)
     _kill_group(paths.group())
     _discard(paths.work)
     if paths.netns.exists():
@@ -665,7 +772,7 @@ def _cli_up(args: argparse.Namespace) -> None:
 def _show(lab: Lab) -> None:
     for host in lab.hosts.values():
         state = "running" if lab.is_running(host.name) else "off"
-        print(f"  {host.name:<20} {host.address:<14} {host.release:<10} {state}")
+        print(f"  {host.name:<20} {host.address:<14} {host.release:<10} {state:<8} {host.site}".rstrip())
 
 
 def _cli_list(_args: argparse.Namespace) -> None:
@@ -703,7 +810,7 @@ def _parser() -> argparse.ArgumentParser:
     verb("check", "say whether a lab can be built here; exit 3 with the reason when not", lambda _args: check(), False)
     one = verb("up", "build and boot a lab", _cli_up, False)
     one.add_argument("--name", required=True, metavar="LAB")
-    one.add_argument("--hosts", required=True, help="how many (n1, n2, …), or their names: a,b,c@trixie")
+    one.add_argument("--hosts", required=True, help="how many (n1, n2, …), or their names: a,b,c@trixie; in sites: a/east,b/west")
     one.add_argument("--release", default="bookworm", choices=rootfs.RELEASES)
     verb("list", "show all labs and their hosts", _cli_list, False)
     one = verb("down", "take a lab away", _cli_down, False)
@@ -743,6 +850,15 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("rule", nargs="+")
     one = verb("slow", "limit the traffic towards a host: slow n1 1mbit", lambda a: get(a.name).slow(a.host, a.rate))
     one.add_argument("rate")
+    one = verb(
+        "link",
+        "set the delay of one way between two sites: link east west 0.04, or cut",
+        lambda a: get(a.name).link(a.one, a.other, None if a.delay == "cut" else float(a.delay)),
+        False,
+    )
+    one.add_argument("--name", metavar="LAB", help="the lab; not needed when only one is running")
+    for part in ("one", "other", "delay"):
+        one.add_argument(part)
     one = verb("disk", "give a host a small disk of its own", lambda a: get(a.name).disk(a.host, a.path, a.size))
     one.add_argument("--path", required=True)
     one.add_argument("--size", required=True, help="as of truncate(1): 64M")

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster of five hosts in zones 2-2-1 that the role deploys: what the tests of whole clusters do with it and ask of it."""
+"""A cluster that the role deploys, by default of five hosts in zones 2-2-1: what tests do with it and ask of it."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partialmethod
 from typing import Any
@@ -59,6 +59,8 @@ class Cluster:
     def __init__(self, controller: Controller) -> None:
         self.controller = controller
         self.host_variables: dict[str, dict[str, Any]] = {host: {"nats_server_zone": zone} for host, zone in ZONES.items()}
+        #: Groups of the inventory, with their hosts.
+        self.groups: dict[str, list[str]] = {}
         self.variables: dict[str, Any] = {
             **file_install("2.10.27"),
             "nats_server_cluster_name": "C1",
@@ -79,13 +81,22 @@ class Cluster:
             },
         }
 
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of the inventory."""
+        return list(self.host_variables)
+
+    def urls(self, *hosts: str) -> list[str]:
+        """The client addresses of these hosts, by default of all."""
+        return [f"nats://{self.controller.address(host)}:4222" for host in hosts or self.hosts]
+
     def play(self, playbook: str, hosts: list[str] | None = None, host_vars: dict[str, dict[str, Any]] | None = None,
              limit: str | None = None, check: bool = False, extra_vars: dict[str, Any] | None = None, **changes: Any) -> Run:
         """Run a playbook of the collection; ``changes`` hold for this run only."""
         per_host = {host: {**own, **(host_vars or {}).get(host, {})} for host, own in self.host_variables.items()}
         return self.controller.playbook(
-            playbook, hosts=hosts, group_vars={**self.variables, **changes}, host_vars=per_host, limit=limit, check=check,
-            extra_vars=extra_vars,
+            playbook, hosts=hosts or self.hosts, groups=self.groups, group_vars={**self.variables, **changes}, host_vars=per_host,
+            limit=limit, check=check, extra_vars=extra_vars,
         )
 
     deploy = partialmethod(play, "deploy")
@@ -93,17 +104,21 @@ class Cluster:
     def restore(self) -> None:
         """Switch killed hosts on, take every fault of the network away, and wait until the gate passes."""
         lab = self.controller.lab
-        killed = [host for host in HOSTS if not lab.is_running(host)]
+        killed = [host for host in self.hosts if not lab.is_running(host)]
         for host in killed:
-            lab.start(host)
-        lab.heal(*HOSTS)
+            lab.start(host, wait=False)
+        lab.wait_for_boot(killed)
+        lab.heal(*self.hosts)
         self.wait_after_boot(*killed)
 
     @contextmanager
-    def load(self) -> Iterator[Load]:
-        """Messages, requests and counters that go on meanwhile; afterwards everything that was acknowledged must be there."""
-        urls = [f"nats://{self.controller.address(host)}:4222" for host in HOSTS]
-        load = Load(urls, "number", AWKWARD["number"], LoadPlan(streams={"LOAD3": 3, "MORE3": 3}, rate=20))
+    def load(self, *hosts: str, user: str = "number", password: str = AWKWARD["number"],
+             streams: Sequence[str] = ("LOAD3", "MORE3")) -> Iterator[Load]:
+        """Messages, requests and counters that go on meanwhile; afterwards everything that was acknowledged must be there.
+
+        Its clients connect to these hosts, by default to all, and its streams have three replicas.
+        """
+        load = Load(self.urls(*hosts), user, password, LoadPlan(streams=dict.fromkeys(streams, 3), rate=20))
         self.controller.run(load.prepare(), timeout=90)
         running = self.controller.start(load.run())
 
@@ -121,7 +136,7 @@ class Cluster:
 
     def pids(self) -> dict[str, str]:
         """The process id of each server; it changes with every restart."""
-        return {host: self.controller.ssh(host, "systemctl show -P MainPID nats-server").stdout.strip() for host in HOSTS}
+        return {host: self.controller.ssh(host, "systemctl show -P MainPID nats-server").stdout.strip() for host in self.hosts}
 
     def restarted(self, before: dict[str, str]) -> set[str]:
         """The hosts of which the server is another process than before."""
@@ -129,7 +144,7 @@ class Cluster:
 
     def files(self) -> dict[str, str]:
         """A digest of each host's configuration files."""
-        return {host: self.controller.ssh(host, "cat /etc/nats-server/*.conf | sha256sum").stdout for host in HOSTS}
+        return {host: self.controller.ssh(host, "cat /etc/nats-server/*.conf | sha256sum").stdout for host in self.hosts}
 
     def varz(self, host: str) -> dict[str, Any]:
         """What a server says of itself."""
@@ -141,8 +156,8 @@ class Cluster:
     async def client(self, *hosts: str, user: str = "number", password: str = AWKWARD["number"],
                      reconnect: bool = False) -> AsyncIterator[Client]:
         """A connection to one of the hosts."""
-        urls = [f"nats://{self.controller.address(host)}:4222" for host in hosts or HOSTS]
-        connection = await nats.connect(urls, user=user, password=password, connect_timeout=2, allow_reconnect=reconnect)
+        login = {"user": user, "password": password}
+        connection = await nats.connect(self.urls(*hosts), **login, connect_timeout=2, allow_reconnect=reconnect)
         try:
             yield connection
         finally:
@@ -168,8 +183,8 @@ class Cluster:
     def health(self, *arguments: str) -> Run:
         """Ask the health gate once, with more options as ``name=value``."""
         return self.controller.module("nats_cluster_health", {
-            "servers": [f"nats://{self.controller.address(host)}:4222" for host in HOSTS],
-            "user": "sys", "password": self.variables["nats_server_system_password"], "expected_servers": HOSTS, "wait": False,
+            "servers": self.urls(), "expected_servers": self.hosts, "wait": False,
+            "user": "sys", "password": self.variables["nats_server_system_password"],
             **dict(argument.split("=", 1) for argument in arguments),
         })
 

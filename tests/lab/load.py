@@ -24,7 +24,9 @@ import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig, StreamConfig
+from nats.js.kv import KeyValue
 
 BUCKET, COUNTER = "LOAD_KV", "counter"
 ECHO = "load.echo"
@@ -137,8 +139,7 @@ class Load:
                 self._first[stream] = made.state.last_seq + 1
                 reader = ConsumerConfig(durable_name="reader", ack_policy=AckPolicy.EXPLICIT, ack_wait=5)
                 await patiently(partial(jetstream.add_consumer, stream, reader))
-            counters = KeyValueConfig(bucket=BUCKET, replicas=self.plan.replicas)
-            bucket = await patiently(partial(jetstream.create_key_value, counters))
+            bucket = await patiently(partial(self._bucket, jetstream))
             await patiently(partial(bucket.put, COUNTER, b"0"))
 
     async def run(self) -> None:
@@ -188,6 +189,13 @@ class Load:
             if value < self._counted:
                 problems.append(f"{BUCKET}: {COUNTER} is {value}, {self._counted} steps were acknowledged")
         return problems
+
+    async def _bucket(self, jetstream: JetStreamContext) -> KeyValue:
+        """Return the bucket. One that was made on 2.10 is not made again on a later version: it lacks what nats-py asks for."""
+        try:
+            return await jetstream.key_value(BUCKET)
+        except nats.js.errors.BucketNotFoundError:
+            return await jetstream.create_key_value(KeyValueConfig(bucket=BUCKET, replicas=self.plan.replicas))
 
     # --- under way ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -141,6 +143,67 @@ def test_mixed_releases(lab: labs.Lab) -> None:
     assert lab.ssh("n1-c1", "true", check=False).returncode == 0, "another lab's end must not touch this one"
 
 
+RECEIVE = """
+import hashlib, socket
+server = socket.create_server(("", 9000))
+print("ready", flush=True)
+print(hashlib.sha256(server.accept()[0].makefile("rb").read()).hexdigest())
+"""
+SEND = """
+import hashlib, os, socket
+data = os.urandom(20_000_000)
+socket.create_connection(("c", 9000)).sendall(data)
+print(hashlib.sha256(data).hexdigest())
+"""
+HANDSHAKE = """
+import socket, time
+began = time.monotonic()
+socket.create_connection(("{}", 22), timeout=2)
+print(time.monotonic() - began)
+"""
+
+
+def python(script: str) -> str:
+    """Return the shell command that runs a script."""
+    return shlex.join(["python3", "-c", script])
+
+
+def test_sites_are_as_far_apart_as_their_links_say(lab: labs.Lab) -> None:
+    name = f"{lab.name}-s"
+    sites = labs.up(name, ["a/east", "b/central", "c/west"])
+
+    def handshake(one: str, other: str) -> float:
+        """Return the seconds until a connection stands: there and back once."""
+        return min(float(sites.ssh(one, python(HANDSHAKE.format(other))).stdout) for _attempt in range(3))
+
+    try:
+        groups = json.loads(sites.inventory.read_text())["nats"]["children"]
+        assert {site: list(group["hosts"]) for site, group in groups.items()} == sites.sites
+        sites.link("west", "east", 0.08)
+        # However busy this machine is, it cannot be faster.
+        assert handshake("a", "c") > 0.16
+        assert handshake("a", "b") < 0.16 > handshake("c", "b")
+        sites.link("east", "west", 0.01)
+        assert 0.02 < handshake("c", "a") < 0.16
+
+        with subprocess.Popen(sites.ssh_command("c", python(RECEIVE)), stdout=subprocess.PIPE, text=True) as receiver:
+            assert receiver.stdout and receiver.stdout.readline() == "ready\n"
+            sent = sites.ssh("a", python(SEND)).stdout
+            assert receiver.stdout.read() == sent
+
+        sites.link("east", "west", None)
+        with pytest.raises(labs.LabError, match="timed out"):
+            handshake("a", "c")
+        assert handshake("a", "b") < 2 > handshake("c", "b")
+        sites.link("east", "west", 0)
+        assert handshake("a", "c") < 0.16
+        with pytest.raises(labs.LabError, match="no site 'north'; it has east, central, west"):
+            sites.link("east", "north", 0)
+    finally:
+        labs.down(name)
+    assert remains(name) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_interrupted_up_leaves_nothing_for_long(lab: labs.Lab, number: int) -> None:
     name = f"{lab.name}-y"
@@ -172,6 +235,10 @@ def test_down_twice_and_unknown_names(lab: labs.Lab) -> None:
         lab.kill("n9")
     with pytest.raises(labs.LabError, match="there is no lab 'never-was'"):
         labs.get("never-was")
+    with pytest.raises(labs.LabError, match="no site 'west'; it has none"):
+        lab.link("west", "east", 0)
+    with pytest.raises(labs.LabError, match="either all hosts"):
+        labs.up("never-was", ["a/east", "b"])
 
 
 def test_not_root_is_told(tmp_path: Path) -> None:

@@ -45,6 +45,11 @@ TASKS = """
     content: "{{ nats_server__config_wanted | natsops.jetstream.nats_config_problems(nats_server__context) | to_json }}"
     dest: "{{ output }}/{{ inventory_hostname }}.problems"
     mode: "0600"
+- name: Keep where clients and modules connect to
+  ansible.builtin.copy:
+    content: "{{ [nats_server__client_urls, nats_server__api.servers] | to_json }}"
+    dest: "{{ output }}/{{ inventory_hostname }}.servers"
+    mode: "0600"
 """
 
 
@@ -175,6 +180,8 @@ def test_the_documented_supercluster(tmp_path: Path) -> None:
         for other in range(7222, 7225):
             assert f"nats://gateway:p%40ss@127.0.0.1:{other}" in secrets
         assert "p@ss" not in text
+    near = ["nats://127.0.0.1:4223"]
+    assert json.loads((tmp_path / "n2.servers").read_text()) == [near, [*near, "nats://127.0.0.1:4222", "nats://127.0.0.1:4224"]]
 
 
 def test_a_leafnode_and_its_hub(tmp_path: Path) -> None:
