@@ -109,7 +109,7 @@ class Cluster:
             lab.start(host, wait=False)
         lab.wait_for_boot(killed)
         lab.heal(*self.hosts)
-        self.wait_after_boot(*killed)
+        self.wait_after_start(*killed)
 
     @contextmanager
     def load(self, *hosts: str, user: str = "number", password: str = AWKWARD["number"],
@@ -195,8 +195,8 @@ class Cluster:
             assert time.monotonic() < end, run.output
             time.sleep(1)
 
-    def wait_after_boot(self, *hosts: str) -> None:
-        """Wait for the gate after these hosts were booted, which starts their servers without the role.
+    def wait_after_start(self, *hosts: str) -> None:
+        """Wait for the gate after the servers of these hosts were started without the role, as a boot does.
 
         2.10.27 now and then comes up mute then. That must be all that is wrong, and a deployment has to repair it.
         """

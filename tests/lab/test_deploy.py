@@ -163,7 +163,9 @@ def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
         run = cluster.deploy(limit="n3-c1", extra_vars={"nats_server__join_tries": 2})
         assert run.status != 0
         assert any("has not heard from it" in error for error in run.errors), run.output
+        starts(0)
         cluster.controller.ssh("n3-c1", "systemctl restart nats-server")
+    cluster.wait_after_start("n3-c1")
 
 
 def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
@@ -182,7 +184,7 @@ def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
 def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
     """And a run without a change changes nothing, after all that was deployed before."""
     cluster.controller.lab.reboot("n2-c1")
-    cluster.wait_after_boot("n2-c1")
+    cluster.wait_after_start("n2-c1")
     run = cluster.deploy()
     assert run.status == 0, run.output
     assert run.changed == []
