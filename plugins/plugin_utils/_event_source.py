@@ -57,7 +57,7 @@ def checked(arguments: Mapping[str, Any], spec: Mapping[str, Any], **rules: Any)
 
     What is empty counts as not given, so that a rulebook can hand on variables that nobody set.
     """
-    given = {name: value for name, value in arguments.items() if value not in (None, "", [], {}) and name != _CONFIRMATIONS}
+    given = {name: value for name, value in _given(arguments).items() if name != _CONFIRMATIONS}
     unknown = sorted(set(given) - set(spec))
     if unknown:
         raise ArgumentError(f"{', '.join(unknown)}: there is no such option; there are {', '.join(sorted(spec))}")
@@ -74,6 +74,10 @@ def checked(arguments: Mapping[str, Any], spec: Mapping[str, Any], **rules: Any)
     return dict(result.validated_parameters)
 
 
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value not in (None, "", [], {})}
+
+
 def checked_with_connection(
     arguments: Mapping[str, Any], own: Mapping[str, Any], **rules: Any
 ) -> tuple[dict[str, Any], ConnectionOptions]:
@@ -87,7 +91,7 @@ def checked_with_connection(
     unknown = sorted(set(connection) - set(_CONNECTION_SPEC))
     if unknown:
         raise ArgumentError(f"connection: it has no {', '.join(unknown)}; there are {', '.join(sorted(_CONNECTION_SPEC))}")
-    beside = {name: value for name, value in arguments.items() if name != "connection"}
+    beside = {name: value for name, value in _given(arguments).items() if name != "connection"}
     params = checked({**connection, **beside}, {**CONNECTED_SPEC, **own}, **with_connection_rules(rules))
     try:
         return params, resolve_connection(params, os.environ)

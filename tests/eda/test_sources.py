@@ -104,6 +104,14 @@ def test_each_option_is_described_as_it_is(name: str) -> None:
         assert set(example[f"natsops.jetstream.{name}"]) <= set(spec)
 
 
+def test_what_is_empty_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NATS_URL", raising=False)
+    connection = {"servers": ["n1"], "user": "app", "password": "p", "token": ""}
+    arguments = {"connection": connection, "servers": "", "timeout": 2, "context": ""}
+    _params, options = _event_source.checked_with_connection(arguments, {})
+    assert (options.servers, options.user, options.password, options.timeout) == (("n1",), "app", "p", 2)
+
+
 def test_the_package_ansible_is_no_hindrance(tmp_path: Path) -> None:
     """It brings a folder ansible_collections that is a package, which hides all others."""
     package = tmp_path / "ansible_collections"
