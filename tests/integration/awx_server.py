@@ -79,7 +79,9 @@ def check_survey(survey: Object) -> None:
         ):
             raise Refused(400, error=f"required is a boolean, and only choices have choices: {question}")
         default = question.get("default")
-        if default is not None and (type(default) is not kind or (choices and default not in choices)):
+        if default is not None and (
+            not isinstance(default, kind) or isinstance(default, bool) or (choices and default not in choices)
+        ):
             raise Refused(400, error=f"no answer: {default!r} to {question}")
         if variables.count(question["variable"]) > 1 or not all(isinstance(choice, str) for choice in choices):
             raise Refused(400, error=f"twice, or choices that are no texts: {question}")
