@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A supercluster of three clusters, of which one has a server without JetStream, too: deployed, restarted, cut down and grown."""
+"""A supercluster of three clusters, one with a server without JetStream, too, and one with only an arbiter: deployed, restarted,
+cut down and grown."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     """The deployed supercluster; its tests run in their order."""
     made = RoleCluster(tmp_path_factory.mktemp("sites"), ["n1", "core", "n2", "n3"], "2.15.1")
     made.hosts["core"]["nats_server_jetstream"] = False
+    made.hosts["n2"]["nats_server_arbiter"] = True
     made.groups = {name: list(hosts) for name, hosts in CLUSTERS.items()}
     del made.variables["nats_server_cluster_name"]
     made.variables["nats_server_supercluster_groups"] = list(CLUSTERS)
@@ -72,6 +74,13 @@ def test_a_mirror_in_another_cluster_tells_its_lag(sites: RoleCluster) -> None:
     again = mirrored()
     assert "ORDERS_WEST has 20 messages in west and is 0 behind ORDERS" in again
     assert "changed=0" in again
+
+
+def test_an_arbiter_votes_and_takes_no_stream(sites: RoleCluster, run_module: Runner) -> None:
+    refused = run_module("nats_stream", application(sites), stream="CENTRAL", placement={"cluster": "central"})
+    assert refused["failed"]
+    assert "no suitable peers" in refused["msg"]
+    assert meta_members(run_module, sites) == ["n1", "n2", "n3"]
 
 
 def test_a_reload_restarts_nothing(sites: RoleCluster) -> None:
