@@ -76,6 +76,7 @@ def table(lake: Lake) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in rows]
 
 
+@pytest.mark.chaos
 def test_the_table_and_its_going_on(
     spark: SparkSession, site: Site, captures: list[Capture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

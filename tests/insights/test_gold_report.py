@@ -175,6 +175,7 @@ def test_it_equals_the_live_report(lake: Lake, version: str) -> None:
     assert {subject if subject != "meta group" else "meta" for subject in problems} == unwell
 
 
+@pytest.mark.chaos
 def test_a_day_is_made_again_only_when_something_changed(lake: Lake) -> None:
     first = lake.pointer("gold", DAY)
     # Killed before the end: what is published stays. Silver hours that are no longer kept change nothing either.

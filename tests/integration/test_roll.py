@@ -207,6 +207,7 @@ def test_runs_that_are_killed_are_finished_by_the_next(cluster: RoleCluster) -> 
     assert "changed=0" in cluster.playbook("deploy").output
 
 
+@pytest.mark.chaos
 def test_routes_take_another_pool_and_pinned_accounts_by_reload_under_load(cluster: RoleCluster, run_module: Runner) -> None:
     before = cluster.pids()
     change: dict[str, Any] = {"nats_server_cluster_pool_size": 5, "nats_server_cluster_accounts": ["APP"]}

@@ -58,6 +58,7 @@ def adopt(site: Site, new: Path) -> None:
     site.variables["nats_server_tls_ca_dir"] = str(new)
 
 
+@pytest.mark.chaos
 def test_another_authority_is_trusted_first_and_the_old_one_forgotten_last(site: Site) -> None:
     pids, old, new = site.pids(), authority(site), site.root / "ca-2"
     site.variables["nats_server_tls_new_ca_dir"] = str(new)
@@ -81,7 +82,6 @@ def test_another_authority_is_trusted_first_and_the_old_one_forgotten_last(site:
     assert "There is nothing to do" in output and changed(output) == 0
 
 
-@pytest.mark.chaos
 def test_certificates_are_renewed_by_a_reload(site: Site) -> None:
     before, pids = presented(site), site.pids()
     with Watch(site, LOGIN, client(authority(site))) as watch:

@@ -55,6 +55,7 @@ def test_harm_is_refused_with_all_its_reasons(site: Site) -> None:
     assert site.contents() == before
 
 
+@pytest.mark.chaos
 def test_old_and_new_users_are_let_in_until_the_old_ones_are_dropped(site: Site) -> None:
     pids = site.pids()
     old = site.variables["nats_server_account_operator_password"]

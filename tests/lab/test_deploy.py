@@ -143,6 +143,7 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
     assert cluster.controller.run(stored()) == sent
 
 
+@pytest.mark.chaos
 def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
     """In a roll at once, but not for ever; otherwise the gate names it, and the next deployment restarts it."""
     with cluster.mute("n3-c1") as starts:

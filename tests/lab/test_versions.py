@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from controller import Controller, file_install
 
 HOSTS = ["n1-c1", "n2-c1", "n3-c1"]
 
 
+@pytest.mark.chaos
 def test_2_9_is_deployed_and_changed(controller: Controller) -> None:
     variables: dict[str, Any] = {
         **file_install("2.9.10"),
