@@ -77,9 +77,9 @@ demo-stop: $(CACHE)/venv/.made $(INSTALLED)
 
 ## --- Tests: all of them use the built and installed artifact -----------------------------------------------------------
 
-test: ## everything, the quick parts first; ends with the totals
+test: ## all but the longest tests (test-chaos, test-eda, the other molecule scenarios), the quick parts first; ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare --together test-insights $(filter-out lint-insights,$(LINT_PARTS)) test-unit test-unit-2.16 \
-		sanity-2.19 --lab test-lab --together test-integration --lab $(SCENARIO_PARTS)
+		sanity-2.19 --lab test-lab --together test-integration --lab test-molecule-default
 
 # What the parts share is made before two of them run at once. Spark's environment takes minutes and only test-insights needs it.
 prepare: dev $(INSTALLED)
