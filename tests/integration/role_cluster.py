@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nats
+from module_runs import Runner
 from nats_processes import binary, collections_path, free_ports
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
@@ -210,3 +212,28 @@ def under_load(cluster: RoleCluster, work: Callable[[], Any], **streams: int) ->
     with load(cluster, streams=streams) as reports:
         work()
     return reports[0]
+
+
+def create(cluster: RoleCluster, name: str, replicas: int, **config: Any) -> None:
+    """Create a stream as the application's user."""
+
+    async def ask() -> None:
+        client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
+        body = json.dumps({"name": name, "num_replicas": replicas, "storage": "file", **config}).encode()
+        try:
+            reply = await client.request(f"$JS.API.STREAM.CREATE.{name}", body, timeout=10)
+        finally:
+            await client.close()
+        assert "error" not in json.loads(reply.data), reply.data
+
+    asyncio.run(ask())
+
+
+def meta_members(run_module: Runner, cluster: RoleCluster) -> list[str]:
+    """Return the members of the meta group as its leader counts them."""
+    return sorted(run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"]["members"])
+
+
+def words(output: str) -> str:
+    """Return what Ansible printed on one line: it breaks long messages, and masks quotes."""
+    return " ".join(output.replace("\\n", " ").replace('\\"', '"').split())

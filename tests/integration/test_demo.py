@@ -9,6 +9,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from nats_processes import binary
@@ -35,35 +37,34 @@ def servers_under(folder: Path) -> list[str]:
     return found
 
 
-def test_the_demo_runs_and_leaves_nothing(tmp_path: Path) -> None:
-    where = ["-e", f"demo_dir={tmp_path}/demo"]
+@contextmanager
+def demo(name: str, folder: Path, **variables: str) -> Iterator[str]:
+    """The report of a demo that runs; afterwards its removal must leave no server."""
+    where = [argument for variable, value in variables.items() for argument in ("-e", f"{variable}={value}")]
+    where += ["-e", f"demo_dir={folder}/demo"]
     try:
-        run = playbook("demo", *where, "-e", f"demo_binary={binary(VERSION)}", "-e", f"demo_version={VERSION}")
+        run = playbook(name, *where, "-e", f"demo_binary={binary(VERSION)}", "-e", f"demo_version={VERSION}")
         assert run.returncode == 0, run.stdout
-        report = (tmp_path / "demo/report.txt").read_text()
-        for words in ("n3-c1", "2 of 3 make a quorum", "No problems found.", "1000 read back and equal"):
-            assert words in report
-        assert len(servers_under(tmp_path)) == 3
+        yield (folder / "demo/report.txt").read_text()
     finally:
         run = playbook("demo_remove", *where)
     assert run.returncode == 0, run.stdout
-    assert servers_under(tmp_path) == []
+    assert servers_under(folder) == []
+
+
+def test_the_demo_runs_and_leaves_nothing(tmp_path: Path) -> None:
+    with demo("demo", tmp_path) as report:
+        for words in ("n3-c1", "2 of 3 make a quorum", "No problems found.", "1000 read back and equal"):
+            assert words in report
+        assert len(servers_under(tmp_path)) == 3
 
 
 def test_the_supercluster_of_nats_by_example(tmp_path: Path) -> None:
-    where = ["-e", f"demo_dir={tmp_path}/demo", "-e", "demo_topology=supercluster"]
-    try:
-        run = playbook("demo_supercluster", *where, "-e", f"demo_binary={binary(VERSION)}", "-e", f"demo_version={VERSION}")
-        assert run.returncode == 0, run.stdout
-        report = (tmp_path / "demo/report.txt").read_text()
+    with demo("demo_supercluster", tmp_path, demo_topology="supercluster") as report:
         for words in ("2 of 3 make a quorum", "No problems found.", "n3 in west, answered in east", "hello from east"):
             assert words in report
         for cluster in ("east", "central", "west"):
             assert re.search(rf"│ {cluster} +│ +1 │ +2 │ +2 │", report)
-    finally:
-        run = playbook("demo_remove", *where)
-    assert run.returncode == 0, run.stdout
-    assert servers_under(tmp_path) == []
 
 
 def test_an_inventory_without_servers_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Runner
-from role_cluster import APP_PASSWORD, APP_USER, RoleCluster
-from test_members import words
+from role_cluster import APP_PASSWORD, APP_USER, RoleCluster, words
 
 HUB, LEAF = ["n1", "n2", "n3"], "l1"
 

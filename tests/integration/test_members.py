@@ -8,7 +8,6 @@ Every refusal is seen, and what is done under load loses nothing that was acknow
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -18,10 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from conftest import Runner
-from role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, RoleCluster, under_load
+from role_cluster import OPERATOR_PASSWORD, RoleCluster, create, meta_members, under_load, words
 
 NAMES = ["n1", "n2", "n3"]
 OPERATOR = [{"account": "APP", "user": "operator-APP", "password": OPERATOR_PASSWORD}]
@@ -75,35 +73,10 @@ def make_hosts(tmp_path: Path) -> Iterator[Any]:
         cluster.kill()
 
 
-def create(cluster: RoleCluster, name: str, replicas: int, **config: Any) -> None:
-    """Create a stream as the application's user."""
-
-    async def ask() -> None:
-        client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
-        body = json.dumps({"name": name, "num_replicas": replicas, "storage": "file", **config}).encode()
-        try:
-            reply = await client.request(f"$JS.API.STREAM.CREATE.{name}", body, timeout=10)
-        finally:
-            await client.close()
-        assert "error" not in json.loads(reply.data), reply.data
-
-    asyncio.run(ask())
-
-
 def hosts_of(run_module: Runner, cluster: RoleCluster, stream: str) -> list[str]:
     """Return the servers that have a replica of the stream."""
     found = run_module("nats_stream_info", cluster.system(), account="APP", account_users=OPERATOR, stream=stream)
     return sorted(found["streams"][0]["members"])
-
-
-def meta_members(run_module: Runner, cluster: RoleCluster) -> list[str]:
-    """Return the members of the meta group as its leader counts them."""
-    return sorted(run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"]["members"])
-
-
-def words(output: str) -> str:
-    """Return what Ansible printed on one line: it breaks long messages, and masks quotes."""
-    return " ".join(output.replace("\\n", " ").replace('\\"', '"').split())
 
 
 def refused(cluster: RoleCluster, playbook: str, *arguments: str, **extra: Any) -> str:

@@ -15,8 +15,7 @@ from typing import Any
 import nats
 import pytest
 from conftest import Runner
-from role_cluster import APP_PASSWORD, APP_USER, RoleCluster
-from test_members import create, meta_members, words
+from role_cluster import APP_PASSWORD, APP_USER, RoleCluster, create, meta_members, words
 
 MIRROR = Path(__file__).parents[2] / "docs" / "examples" / "mirror.yml"
 CLUSTERS = {"east": ["n1", "core"], "central": ["n2"], "west": ["n3"]}

@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import Field, rest, value
+from jetstream_insights.fields import Field, converted, in_document, rest
 from jetstream_insights.lake import SILVER_FORMAT, Lake, new_run
 from jetstream_insights.messages import Connection, SourceError, state_of
 from jetstream_insights.silver import PEERS
@@ -163,14 +163,15 @@ def rows_of(messages: DataFrame, fleet: str, account: str) -> DataFrame:
     parsed = messages.withColumn("parsed", F.try_parse_json(F.col("data").cast("string")))
     other = F.parse_json(F.to_json(F.struct(F.base64("data").alias("base64"))))
     readable = F.coalesce(F.try_variant_get("parsed", "$.type", "string"), F.lit("")) != ""
+    told_of = partial(in_document, F.col("document"))
     told = parsed.withColumn("document", F.when(readable, F.col("parsed")).otherwise(other)).select(
         F.lit(fleet).alias("fleet"),
         F.col("time").alias("taken"),
         F.lit(account).alias("captured_account"),
         F.col("subject"),
         F.col("seq"),
-        *(value(F.col("document"), field) for field in FIELDS),
-        rest(F.col("document"), FIELDS).alias("extra"),
+        *(converted(told_of(field), field).alias(field.name) for field in FIELDS),
+        rest(F.col("document"), FIELDS, told_of).alias("extra"),
     )
     kind = F.coalesce(F.regexp_extract("type", r"([^.]+)$", 1), F.lit(UNREADABLE))
     own = F.when(F.col("stream").isNotNull(), F.lit(account))

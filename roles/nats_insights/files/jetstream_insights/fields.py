@@ -49,27 +49,28 @@ def go_seconds(text: Column) -> Column:
     return F.when(text.isNotNull(), total)
 
 
-def value(document: Column, field: Field) -> Column:
-    """Return a field's value in a VARIANT document; null when it is not there or of another type, or Go's time of never."""
+def in_document(document: Column, field: Field) -> Column:
+    """Return what a VARIANT document tells of a field, null when that is not there or of another type."""
+    return F.try_variant_get(document, field.json_path, field.type)
+
+
+def converted(found: Column, field: Field) -> Column:
+    """Return a field's value from what was read of it: seconds as seconds, and null for Go's time of never."""
     if field.told == NANOSECONDS:
-        found = F.try_variant_get(document, field.json_path, "bigint").cast("double") / F.lit(1e9)
-    elif field.told == DURATION:
-        found = go_seconds(F.try_variant_get(document, field.json_path, "string"))
-    else:
-        found = F.try_variant_get(document, field.json_path, field.type)
-        if field.type == "timestamp":
-            found = F.when(found > F.lit("0001-01-02").cast("timestamp"), found)
-    return found.alias(field.name)
+        return found.cast("double") / F.lit(1e9)
+    if field.told == DURATION:
+        return go_seconds(found)
+    if "variant" in field.type:
+        return F.try_variant_get(F.try_parse_json(found), "$", field.type)
+    if field.type == "timestamp":
+        return F.when(found > F.lit("0001-01-02").cast("timestamp"), found)
+    return found
 
 
-def rest(document: Column, fields: Sequence[Field], told: Callable[[Field], Column] | None = None) -> Column:
-    """Return what of a VARIANT document no field took, also what was of another type than its field. `told`: what of a field was
-    taken, null for nothing."""
-
-    def in_document(field: Field) -> Column:
-        return F.try_variant_get(document, field.json_path, field.type if field.told == AS_TOLD else "variant")
-
-    paths = [F.when((told or in_document)(field).isNotNull(), field.json_path) for field in fields]
+def rest(document: Column, fields: Sequence[Field], told: Callable[[Field], Column]) -> Column:
+    """Return what of a VARIANT document no field took, also what was of another type than its field. `told`: what was taken of a
+    field, null for nothing."""
+    paths = [F.when(told(field).isNotNull(), field.json_path) for field in fields]
     return F.variant_delete(document, *paths) if paths else document
 
 
@@ -89,7 +90,8 @@ ENVELOPE = (
     Field("version", "string"),
     Field("received", "timestamp"),
 )
-_FAILURE = Field("failure", "string", told=JSON)
+#: Why a line has no data, where it tells a failure.
+FAILURE = Field("failure", "string", told=JSON)
 _TORN = "_torn"
 
 #: Fields by the keys on their paths.
@@ -187,23 +189,10 @@ def _found(document: Column, field: Field) -> Column:
     return reduce(lambda value, key: value[key], (field.path or field.name).split("."), document)
 
 
-def _converted(found: Column, field: Field) -> Column:
-    """Return a field's value from what was read of it."""
-    if field.told == NANOSECONDS:
-        return found.cast("double") / F.lit(1e9)
-    if field.told == DURATION:
-        return go_seconds(found)
-    if "variant" in field.type:
-        return F.try_variant_get(F.try_parse_json(found), "$", field.type)
-    if field.type == "timestamp":
-        return F.when(found > F.lit("0001-01-02").cast("timestamp"), found)
-    return found
-
-
 def with_fields(frame: DataFrame, text: str, fields: Sequence[Field]) -> DataFrame:
     """Add the fields of a column with the text of a JSON document."""
     read = frame.withColumn("_read", F.from_json(text, _schema(_tree(fields))))
-    found = {field.name: _converted(_found(F.col("_read"), field), field) for field in fields}
+    found = {field.name: converted(_found(F.col("_read"), field), field) for field in fields}
     return read.withColumns(found).drop("_read")
 
 
@@ -211,8 +200,8 @@ def rows(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also:
     """Return the rows of a table from lines (`file` and the `value` that stands there): envelope, keys, what `also` names of the
     lines, fields, and in `extra` everything else that the server told. What is no line of a snapshot of the file's hour is left
     out. A line that tells a failure is a row without fields only where a key asks for it."""
-    asks = any(field.name == _FAILURE.name for field in keys)
-    of_line = (*ENVELOPE, *keys) if asks else (*ENVELOPE, *keys, _FAILURE)
+    asks = any(field.name == FAILURE.name for field in keys)
+    of_line = (*ENVELOPE, *keys) if asks else (*ENVELOPE, *keys, FAILURE)
     in_data = _tree(fields)
     schema = _schema({**_tree(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
     told, data = F.col("told"), F.col("told.data")
@@ -226,12 +215,12 @@ def rows(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also:
     numbered = checked.select("*", taken(told["snapshot"]).alias("taken"), F.monotonically_increasing_id().alias("number"))
     wanted = F.col("taken").isNotNull() & _of_its_file(told["snapshot"], F.col("file"))
     whole = ~F.col("odd") | F.col("document").isNotNull()
-    good = numbered.where((F.col("number") >= 0) & whole & (wanted if asks else wanted & told[_FAILURE.name].isNull()))
+    good = numbered.where((F.col("number") >= 0) & whole & (wanted if asks else wanted & told[FAILURE.name].isNull()))
     left = rest(F.try_variant_get("document", "$.data", "variant"), fields, lambda field: _found(data, field))
     return good.select(
-        *(_converted(_found(told, field), field).alias(field.name) for field in (*ENVELOPE, *keys)),
+        *(converted(_found(told, field), field).alias(field.name) for field in (*ENVELOPE, *keys)),
         "taken",
         *also,
-        *(_converted(_found(data, field), field).alias(field.name) for field in fields),
+        *(converted(_found(data, field), field).alias(field.name) for field in fields),
         F.when(F.col("odd"), left).alias("extra"),
     )

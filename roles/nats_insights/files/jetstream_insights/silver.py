@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import DURATION, JSON, NANOSECONDS, Field, go_seconds, rows, with_fields
+from jetstream_insights.fields import DURATION, FAILURE, JSON, NANOSECONDS, Field, go_seconds, rows, with_fields
 
 PEERS = "array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,lag:bigint,pending:bigint>>"
 #: What a stream tells of what it mirrors or sources.
@@ -345,7 +345,7 @@ def peer_id(name: Column) -> Column:
 def server_names(lines: DataFrame) -> DataFrame:
     """Return a row for each name of a server in an hour, also of those that were only expected: the ids it had (a new one after
     each start; several at once are several servers of one name), and in how many snapshots it answered."""
-    told = rows(lines, (Field("failure", "string", told=JSON),), ())
+    told = rows(lines, (FAILURE,), ())
     answered = F.col("failure").isNull()
     return (
         told.withColumn("taken", F.date_trunc("hour", "taken"))
