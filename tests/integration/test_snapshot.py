@@ -179,3 +179,13 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
     ready = [line["server"] for line in lines["server_log"] if "Server is ready" in line["data"]["text"]]
     assert set(ready) == set(healthy.names[:2])
     assert not list(tmp_path.glob("*.logs"))
+
+
+def test_a_lake_that_the_jobs_do_not_know_is_refused_before_the_snapshot(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    of_servers = {"hosts": {"n1": {}}, "vars": {"nats_insights_lake": str(tmp_path / "lake")}}
+    inventory.write_text(json.dumps({"nats": of_servers}))
+    done = run_playbook("insights", "-i", str(inventory))
+    assert done.returncode != 0
+    assert "not set for localhost, where the jobs run" in done.stdout
+    assert "Take a snapshot" not in done.stdout

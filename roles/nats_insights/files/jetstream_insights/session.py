@@ -38,6 +38,8 @@ def session(master: str | None = None, memory: str | None = None) -> SparkSessio
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.ansi.enabled": "true",
+        # HotSpot never compiles a method of more than 8000 bytes: such a stage does better without one method for all of it.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }
