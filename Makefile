@@ -2,7 +2,7 @@
 # touched, except that root gets missing Debian packages installed (python3-venv, and what the lab of hosts needs).
 
 PYTHON ?= python3
-# The ansible-core to test with: 2.19 or 2.16.
+# The ansible-core to test with: 2.19, or any other of requirements/core-*.in.
 CORE ?= 2.19
 # What to measure: a file of tests/bench.
 BENCH ?= assets
@@ -15,7 +15,7 @@ TOPOLOGY ?= cluster
 JUNIT ?=
 
 CACHE := $(CURDIR)/.cache
-VENV := $(CACHE)/venv$(if $(filter 2.16,$(CORE)),-2.16)
+VENV := $(CACHE)/venv$(if $(filter-out 2.19,$(CORE)),-$(CORE))
 STAMP := $(VENV)/.made
 DEV_BIN := $(CACHE)/venv/bin
 DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
@@ -23,14 +23,16 @@ DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
 SPARK_VENV := $(CACHE)/venv-insights
 # So has ansible-rulebook, as where rulebooks run.
 EDA_VENV := $(CACHE)/venv-eda
+# And Galaxy's importer, which pins what it uses.
+GALAXY_VENV := $(CACHE)/venv-galaxy
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
 SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
-	changelogs tests/config.yml tests/sanity) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
+	changelogs tests/config.yml) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
-LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog
+LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-reuse lint-galaxy
 SANITY_PARTS := sanity-2.19 sanity-2.16
 SCENARIO_PARTS := $(patsubst extensions/molecule/%/molecule.yml,test-molecule-%,$(wildcard extensions/molecule/*/molecule.yml))
 
@@ -124,7 +126,7 @@ test-molecule: ## the molecule scenarios on the same hosts (root)
 $(SCENARIO_PARTS): test-molecule-%: $(CACHE)/venv/.made $(INSTALLED)
 	@molecule test --scenario-name $* $(ARGS)
 
-lint: ## ruff, mypy, yamllint, ansible-lint, changelog
+lint: ## ruff, mypy, yamllint, ansible-lint, changelog, REUSE, Galaxy's importer
 	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
 
 lint-ruff: $(CACHE)/venv/.made
@@ -151,6 +153,13 @@ lint-ansible: $(CACHE)/venv/.made $(INSTALLED)
 
 lint-changelog: $(CACHE)/venv/.made
 	@antsibull-changelog lint
+
+lint-reuse: $(CACHE)/venv/.made
+	@reuse lint --lines
+
+# What Galaxy checks when the artifact is uploaded.
+lint-galaxy: $(GALAXY_VENV)/.made $(INSTALLED)
+	@$(GALAXY_VENV)/bin/python tools/galaxy.py $(CACHE)/dist/*.tar.gz
 
 sanity: ## ansible-test sanity on both ansible-cores (test has that of the newer one)
 	@$(MAKE) --no-print-directory --keep-going $(SANITY_PARTS)
@@ -185,10 +194,10 @@ dev: $(CACHE)/venv/.made $(CACHE)/venv-2.16/.made $(DEV_LINK) ## the environment
 $(CACHE)/venv/.made: requirements/dev.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
-$(CACHE)/venv-2.16/.made: requirements/core-2.16.txt tools/venv.sh
+$(CACHE)/venv-2.%/.made: requirements/core-2.%.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
-$(CACHE)/venv-bench/.made: requirements/bench.txt tools/venv.sh
+$(CACHE)/venv-%/.made: requirements/%.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh tools/chromium.sh
@@ -202,6 +211,6 @@ $(DEV_LINK):
 
 $(INSTALLED): $(SOURCES) | $(CACHE)/venv/.made
 	@rm -rf $(CACHE)/dist $(CACHE)/collections
-	@$(DEV_BIN)/ansible-galaxy collection build --force --output-path $(CACHE)/dist >/dev/null
+	@$(DEV_BIN)/python tools/artifact.py $(CACHE)/dist
 	@$(DEV_BIN)/ansible-galaxy collection install --offline --force -p $(CACHE)/collections $(CACHE)/dist/*.tar.gz >/dev/null
 	@touch $@
