@@ -46,7 +46,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-eda test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build ee dev lock clean
+	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build licences ee dev lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -175,16 +175,23 @@ sanity-2.16: $(CACHE)/venv-2.16/.made
 docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins
 	@ANSIBLE_COLLECTIONS_PATH=$(CACHE)/dev python tools/reference.py
 
-build: $(INSTALLED) ## the artifact in .cache/dist, installed in .cache/collections
+build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, installed in .cache/collections
 	@ls $(CACHE)/dist/*.tar.gz
+	@$(DEV_BIN)/python tools/dependencies.py sbom $(CACHE)/dist/*.tar.gz
+
+# Licences are read from what is installed.
+licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/licences.md, of all development environments
+	@$(DEV_BIN)/python tools/dependencies.py licences
 
 ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/ee
 	@for name in execution-environment insights; do $(DEV_BIN)/ansible-builder create -f extensions/execution-environment/$$name.yml \
 		-c $(CACHE)/ee/$$name --output-filename Containerfile || exit 1; done
 
+# Each is locked for the oldest Python that it runs on.
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
-	@for name in dev core-2.16 insights eda bench; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $$name.txt $$name.in); done
+	@cd requirements && for file in $(filter-out test.in,$(notdir $(wildcard requirements/*.in))); do \
+		uv pip compile --no-config --quiet --universal --python-version $$([ $$file = core-2.21.in ] && echo 3.12 || echo 3.11) --upgrade \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $${file%.in}.txt $$file || exit 1; done
 
 clean: demo-clean ## removes everything that was made
 	rm -rf .cache

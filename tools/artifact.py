@@ -5,8 +5,8 @@
 
     python tools/artifact.py FOLDER
 
-`ansible-galaxy collection build` lists files in the order of the file system and stamps them with their times and its own. Here the
-lists are sorted, and every time is SOURCE_DATE_EPOCH (seconds since 1970), by default the start of 1980.
+`ansible-galaxy collection build` lists files in the order of the file system and stamps them with their times and its own.
+Here the lists are sorted, and every time is SOURCE_DATE_EPOCH (seconds since 1970), by default the start of 1980.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def normalised(artifact: Path, when: int) -> bytes:
     """Return the artifact with its lists and members sorted and all times set to `when`, in seconds since 1970."""
     with tarfile.open(artifact) as source:
         members = {member.name: member for member in source.getmembers()}
-        contents = {name: file.read() for name, member in members.items() if (file := source.extractfile(member)) and member.isfile()}
+        contents = {name: file.read() for name in members if members[name].isfile() and (file := source.extractfile(name))}
     listed = json.loads(contents["FILES.json"])
     listed["files"].sort(key=lambda entry: entry["name"])
     contents["FILES.json"] = as_json(listed)
