@@ -30,9 +30,11 @@ PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit
 SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
-	changelogs tests/config.yml) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
+	changelogs tests/config.yml tests/lab) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
 LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-reuse lint-galaxy
+# Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
+OTHER_CORES := 2.16 2.17 2.18 2.21
 SANITY_PARTS := sanity-2.19 sanity-2.16
 SCENARIO_PARTS := $(patsubst extensions/molecule/%/molecule.yml,test-molecule-%,$(wildcard extensions/molecule/*/molecule.yml))
 
@@ -45,8 +47,8 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-eda test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build licences ee dev lock clean
+.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
+	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs build licences ee dev lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,11 +92,11 @@ prepare: dev $(INSTALLED)
 test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
 	@$(PYTEST) tests/unit
 
-test-unit-2.16:
-	@$(MAKE) --no-print-directory test-unit CORE=2.16
+$(OTHER_CORES:%=test-unit-%): test-unit-%:
+	@$(MAKE) --no-print-directory test-unit CORE=$*
 
 # See tests/lab/python/sitecustomize.py.
-test-integration test-eda test-chaos test-lab $(SCENARIO_PARTS): export PYTHONPATH := $(CURDIR)/tests/lab/python
+test-integration test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(CURDIR)/tests/lab/python
 
 # Most of its time it waits for elections, so that two processes take little more than half of it.
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
@@ -121,10 +123,18 @@ bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.m
 		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 
 test-molecule: ## the molecule scenarios on the same hosts (root)
-	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS)
+	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS) test-molecule-consumer
 
 $(SCENARIO_PARTS): test-molecule-%: $(CACHE)/venv/.made $(INSTALLED)
 	@molecule test --scenario-name $* $(ARGS)
+
+test-matrix: $(CACHE)/venv/.made $(INSTALLED) ## every supported ansible-core, host and server, hours; writes docs/compatibility.md (ARGS='core-2.17 trixie-2.15.1', not part of test)
+	@python tools/matrix.py $(ARGS)
+
+# A project of somebody else, outside of the checkout's reach: a role that depends on nats_server.
+CONSUMER := $(CACHE)/consumer
+test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another project uses it, see docs/molecule.md (root)
+	@rm -rf $(CONSUMER) && cp -r tests/consumer $(CONSUMER) && cd $(CONSUMER)/orders && molecule test $(ARGS)
 
 lint: ## ruff, mypy, yamllint, ansible-lint, changelog, REUSE, Galaxy's importer
 	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
@@ -134,7 +144,7 @@ lint-ruff: $(CACHE)/venv/.made
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	mypy tools tests/conftest.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
+	MYPYPATH=tests/lab:tools mypy tools tests/conftest.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
 	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
 	MYPYPATH=tests/lab:tests/integration mypy --exclude tests/bench/insights tests/bench || failed=1; \
 	MYPYPATH=tests/eda:tests/lab:tests/integration:roles/nats_insights/files mypy extensions/eda/plugins/event_source tests/eda || failed=1; \
@@ -167,8 +177,8 @@ sanity: ## ansible-test sanity on both ansible-cores (test has that of the newer
 sanity-2.19: $(CACHE)/venv/.made
 	@$(CACHE)/venv/bin/python tools/sanity.py $(ARGS)
 
-sanity-2.16: $(CACHE)/venv-2.16/.made
-	@$(CACHE)/venv-2.16/bin/python tools/sanity.py $(ARGS)
+$(OTHER_CORES:%=sanity-%): sanity-%: $(CACHE)/venv-%/.made
+	@$(CACHE)/venv-$*/bin/python tools/sanity.py $(ARGS)
 
 ## --- Making it ---------------------------------------------------------------------------------------------------------
 
