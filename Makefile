@@ -30,7 +30,7 @@ PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit
 SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
-	changelogs tests/config.yml tests/lab) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
+	changelogs LICENSES REUSE.toml tests/config.yml $(wildcard tests/lab/*.py) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
 LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-reuse lint-galaxy
 # Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
