@@ -96,7 +96,7 @@ class Debian:
         for name in ("etc/resolv.conf", "etc/hosts", "etc/pip.conf"):
             if Path("/", name).exists():
                 shutil.copy(Path("/", name), self.root / name)
-        self.seen = [cache_dir(), *self._pip_folders()]
+        self.seen = list(dict.fromkeys([cache_dir(), *self._pip_folders()]))
         self._copy_sources()
         version = "import sys; print('%d.%d' % sys.version_info[:2])"
         self.python = subprocess.check_output(rootfs.inside(self.root, [], "python3", "-c", version), text=True).strip()
