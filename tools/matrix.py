@@ -80,8 +80,10 @@ class Here:
         """Make targets; return the exit status and where pytest's counts are, if there are any."""
         report = RESULTS / "junit.xml"
         report.unlink(missing_ok=True)
+        # Not what the make that runs this was called with.
+        own = {name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")}
         command = ["make", "--no-print-directory", *words, f"JUNIT={report}"]
-        return subprocess.call(command, cwd=ROOT, env={**os.environ, **environment}), report
+        return subprocess.call(command, cwd=ROOT, env={**own, **environment}), report
 
     def close(self) -> None:
         """Nothing was made."""
