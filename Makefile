@@ -2,7 +2,7 @@
 # touched, except that root gets missing Debian packages installed (python3-venv, and what the lab of hosts needs).
 
 PYTHON ?= python3
-# The ansible-core to test with: 2.19 or 2.16.
+# The ansible-core to test with: 2.19, or any other of requirements/core-*.in.
 CORE ?= 2.19
 # What to measure: a file of tests/bench.
 BENCH ?= assets
@@ -15,7 +15,7 @@ TOPOLOGY ?= cluster
 JUNIT ?=
 
 CACHE := $(CURDIR)/.cache
-VENV := $(CACHE)/venv$(if $(filter 2.16,$(CORE)),-2.16)
+VENV := $(CACHE)/venv$(if $(filter-out 2.19,$(CORE)),-$(CORE))
 STAMP := $(VENV)/.made
 DEV_BIN := $(CACHE)/venv/bin
 DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
@@ -23,14 +23,18 @@ DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
 SPARK_VENV := $(CACHE)/venv-insights
 # So has ansible-rulebook, as where rulebooks run.
 EDA_VENV := $(CACHE)/venv-eda
+# And Galaxy's importer, which pins what it uses.
+GALAXY_VENV := $(CACHE)/venv-galaxy
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
 SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
-	changelogs tests/config.yml tests/sanity) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
+	changelogs LICENSES REUSE.toml tests/config.yml $(wildcard tests/lab/*.py) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
-LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog
+LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-reuse lint-galaxy
+# Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
+OTHER_CORES := 2.16 2.17 2.18 2.21
 SANITY_PARTS := sanity-2.19 sanity-2.16
 SCENARIO_PARTS := $(patsubst extensions/molecule/%/molecule.yml,test-molecule-%,$(wildcard extensions/molecule/*/molecule.yml))
 
@@ -43,8 +47,8 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-eda test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build ee dev lock clean
+.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
+	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs build licences ee dev lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,11 +92,11 @@ prepare: dev $(INSTALLED)
 test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
 	@$(PYTEST) tests/unit
 
-test-unit-2.16:
-	@$(MAKE) --no-print-directory test-unit CORE=2.16
+$(OTHER_CORES:%=test-unit-%): test-unit-%:
+	@$(MAKE) --no-print-directory test-unit CORE=$*
 
 # See tests/lab/python/sitecustomize.py.
-test-integration test-eda test-chaos test-lab $(SCENARIO_PARTS): export PYTHONPATH := $(CURDIR)/tests/lab/python
+test-integration test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(CURDIR)/tests/lab/python
 
 # Most of its time it waits for elections, so that two processes take little more than half of it.
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
@@ -119,12 +123,20 @@ bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.m
 		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 
 test-molecule: ## the molecule scenarios on the same hosts (root)
-	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS)
+	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS) test-molecule-consumer
 
 $(SCENARIO_PARTS): test-molecule-%: $(CACHE)/venv/.made $(INSTALLED)
 	@molecule test --scenario-name $* $(ARGS)
 
-lint: ## ruff, mypy, yamllint, ansible-lint, changelog
+test-matrix: $(CACHE)/venv/.made $(INSTALLED) ## every supported ansible-core, host and server, hours; writes docs/compatibility.md (ARGS='core-2.17 trixie-2.15.1', not part of test)
+	@python tools/matrix.py $(ARGS)
+
+# A project of somebody else, outside of the checkout's reach: a role that depends on nats_server.
+CONSUMER := $(CACHE)/consumer
+test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another project uses it, see docs/molecule.md (root)
+	@rm -rf $(CONSUMER) && cp -r tests/consumer $(CONSUMER) && cd $(CONSUMER)/orders && molecule test $(ARGS)
+
+lint: ## ruff, mypy, yamllint, ansible-lint, changelog, REUSE, Galaxy's importer
 	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
 
 lint-ruff: $(CACHE)/venv/.made
@@ -132,7 +144,7 @@ lint-ruff: $(CACHE)/venv/.made
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	mypy tools tests/conftest.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
+	MYPYPATH=tests/lab:tools mypy tools tests/conftest.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
 	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
 	MYPYPATH=tests/lab:tests/integration mypy --exclude tests/bench/insights tests/bench || failed=1; \
 	MYPYPATH=tests/eda:tests/lab:tests/integration:roles/nats_insights/files mypy extensions/eda/plugins/event_source tests/eda || failed=1; \
@@ -152,30 +164,44 @@ lint-ansible: $(CACHE)/venv/.made $(INSTALLED)
 lint-changelog: $(CACHE)/venv/.made
 	@antsibull-changelog lint
 
+lint-reuse: $(CACHE)/venv/.made
+	@reuse lint --lines
+
+# What Galaxy checks when the artifact is uploaded.
+lint-galaxy: $(GALAXY_VENV)/.made $(INSTALLED)
+	@$(GALAXY_VENV)/bin/python tools/galaxy.py $(CACHE)/dist/*.tar.gz
+
 sanity: ## ansible-test sanity on both ansible-cores (test has that of the newer one)
 	@$(MAKE) --no-print-directory --keep-going $(SANITY_PARTS)
 
 sanity-2.19: $(CACHE)/venv/.made
 	@$(CACHE)/venv/bin/python tools/sanity.py $(ARGS)
 
-sanity-2.16: $(CACHE)/venv-2.16/.made
-	@$(CACHE)/venv-2.16/bin/python tools/sanity.py $(ARGS)
+$(OTHER_CORES:%=sanity-%): sanity-%: $(CACHE)/venv-%/.made
+	@$(CACHE)/venv-$*/bin/python tools/sanity.py $(ARGS)
 
 ## --- Making it ---------------------------------------------------------------------------------------------------------
 
 docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins
 	@ANSIBLE_COLLECTIONS_PATH=$(CACHE)/dev python tools/reference.py
 
-build: $(INSTALLED) ## the artifact in .cache/dist, installed in .cache/collections
+build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, installed in .cache/collections
 	@ls $(CACHE)/dist/*.tar.gz
+	@$(DEV_BIN)/python tools/dependencies.py sbom $(CACHE)/dist/*.tar.gz
+
+# Licences are read from what is installed.
+licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/licences.md, of all development environments
+	@$(DEV_BIN)/python tools/dependencies.py licences
 
 ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/ee
 	@for name in execution-environment insights; do $(DEV_BIN)/ansible-builder create -f extensions/execution-environment/$$name.yml \
 		-c $(CACHE)/ee/$$name --output-filename Containerfile || exit 1; done
 
+# Each is locked for the oldest Python that it runs on.
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
-	@for name in dev core-2.16 insights eda bench; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $$name.txt $$name.in); done
+	@cd requirements && for file in $(filter-out test.in,$(notdir $(wildcard requirements/*.in))); do \
+		uv pip compile --no-config --quiet --universal --python-version $$([ $$file = core-2.21.in ] && echo 3.12 || echo 3.11) --upgrade \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $${file%.in}.txt $$file || exit 1; done
 
 clean: demo-clean ## removes everything that was made
 	rm -rf .cache
@@ -185,10 +211,10 @@ dev: $(CACHE)/venv/.made $(CACHE)/venv-2.16/.made $(DEV_LINK) ## the environment
 $(CACHE)/venv/.made: requirements/dev.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
-$(CACHE)/venv-2.16/.made: requirements/core-2.16.txt tools/venv.sh
+$(CACHE)/venv-2.%/.made: requirements/core-2.%.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
-$(CACHE)/venv-bench/.made: requirements/bench.txt tools/venv.sh
+$(CACHE)/venv-%/.made: requirements/%.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh tools/chromium.sh
@@ -202,6 +228,6 @@ $(DEV_LINK):
 
 $(INSTALLED): $(SOURCES) | $(CACHE)/venv/.made
 	@rm -rf $(CACHE)/dist $(CACHE)/collections
-	@$(DEV_BIN)/ansible-galaxy collection build --force --output-path $(CACHE)/dist >/dev/null
+	@$(DEV_BIN)/python tools/artifact.py $(CACHE)/dist
 	@$(DEV_BIN)/ansible-galaxy collection install --offline --force -p $(CACHE)/collections $(CACHE)/dist/*.tar.gz >/dev/null
 	@touch $@

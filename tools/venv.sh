@@ -10,11 +10,11 @@ python=${PYTHON:-python3}
 say() { printf '%s\n' "$*" >&2; }
 
 command -v "$python" >/dev/null || {
-    say "$python is not on the PATH. Install Python 3.11 or 3.12 (Debian: apt-get install python3 python3-venv)."
+    say "$python is not on the PATH. Install Python 3.11 or newer (Debian: apt-get install python3 python3-venv)."
     exit 1
 }
-"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' || {
-    say "$python is $("$python" -V 2>&1); the locked environments need 3.11 or 3.12. Name another one: make PYTHON=python3.11"
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || {
+    say "$python is $("$python" -V 2>&1); the locked environments need 3.11 to 3.13. Name another one: make PYTHON=python3.11"
     exit 1
 }
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then

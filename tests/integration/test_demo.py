@@ -5,23 +5,70 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from nats_processes import binary
+import pytest
+from nats_processes import ROOT, binary
 
 VERSION = "2.10.27"
 
 
-def playbook(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook of the collection."""
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), f"natsops.jetstream.{name}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ, timeout=600)
+@dataclass(frozen=True)
+class Controller:
+    """Where Ansible runs: what is put before each command, and the environment."""
+
+    prefix: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def call(self, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*self.prefix, str(Path(sys.executable).with_name(tool)), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment, timeout=600)
+
+    def playbook(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a playbook of the collection."""
+        return self.call("ansible-playbook", f"natsops.jetstream.{name}", *arguments)
+
+
+HERE = Controller()
+
+
+@contextmanager
+def without_network() -> Iterator[tuple[str, ...]]:
+    """What runs a command where loopback is all there is; without root, nothing."""
+    if os.geteuid() != 0:
+        yield ()
+        return
+    hold = ["unshare", "--net", "sh", "-c", "ip link set lo up && echo && exec cat"]
+    with subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout and holder.stdout.readline()
+        yield ("nsenter", f"--net=/proc/{holder.pid}/ns/net", "--")
+
+
+@pytest.fixture
+def empty_controller(tmp_path: Path) -> Iterator[Controller]:
+    """A user's, into whose home directory nothing but the artifact was installed, and who reaches nothing."""
+    artifacts = list(ROOT.glob(".cache/dist/*.tar.gz"))
+    if not artifacts:
+        pytest.skip("there is no artifact: make build")
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {"HOME": str(home), "PATH": os.defpath, "LANG": "C.UTF-8"}
+    # Only for speed, see tests/lab/python.
+    environment.update({name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ})
+    with without_network() as prefix:
+        controller = Controller(prefix, environment)
+        done = controller.call("ansible-galaxy", "collection", "install", "--offline", str(artifacts[0]))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (home / ".ansible/collections/ansible_collections/natsops/jetstream/MANIFEST.json").is_file()
+        yield controller
 
 
 def servers_under(folder: Path) -> list[str]:
@@ -38,25 +85,34 @@ def servers_under(folder: Path) -> list[str]:
 
 
 @contextmanager
-def demo(name: str, folder: Path, **variables: str) -> Iterator[str]:
+def demo(name: str, folder: Path, controller: Controller = HERE, **variables: str) -> Iterator[str]:
     """The report of a demo that runs; afterwards its removal must leave no server."""
     where = [argument for variable, value in variables.items() for argument in ("-e", f"{variable}={value}")]
     where += ["-e", f"demo_dir={folder}/demo"]
     try:
-        run = playbook(name, *where, "-e", f"demo_binary={binary(VERSION)}", "-e", f"demo_version={VERSION}")
+        run = controller.playbook(name, *where, "-e", f"demo_binary={binary(VERSION)}", "-e", f"demo_version={VERSION}")
         assert run.returncode == 0, run.stdout
         yield (folder / "demo/report.txt").read_text()
     finally:
-        run = playbook("demo_remove", *where)
+        run = controller.playbook("demo_remove", *where)
     assert run.returncode == 0, run.stdout
     assert servers_under(folder) == []
 
 
-def test_the_demo_runs_and_leaves_nothing(tmp_path: Path) -> None:
-    with demo("demo", tmp_path) as report:
+def test_the_demo_runs_from_the_artifact_alone_and_leaves_nothing(empty_controller: Controller, tmp_path: Path) -> None:
+    with demo("demo", tmp_path, empty_controller) as report:
         for words in ("n3-c1", "2 of 3 make a quorum", "No problems found.", "1000 read back and equal"):
             assert words in report
         assert len(servers_under(tmp_path)) == 3
+        (context,) = tmp_path.rglob("C1-sys.json")
+        live = tmp_path / "live.nats_cluster.yml"
+        live.write_text(f"plugin: natsops.jetstream.nats_cluster\ncontext: {context}\n")
+        listed = empty_controller.call("ansible-inventory", "-i", str(live), "--list")
+        assert sorted(json.loads(listed.stdout)["_meta"]["hostvars"]) == ["n1-c1", "n2-c1", "n3-c1"], listed.stderr
+        module = ["localhost", "-m", "natsops.jetstream.nats_cluster_health", "-a", f"context={context}"]
+        asked = empty_controller.call("ansible", *module)
+        assert asked.returncode == 0, asked.stdout
+        assert not empty_controller.prefix or HERE.call("ansible", *module[:-1], f"context={context} wait=false").returncode != 0
 
 
 def test_the_supercluster_of_nats_by_example(tmp_path: Path) -> None:
@@ -70,6 +126,6 @@ def test_the_supercluster_of_nats_by_example(tmp_path: Path) -> None:
 def test_an_inventory_without_servers_is_refused(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.yml"
     inventory.write_text("messaging: {hosts: {n1: {}}}\n")
-    run = playbook("deploy", "-i", str(inventory))
+    run = HERE.playbook("deploy", "-i", str(inventory))
     assert run.returncode != 0
     assert 'no host that matches "nats"' in run.stdout

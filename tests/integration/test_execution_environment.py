@@ -19,7 +19,7 @@ import yaml
 from awx_server import TOKEN, AwxServer, serve
 from nats_processes import ROOT, binary
 from role_cluster import RoleCluster
-from rootfs import bare
+from rootfs import bare, inside
 
 DEFINITIONS = ROOT / "extensions/execution-environment"
 #: Debian releases by their Python, whose packages are made on this machine.
@@ -122,10 +122,7 @@ class Environment:
 
     def command(self, *command: str) -> list[str]:
         """Return what runs a command there; its mounts are gone with the last process."""
-        folders = " ".join(f"'{folder}'" for folder in ["/proc", "/dev", *map(str, self.seen)])
-        mounts = f'for folder in {folders}; do mkdir -p "$0$folder"; mount --rbind "$folder" "$0$folder"; done'
-        script = f'{mounts}; exec chroot "$0" "$@"'
-        return ["unshare", "--mount", "sh", "-ec", script, str(self.root), *command]
+        return inside(self.root, self.seen, *command)
 
     @property
     def variables(self) -> dict[str, str]:

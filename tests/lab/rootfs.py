@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from binaries import cache_dir
@@ -36,6 +38,21 @@ def base(release: str) -> Path:
 def bare(release: str) -> Path:
     """Return one that has Python and nothing else that is not essential."""
     return _kept(release, "python3,python3-venv", (), ())
+
+
+def controller(release: str) -> Path:
+    """Return one in which `make` of this project finds what it needs."""
+    return _kept(release, "ca-certificates,git,iproute2,make,openssh-client,procps,python3,python3-venv", (), ())
+
+
+def inside(root: Path, folders: Iterable[Path], *command: str) -> list[str]:
+    """Return the command that runs ``command`` in this root file system (root only).
+
+    ``folders`` of this machine are there at the same place. The mounts are gone with the last process.
+    """
+    named = shlex.join(["/proc", "/dev", *map(str, folders)])
+    mounts = f'for folder in {named}; do mkdir -p "$0$folder"; mount --rbind "$folder" "$0$folder"; done'
+    return ["unshare", "--mount", "sh", "-ec", f'{mounts}; exec chroot "$0" "$@"', str(root), *command]
 
 
 def _kept(release: str, packages: str, enable: tuple[str, ...], mask: tuple[str, ...]) -> Path:

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/network.md lists every task that can reach out, with a variable that says where to."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+ROWS = re.findall(r"^\| ([^|`]+) \| `([^`]+)` \| `(\w+)` \| [^|]+ \|$", (CHECKOUT / "docs/network.md").read_text(), re.MULTILINE)
+MODULES = {"apt", "dnf", "dnf5", "gem", "get_url", "git", "npm", "package", "pip", "subversion", "unarchive", "uri", "yum"}
+PROGRAMS = re.compile(r"(?<!\w)(apt-get|binaries\.py|curl|dnf|git|lab\.py|npm|pip|pip3|wget)\b")
+LIBRARIES = {"http.client", "requests", "urllib.request", "urllib3", "aiohttp", "httpx", "ansible.module_utils.urls"}
+
+
+class _Loader(yaml.SafeLoader):
+    """Takes texts that are no templates, as Ansible does."""
+
+
+_Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))  # type: ignore[arg-type]
+
+
+def tasks(content: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of plays and blocks."""
+    for entry in content if isinstance(content, list) else []:
+        if isinstance(entry, dict):
+            yield entry
+            for name in ("pre_tasks", "tasks", "post_tasks", "handlers", "block", "rescue", "always"):
+                yield from tasks(entry.get(name))
+
+
+def reaches_out(task: dict[str, Any]) -> bool:
+    """Whether a task can leave the host it runs on."""
+    for key, value in task.items():
+        module = str(key).rpartition(".")[2]
+        command = value.get("argv", value.get("cmd", "")) if isinstance(value, dict) else value
+        # What apt says of its configuration; the end of a lab.
+        local = re.search(r"indextargets|'down'", str(command))
+        if module in MODULES or (module in ("command", "shell", "script") and PROGRAMS.search(str(command)) and not local):
+            return True
+    return False
+
+
+def found() -> set[tuple[str, str]]:
+    return {
+        (task["name"], str(path.relative_to(CHECKOUT)))
+        for folder in ("roles", "playbooks", "extensions/eda")
+        for path in sorted((CHECKOUT / folder).rglob("*.yml"))
+        for task in tasks(yaml.load(path.read_text(), Loader=_Loader))
+        if reaches_out(task)
+    }
+
+
+def test_the_table_has_every_task_that_reaches_out() -> None:
+    assert found() == {(task, path) for task, path, _variable in ROWS}
+
+
+@pytest.mark.parametrize(("task", "path", "variable"), ROWS, ids=[path + ": " + task for task, path, _variable in ROWS])
+def test_a_documented_variable_says_where_to(task: str, path: str, variable: str) -> None:
+    described = {
+        name
+        for specs in (CHECKOUT / "roles").glob("*/meta/argument_specs.yml")
+        for entry in yaml.safe_load(specs.read_text())["argument_specs"].values()
+        for name in entry.get("options", {})
+    }
+    guides = "".join((CHECKOUT / "docs" / name).read_text() for name in ("awx.md", "molecule.md"))
+    assert variable in described or f"`{variable}`" in guides
+
+
+@pytest.mark.parametrize(
+    ("task", "out"),
+    [
+        ({"ansible.builtin.get_url": {"url": "x"}}, True),
+        ({"ansible.builtin.command": {"argv": ["python", "-m", "pip", "install", "x"]}}, True),
+        ({"ansible.builtin.shell": "curl x | sh"}, True),
+        ({"ansible.builtin.command": {"argv": ["{{ venv }}/bin/python"], "creates": "bin/pip"}}, False),
+        ({"ansible.builtin.package_facts": {}}, False),
+    ],
+)
+def test_what_reaches_out_is_seen(task: dict[str, Any], out: bool) -> None:
+    assert reaches_out(task) is out
+
+
+def test_no_python_speaks_http() -> None:
+    """NATS is all that plugins speak; of the addresses that they are given."""
+    for folder in ("plugins", "roles", "playbooks", "extensions/eda"):
+        for path in (CHECKOUT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                assert not LIBRARIES & set(names), path
+
+
+def test_only_the_objects_of_awx_are_looked_up_by_url() -> None:
+    files = [path for folder in ("roles", "playbooks", "extensions/eda") for path in (CHECKOUT / folder).rglob("*.yml")]
+    looking = [path for path in files if re.search(r"lookup\('(ansible\.builtin\.)?url'", path.read_text())]
+    assert looking == [CHECKOUT / "playbooks/awx/vars/objects.yml"]

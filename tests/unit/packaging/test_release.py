@@ -1,0 +1,149 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/releasing.md step by step in a copy: the changelog, an artifact of the same bytes each time, its bill of materials."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import ansible
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+#: The tools of a release are in the development environment only, which the Makefile puts last on the PATH.
+TOOLS = CHECKOUT / ".cache/venv/bin"
+
+pytestmark = pytest.mark.skipif(not ansible.__version__.startswith("2.19"), reason="runs the same tools on every ansible-core")
+
+VERSION = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())["version"]
+ARTIFACT = f"natsops-jetstream-{VERSION}.tar.gz"
+
+
+def copy_to(folder: Path) -> None:
+    """Copy what git knows, committed or not."""
+    folder.mkdir(parents=True)
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout
+    names = "".join(f"{name}\n" for name in listed.splitlines() if os.path.lexists(CHECKOUT / name))
+    pack = ["tar", "--create", "--files-from=-"]
+    packed = subprocess.run(pack, cwd=CHECKOUT, check=True, capture_output=True, input=names.encode())
+    subprocess.run(["tar", "--extract"], cwd=folder, check=True, input=packed.stdout)
+
+
+def run(folder: Path, *command: str, umask: int = 0o022, **variables: str) -> str:
+    """Run a tool of the development environment in a folder; return what it prints."""
+    environment = {**os.environ, **variables, "PATH": f"{TOOLS}:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=folder, env=environment, umask=umask, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(folder: Path, **options: Any) -> Path:
+    run(folder, "python", "tools/artifact.py", "dist", **options)
+    return folder / "dist" / ARTIFACT
+
+
+def validated(bill: Path) -> dict[str, Any]:
+    """Return a bill of materials that its schema takes."""
+    script = (
+        "import sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import JsonStrictValidator as V;"
+        "sys.exit(str(V(SchemaVersion.V1_6).validate_str(open(sys.argv[1]).read()) or '') or 0)"
+    )
+    run(bill.parent, "python", "-c", script, str(bill))
+    return dict(json.loads(bill.read_text()))
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy in which the version was released."""
+    folder = tmp_path_factory.mktemp("release") / "checkout"
+    copy_to(folder)
+    (folder / "changelogs/fragments/test.yml").write_text("bugfixes:\n  - test - a line that must be told.\n")
+    run(folder, "antsibull-changelog", "release")
+    return folder
+
+
+def test_the_release_tells_every_fragment(released: Path) -> None:
+    guide = (CHECKOUT / "docs/releasing.md").read_text()
+    assert "\nantsibull-changelog release\n" in guide
+    releases = yaml.safe_load((released / "changelogs/changelog.yaml").read_text())["releases"]
+    assert list(releases)[-1] == VERSION
+    assert list((released / "changelogs/fragments").iterdir()) == []
+    assert "a line that must be told" in (released / "CHANGELOG.md").read_text()
+    told = {plugin["name"] for plugin in releases[VERSION]["modules"]}
+    assert told == {path.stem for path in (CHECKOUT / "plugins/modules").glob("nats_*.py")}
+    run(released, "antsibull-changelog", "lint")
+    run(released, "antsibull-changelog", "lint-changelog-yaml", "changelogs/changelog.yaml")
+
+
+def test_the_version_has_notes_of_its_own() -> None:
+    """What is not released yet is in fragments, of a version that no release has."""
+    changelog = CHECKOUT / "changelogs/changelog.yaml"
+    releases = yaml.safe_load(changelog.read_text())["releases"] if changelog.is_file() else {}
+    assert bool(list((CHECKOUT / "changelogs/fragments").glob("*.yml"))) == (VERSION not in releases)
+
+
+def test_equal_sources_give_equal_artifacts(released: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere, and deeper/checkout"
+    subprocess.run(["cp", "--recursive", "--no-dereference", str(released), tmp_path / "moved"], check=True, umask=0o077)
+    other.parent.mkdir()
+    (tmp_path / "moved").rename(other)
+    for path in sorted(other.rglob("*"), reverse=True):
+        os.utime(path, (1_000_000_000, 1_000_000_000), follow_symlinks=False)
+    one, two = build(released), build(other, umask=0o077, TZ="Asia/Tokyo", LANG="C")
+    assert one.read_bytes() == two.read_bytes()
+    with tarfile.open(build(other, SOURCE_DATE_EPOCH="1700000000")) as artifact:
+        assert {member.mtime for member in artifact.getmembers()} == {1_700_000_000}
+    (other / "README.md").write_text("another one")
+    assert one.read_bytes() != build(other).read_bytes()
+
+
+def test_the_artifact_can_be_verified_once_installed(released: Path, tmp_path: Path) -> None:
+    galaxy = ["ansible-galaxy", "collection"]
+    place: dict[str, Any] = {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path)}
+    run(tmp_path, *galaxy, "install", "--offline", "-p", str(tmp_path), str(build(released)), **place)
+    installed = tmp_path / "ansible_collections/natsops/jetstream"
+    verify = [*galaxy, "verify", "--offline", "natsops.jetstream"]
+    assert "Successfully verified" in run(tmp_path, *verify, **place)
+    (installed / "README.md").write_text("another one")
+    with pytest.raises(AssertionError, match="modified content"):
+        run(tmp_path, *verify, **place)
+    listed = json.loads((installed / "FILES.json").read_text())["files"]
+    assert [entry["name"] for entry in listed] == sorted(entry["name"] for entry in listed)
+
+
+def test_the_bill_of_materials_lists_what_a_user_gets(released: Path) -> None:
+    artifact = build(released)
+    run(released, "python", "tools/dependencies.py", "sbom", str(artifact))
+    path = artifact.with_name(ARTIFACT.replace(".tar.gz", ".cdx.json"))
+    bill = validated(path)
+    subject = bill["metadata"]["component"]
+    assert (subject["version"], subject["hashes"][0]["content"]) == (VERSION, hashlib.sha256(artifact.read_bytes()).hexdigest())
+    graph = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
+    direct = {ref.removeprefix("pkg:pypi/").partition("@")[0] for ref in graph[subject["bom-ref"]]}
+    assert direct == {"ansible-core", "bcrypt", "libpass", "nats-py", "nkeys", "pyarrow", "pyspark"}
+    assert all(component["licenses"] for component in bill["components"])
+    assert {component["bom-ref"] for component in bill["components"]} == set(graph) - {subject["bom-ref"]}
+    bill["components"][0]["type"] = "no such type"
+    path.write_text(json.dumps(bill))
+    with pytest.raises(AssertionError, match="no such type"):
+        validated(path)
+
+
+def test_licences_are_told_and_fit(released: Path) -> None:
+    check = ["python", "tools/dependencies.py", "licences", "--check"]
+    run(CHECKOUT, *check)
+    table = released / "docs/licences.md"
+    table.write_text(table.read_text().replace("| bcrypt | Apache-2.0 |", "| bcrypt | MIT AND (Apache-2.0 OR CDDL-1.0) |"))
+    run(released, *check)
+    table.write_text(table.read_text().replace("(Apache-2.0 OR CDDL-1.0)", "CDDL-1.0"))
+    with pytest.raises(AssertionError, match=r"bcrypt is MIT AND CDDL-1\.0, which does not fit GPL-3"):
+        run(released, *check)

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Test the supported versions, slice by slice, and write docs/compatibility.md from what came out (`make test-matrix`).
+
+    python tools/matrix.py [SLICE[:COLUMN]…]     by default all of them, see SLICES
+
+What a slice did is kept in .cache/matrix, so that the table can be made of several runs. What was not run is told so. An
+ansible-core that needs a newer Python than that of this machine runs with a Debian that has one, in a root file system of its own
+where everything is made anew (root only).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/lab"))
+
+import rootfs  # noqa: E402
+from binaries import cache_dir  # noqa: E402
+from run_parts import counts_of  # noqa: E402
+
+TABLE = ROOT / "docs/compatibility.md"
+RESULTS = ROOT / ".cache/matrix"
+#: Tests of Ansible itself, of the inventory plugin, of roles on hosts and of whole playbooks, among those with real servers.
+INTEGRATION = "-k 'test_ansible or test_assets or test_demo or test_host_role or test_inventory or test_playbook_report'"
+RELEASES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What is tested with one set of versions: make's targets with their variables."""
+
+    name: str
+    columns: tuple[str, ...]
+    targets: Mapping[str, Sequence[str]]
+    release: str = ""
+    """The Debian in whose root file system it runs; empty: this machine."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def core(version: str, release: str = "") -> Slice:
+    targets = {
+        "units": ["test-unit", f"CORE={version}"],
+        "sanity": [f"sanity-{version}"],
+        "integration": ["test-integration", f"CORE={version}", f"ARGS={INTEGRATION}"],
+    }
+    return Slice(f"core-{version}", (f"ansible-core {version}",), targets, release)
+
+
+def hosts(release: str, server: str) -> Slice:
+    environment = {"MATRIX_RELEASE": release, "MATRIX_NATS_SERVER": server}
+    columns = (RELEASES[release], f"nats-server {server}")
+    return Slice(f"{release}-{server}", columns, {"deployment": ["test-molecule-default"]}, environment=environment)
+
+
+SLICES = [
+    *map(core, ("2.16", "2.17", "2.18", "2.19")),
+    core("2.21", release="trixie"),
+    *(hosts(release, server) for release in RELEASES for server in ("2.10.27", "2.15.1")),
+]
+
+
+class Here:
+    """This machine."""
+
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+    def make(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Path]:
+        """Make targets; return the exit status and where pytest's counts are, if there are any."""
+        report = RESULTS / "junit.xml"
+        report.unlink(missing_ok=True)
+        # Not what the make that runs this was called with.
+        own = {name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")}
+        command = ["make", "--no-print-directory", *words, f"JUNIT={report}"]
+        return subprocess.call(command, cwd=ROOT, env={**own, **environment}), report
+
+    def close(self) -> None:
+        """Nothing was made."""
+
+
+class Debian:
+    """A root file system of another release, with a copy of the sources, and the caches and package index of this machine."""
+
+    def __init__(self, release: str) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="natsops-matrix-", dir="/var/tmp"))
+        subprocess.run(["cp", "-a", f"{rootfs.controller(release)}/.", str(self.root)], check=True)
+        for name in ("etc/resolv.conf", "etc/hosts", "etc/pip.conf"):
+            if Path("/", name).exists():
+                shutil.copy(Path("/", name), self.root / name)
+        self.seen = list(dict.fromkeys([cache_dir(), *self._pip_folders()]))
+        self._copy_sources()
+        version = "import sys; print('%d.%d' % sys.version_info[:2])"
+        self.python = subprocess.check_output(rootfs.inside(self.root, [], "python3", "-c", version), text=True).strip()
+
+    def close(self) -> None:
+        shutil.rmtree(self.root)
+
+    @staticmethod
+    def _pip_folders() -> Iterator[Path]:
+        """Yield the folders of this machine from which pip takes packages or certificates."""
+        listed = subprocess.check_output([sys.executable, "-m", "pip", "config", "list"], text=True)
+        for line in listed.splitlines():
+            for word in str(ast.literal_eval(line.partition("=")[2])).split():
+                path = Path(word.removeprefix("file://"))
+                if path.is_absolute() and path.exists():
+                    yield path if path.is_dir() else path.parent
+
+    def _copy_sources(self) -> None:
+        names = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
+        known = b"\0".join(name for name in names.split(b"\0") if name and os.path.lexists(ROOT / os.fsdecode(name)))
+        pack = ["tar", "--create", "--null", "--files-from=-"]
+        packed = subprocess.run(pack, cwd=ROOT, check=True, capture_output=True, input=known).stdout
+        (self.root / "checkout").mkdir()
+        subprocess.run(["tar", "--extract"], cwd=self.root / "checkout", check=True, input=packed)
+        self._call("git", "init", "--quiet")
+        self._call("git", "add", "--all")
+
+    def _call(self, *command: str, environment: Mapping[str, str] | None = None) -> int:
+        words = rootfs.inside(self.root, self.seen, "sh", "-c", 'cd /checkout && exec "$@"', "sh", *command)
+        own = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+        passed = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "http", "HTTP"))}
+        return subprocess.call(words, env={**passed, **own, "NATSOPS_CACHE": str(cache_dir()), **(environment or {})})
+
+    def make(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Path]:
+        """As that of Here."""
+        report = self.root / "tmp/junit.xml"
+        report.unlink(missing_ok=True)
+        return self._call("make", "--no-print-directory", *words, "JUNIT=/tmp/junit.xml", environment=environment), report
+
+
+def outcome(status: int, report: Path) -> str:
+    """Return a cell of the table."""
+    if not report.is_file():
+        return "failed" if status else "passed"
+    passed, failed, skipped, _reason = counts_of(report)
+    parts = [f"{passed} passed"] + [f"{failed} failed"] * bool(failed) + [f"{skipped} skipped"] * bool(skipped)
+    return ", ".join(parts) if failed or not status else "failed"
+
+
+def results(one: Slice) -> dict[str, str]:
+    """Return what is kept of a slice: its Python and its cells."""
+    kept = RESULTS / f"{one.name}.json"
+    return dict(json.loads(kept.read_text())) if kept.is_file() else {}
+
+
+def run(one: Slice, columns: Iterable[str]) -> bool:
+    """Run these columns of a slice, keep what came out, and return whether all of it passed."""
+    where = Debian(one.release) if one.release else Here()
+    passed = True
+    try:
+        for column in columns:
+            print(f"\n=== {one.name}: make {' '.join(one.targets[column])}", flush=True)
+            cell = outcome(*where.make(one.targets[column], one.environment))
+            kept = {**results(one), "python": where.python, column: cell}
+            (RESULTS / f"{one.name}.json").write_text(json.dumps(kept, indent=2) + "\n")
+            TABLE.write_text("\n".join(document()) + "\n")
+            passed = passed and "failed" not in cell
+    finally:
+        where.close()
+    return passed
+
+
+def rows(slices: Sequence[Slice], with_python: bool) -> Iterator[str]:
+    """Yield the lines of a table of these slices."""
+    columns = list(slices[0].targets)
+    head = ["ansible-core", "Python", *columns] if with_python else ["hosts", "servers", *columns]
+    yield f"| {' | '.join(head)} |"
+    yield "|" + " --- |" * len(head)
+    for one in slices:
+        result = results(one)
+        first = list(one.columns)
+        if with_python:
+            system = f", {RELEASES[one.release]}" if one.release else ""
+            first = [one.columns[0].removeprefix("ansible-core "), result.get("python", "") + system]
+        yield f"| {' | '.join([*first, *(result.get(column, 'not run') for column in columns)])} |"
+
+
+def document() -> Iterator[str]:
+    """Yield the lines of docs/compatibility.md."""
+    yield "<!-- Written by `make test-matrix` from its own results. -->"
+    yield ""
+    yield "# What it is tested with"
+    yield ""
+    yield "Controllers: unit tests, `ansible-test sanity`, and the tests with real servers that exercise Ansible most."
+    yield ""
+    yield from rows([one for one in SLICES if "units" in one.targets], True)
+    yield ""
+    yield "Managed hosts: a cluster of three systemd hosts is deployed, deployed again without a change, changed by restarts one"
+    yield "after another as a check run foretold, and verified (molecule's scenario `default`)."
+    yield ""
+    yield from rows([one for one in SLICES if "deployment" in one.targets], False)
+    yield ""
+    yield "`make test` runs ansible-core 2.16 and 2.19 and both servers each time, `make test-chaos` nats-server 2.9.10, from"
+    yield "which upgrades may start. Other Linux distributions with systemd are not tested."
+
+
+def main(wanted: Sequence[str]) -> int:
+    known = {f"{one.name}:{column}": one for one in SLICES for column in one.targets}
+    chosen = [key for key in known if not wanted or key in wanted or known[key].name in wanted]
+    if unknown := set(wanted) - set(known) - {one.name for one in SLICES}:
+        raise SystemExit(f"not known: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    passed = [
+        run(one, [key.partition(":")[2] for key in chosen if known[key] is one])
+        for one in SLICES
+        if any(known[key] is one for key in chosen)
+    ]
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
