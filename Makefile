@@ -23,6 +23,8 @@ DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
 SPARK_VENV := $(CACHE)/venv-insights
 # So has ansible-rulebook, as where rulebooks run.
 EDA_VENV := $(CACHE)/venv-eda
+# And Sphinx, which builds the site of the documents.
+DOCS_VENV := $(CACHE)/venv-docs
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
 SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
@@ -30,7 +32,7 @@ SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_V
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
 	changelogs tests/config.yml tests/sanity) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
-LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog
+LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs
 SANITY_PARTS := sanity-2.19 sanity-2.16
 SCENARIO_PARTS := $(patsubst extensions/molecule/%/molecule.yml,test-molecule-%,$(wildcard extensions/molecule/*/molecule.yml))
 
@@ -44,7 +46,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit test-unit-2.16 test-integration test-insights test-eda test-chaos test-lab test-molecule bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs build ee dev lock clean
+	lint $(LINT_PARTS) sanity $(SANITY_PARTS) docs pictures build ee dev lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -124,7 +126,7 @@ test-molecule: ## the molecule scenarios on the same hosts (root)
 $(SCENARIO_PARTS): test-molecule-%: $(CACHE)/venv/.made $(INSTALLED)
 	@molecule test --scenario-name $* $(ARGS)
 
-lint: ## ruff, mypy, yamllint, ansible-lint, changelog
+lint: ## ruff, mypy, yamllint, ansible-lint, changelog, the site of the documents
 	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
 
 lint-ruff: $(CACHE)/venv/.made
@@ -152,6 +154,11 @@ lint-ansible: $(CACHE)/venv/.made $(INSTALLED)
 lint-changelog: $(CACHE)/venv/.made
 	@antsibull-changelog lint
 
+# Any warning of Sphinx or antsibull-docs is an error. What rstcheck would find, Sphinx finds.
+lint-docs: $(DOCS_VENV)/.made $(INSTALLED)
+	@$(DOCS_VENV)/bin/antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self $(CURDIR)
+	@tools/docsite/build.sh $(DOCS_VENV)/bin $(CACHE)/docs
+
 sanity: ## ansible-test sanity on both ansible-cores (test has that of the newer one)
 	@$(MAKE) --no-print-directory --keep-going $(SANITY_PARTS)
 
@@ -163,8 +170,13 @@ sanity-2.16: $(CACHE)/venv-2.16/.made
 
 ## --- Making it ---------------------------------------------------------------------------------------------------------
 
-docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins
+docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins, and builds the site in .cache/docs/html
 	@ANSIBLE_COLLECTIONS_PATH=$(CACHE)/dev python tools/reference.py
+	@$(MAKE) --no-print-directory lint-docs
+	@ls $(CACHE)/docs/html/index.html
+
+pictures: demo-cluster ## the pictures in docs/images, of the demo
+	@tools/chromium.sh && python tools/pictures.py $(DEMO_DIR)
 
 build: $(INSTALLED) ## the artifact in .cache/dist, installed in .cache/collections
 	@ls $(CACHE)/dist/*.tar.gz
@@ -174,7 +186,7 @@ ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/e
 		-c $(CACHE)/ee/$$name --output-filename Containerfile || exit 1; done
 
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
-	@for name in dev core-2.16 insights eda bench; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
+	@for name in dev core-2.16 insights eda docs bench; do (cd requirements && uv pip compile --no-config --quiet --universal --python-version 3.11 --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $$name.txt $$name.in); done
 
 clean: demo-clean ## removes everything that was made
@@ -193,6 +205,9 @@ $(CACHE)/venv-bench/.made: requirements/bench.txt tools/venv.sh
 
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh tools/chromium.sh
 	@tools/java.sh && tools/chromium.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+
+$(DOCS_VENV)/.made: requirements/docs.txt tools/venv.sh
+	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(EDA_VENV)/.made: requirements/eda.txt tools/venv.sh tools/java.sh
 	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -25,7 +24,8 @@ from nats_processes import binary, collections_path
 from role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create, words
 
 NAMES = ["n1-c1", "n2-c1", "n3-c1"]
-#: Their commands change nothing: a deployment of what is deployed, and questions.
+DEPLOY = "ansible-playbook natsops.jetstream.deploy -i inventory.yml"
+#: Their other commands change nothing.
 LOOKING = ["README.md", "docs/health-gate.md", "docs/security.md", "docs/sizing.md", "docs/troubleshooting.md"]
 #: Their blocks are tasks or plays, in an order in which each finds what it needs.
 TASKS = ["docs/credentials.md", "docs/checks.md", "docs/quorum-planner.md", "docs/roll-journal.md"]
@@ -41,7 +41,7 @@ class GuideCluster(RoleCluster):
         super().__init__(root, NAMES)
         versions = {version: binary(version) for version in ("2.10.27", "2.15.1")}
         self.variables.update(
-            nats_server_file_src="{{ %r[nats_server_version] }}" % versions,
+            nats_server_file_src=f"{{{{ {versions!r}[nats_server_version] }}}}",
             nats_server_allow_skipped_minors=True,
             nats_server_tls_source="ca",
             nats_server_tls_ca_dir=str(root / "ca"),
@@ -81,10 +81,10 @@ class GuideCluster(RoleCluster):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuideCluster]:
-    """Three deployed servers; tests leave them as they are."""
+    """Three servers, deployed as README.md says; tests leave them as they are."""
     made = GuideCluster(tmp_path_factory.mktemp("guides"))
     try:
-        made.type("ansible-playbook natsops.jetstream.deploy -i inventory.yml")
+        made.type(DEPLOY)
         yield made
     finally:
         made.kill()
@@ -122,6 +122,8 @@ def test_tasks_of_a_guide_do_what_they_say(cluster: GuideCluster, path: str) -> 
 def test_commands_that_look_change_nothing(cluster: GuideCluster, path: str) -> None:
     pids = cluster.pids()
     for command in commands(path):
+        if command.text == DEPLOY:
+            continue
         output = cluster.type(command.text)
         assert set(re.findall(r"changed=(\d+)", output)) <= {"0"}, f"{command.where}\n{output}"
     assert cluster.pids() == pids
@@ -189,7 +191,7 @@ def test_the_handbook_from_the_first_restart_to_the_last_replacement(tmp_path: P
     assert set(sections) == set(STORY)
     cluster = GuideCluster(tmp_path)
     try:
-        cluster.type("ansible-playbook natsops.jetstream.deploy -i inventory.yml")
+        cluster.type(DEPLOY)
         for name in ("ORDERS_NEW", "ORDERS_PAID", "EVENTS"):
             create(cluster, name, 3)
         for section, prepare in STORY.items():

@@ -14,6 +14,6 @@ chmod go-w "$target/source/collection"
 cp "$here/index.md" "$docs"/*.md "$target/source"
 cp "$docs/reference/event_sources.md" "$docs/reference/insights_checks.md" "$target/source/reference"
 [ ! -d "$docs/images" ] || cp -R "$docs/images" "$target/source"
-PATH=$bin:$PATH "$bin/antsibull-docs" collection --use-current --squash-hierarchy --fail-on-error --use-html-blobs \
-    --dest-dir "$target/source/collection" natsops.jetstream
-"$bin/sphinx-build" -q -W --keep-going -n -j auto -c "$here" -d "$target/doctrees" "$target/source" "$target/html"
+PATH=$bin:$PATH "$bin/antsibull-docs" collection --use-current --squash-hierarchy --fail-on-error --dest-dir "$target/source/collection" \
+    natsops.jetstream
+"$bin/sphinx-build" -q -W --keep-going -j auto -c "$here" -d "$target/doctrees" "$target/source" "$target/html"

@@ -48,7 +48,7 @@ RUN_BY = {
 }
 #: Their commands are targets of make, whose recipes are what CI runs.
 OF_MAKE = {"docs/benchmarks.md", "docs/contributing.md"}
-SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "mermaid", "")
+SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "text", "")
 BLOCKS = [block for document in DOCUMENTS for block in document.blocks]
 COMMANDS = [command for block in BLOCKS if block.language in SHELLS for command in block.commands]
 #: Commands within a sentence or a table. Dots stand for what the reader knows.
@@ -65,6 +65,14 @@ LOCKED = {
     for line in path.read_text().splitlines()
     if "==" in line
 }
+#: What people are told, as it stands in the code; a sentence that goes on in the next literal is one.
+SAID = " ".join(
+    re.sub(r'"\s+f?"', "", path.read_text())
+    for folder in ("plugins/module_utils", "plugins/modules", "roles")
+    for path in sorted((CHECKOUT / folder).rglob("*"))
+    if path.suffix in (".py", ".yml")
+)
+SAID = " ".join(SAID.split())
 MAKEFILE = (CHECKOUT / "Makefile").read_text()
 
 
@@ -369,6 +377,12 @@ def check_yaml(data: Any) -> None:
         check_variables(data)
 
 
+def check_message(message: str) -> None:
+    """Assert that the code says this; dots stand for names and numbers."""
+    pattern = r"[^\"]{1,120}?".join(re.escape(part) for part in message.strip(" …").split("…"))
+    assert re.search(pattern, SAID), f"nothing says {message!r}"
+
+
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language not in SHELLS], ids=identify)
 def test_each_block_of_data_is_right(block: Block) -> None:
     assert block.language in DATA, f"no rule knows blocks in {block.language}"
@@ -378,6 +392,9 @@ def test_each_block_of_data_is_right(block: Block) -> None:
         compile(block.text, block.where, "exec")
     elif block.language == "yaml":
         check_yaml(yaml.safe_load(block.text))
+    elif block.language == "text":
+        for message in block.text.splitlines():
+            check_message(message)
 
 
 # --- The rules themselves -----------------------------------------------------------------------------------------------
@@ -425,3 +442,8 @@ def test_a_wrong_command_is_found(text: str) -> None:
 def test_wrong_data_is_found(text: str) -> None:
     with pytest.raises(AssertionError):
         check_yaml(yaml.safe_load(text))
+
+
+def test_a_message_that_nobody_says_is_found() -> None:
+    with pytest.raises(AssertionError):
+        check_message("the … is on fire")
