@@ -37,6 +37,8 @@ default_role = "any"
 highlight_language = "yaml"
 nitpicky = True
 ANSIBLE = "https://docs.ansible.com/ansible/latest/reference_appendices"
+#: Of its pages, those that are referred to by label.
+APPENDICES = {"common_return_values": "common_return_values", "ansible_configuration_settings": "config"}
 #: Pages of the reference in the repository, and the site's own for the same.
 PAGES = {
     **{f"reference/{name}.md": f"collection/{name}_role.rst" for name in ("nats_server", "nats_cluster", "nats_insights")},
@@ -76,8 +78,8 @@ def lead(app: Sphinx, docname: str, source: list[str]) -> None:
 def of_ansible(app: Sphinx, env: object, node: nodes.Element, content: nodes.Node) -> nodes.Node | None:
     """Lead what antsibull-docs refers to in Ansible's own documentation there, which needs no network while the site is built."""
     kind, name = node["reftype"], node["reftarget"]
-    if kind == "ref" and name == "common_return_values":
-        return nodes.reference("", "", content, refuri=f"{ANSIBLE}/{name}.html", internal=False)
+    if kind == "ref" and name in APPENDICES:
+        return nodes.reference("", "", content, refuri=f"{ANSIBLE}/{APPENDICES[name]}.html", internal=False)
     if kind == "envvar" and name.startswith("ANSIBLE_"):
         return nodes.reference("", "", content, refuri=f"{ANSIBLE}/config.html#envvar-{name}", internal=False)
     return None
