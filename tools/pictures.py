@@ -85,8 +85,9 @@ def browser(page: Path, image: Path) -> None:
     if found is None:
         raise SystemExit("Chromium is missing: tools/chromium.sh installs it.")
     with tempfile.TemporaryDirectory() as profile:
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"]
-        options += [f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--window-size=1200,1000", f"--screenshot={image}"]
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+        options += [f"--user-data-dir={profile}", "--virtual-time-budget=5000"]
+        options += ["--window-size=1200,1000", f"--screenshot={image}"]
         subprocess.run([found, *options, page.resolve().as_uri()], check=True, stderr=subprocess.DEVNULL)
 
 
@@ -97,7 +98,8 @@ def main(demo: Path) -> int:
     insights = (demo / "insights.txt").read_text().partition("\nThe whole report")[0]
     terminal("report.svg", "make demo", report)
     terminal("plan.svg", "ansible-playbook natsops.jetstream.restart -i inventory.yml --check", plan(demo))
-    terminal("insights.svg", "ansible-playbook natsops.jetstream.insights -i inventory.yml", "\n".join(insights.splitlines()[:48]))
+    insights = "\n".join(insights.splitlines()[:48])
+    terminal("insights.svg", "ansible-playbook natsops.jetstream.insights -i inventory.yml", insights)
     browser(demo / "insights/fetched/report.html", IMAGES / "report.png")
     large = [image.name for image in IMAGES.iterdir() if image.stat().st_size > LARGEST]
     if large:
