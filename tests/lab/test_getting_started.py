@@ -97,6 +97,13 @@ def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(con
     again = terminal.type("ansible-playbook natsops.jetstream.deploy -i inventory.yml", lab.inside([]))
     assert set(re.findall(r"changed=(\d+)", again)) == {"0"}, again
 
+    # The modes are those of docs/security.md, of the files that such a cluster has.
+    told = dict(re.findall(r"^\| `(/etc/[^`]+)` \| 0(\d+) \|", Document("docs/security.md").text, re.MULTILINE))
+    found = controller.ssh("n1-c1", f"stat -c '%n %a' {' '.join(told)}", check=False).stdout.split()
+    modes = dict(zip(found[::2], found[1::2], strict=True))
+    assert len(modes) >= 3 and modes.items() <= told.items()
+    assert {path.stat().st_mode & 0o777 for path in (home / ".config/nats/context").iterdir()} == {0o600}
+
     context = json.loads((home / ".config/nats/context/C1-sys.json").read_text())
     health = controller.module(
         "nats_cluster_health",
