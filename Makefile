@@ -25,6 +25,8 @@ SPARK_VENV := $(CACHE)/venv-insights
 EDA_VENV := $(CACHE)/venv-eda
 # And Galaxy's importer, which pins what it uses.
 GALAXY_VENV := $(CACHE)/venv-galaxy
+# And Sphinx, which builds the site of the documents.
+DOCS_VENV := $(CACHE)/venv-docs
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
 SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
@@ -32,7 +34,7 @@ SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_V
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
 	changelogs LICENSES REUSE.toml tests/config.yml $(wildcard tests/lab/*.py) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
-LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-reuse lint-galaxy
+LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy
 # Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
 OTHER_CORES := 2.16 2.17 2.18 2.21
 SANITY_PARTS := sanity-2.19 sanity-2.16
@@ -48,7 +50,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs build licences ee dev lock clean
+	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences ee dev lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -136,7 +138,7 @@ CONSUMER := $(CACHE)/consumer
 test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another project uses it, see docs/molecule.md (root)
 	@rm -rf $(CONSUMER) && cp -r tests/consumer $(CONSUMER) && cd $(CONSUMER)/orders && molecule test $(ARGS)
 
-lint: ## ruff, mypy, yamllint, ansible-lint, changelog, REUSE, Galaxy's importer
+lint: ## ruff, mypy, yamllint, ansible-lint, changelog, the site of the documents, REUSE, Galaxy's importer
 	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
 
 lint-ruff: $(CACHE)/venv/.made
@@ -144,8 +146,8 @@ lint-ruff: $(CACHE)/venv/.made
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	MYPYPATH=tests/lab:tools mypy tools tests/conftest.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
-	for folder in integration lab; do MYPYPATH=tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
+	MYPYPATH=tests:tests/lab:tools mypy tools tests/conftest.py tests/documents.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
+	for folder in integration lab; do MYPYPATH=tests:tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
 	MYPYPATH=tests/lab:tests/integration mypy --exclude tests/bench/insights tests/bench || failed=1; \
 	MYPYPATH=tests/eda:tests/lab:tests/integration:roles/nats_insights/files mypy extensions/eda/plugins/event_source tests/eda || failed=1; \
 	test -z "$$failed"
@@ -163,6 +165,11 @@ lint-ansible: $(CACHE)/venv/.made $(INSTALLED)
 
 lint-changelog: $(CACHE)/venv/.made
 	@antsibull-changelog lint
+
+# Any warning of Sphinx or antsibull-docs is an error. What rstcheck would find, Sphinx finds.
+lint-docs: $(DOCS_VENV)/.made $(INSTALLED)
+	@$(DOCS_VENV)/bin/antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self $(CURDIR)
+	@tools/docsite/build.sh $(DOCS_VENV)/bin $(CACHE)/docs
 
 lint-reuse: $(CACHE)/venv/.made
 	@reuse lint --lines
@@ -182,15 +189,20 @@ $(OTHER_CORES:%=sanity-%): sanity-%: $(CACHE)/venv-%/.made
 
 ## --- Making it ---------------------------------------------------------------------------------------------------------
 
-docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins
+docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins, and builds the site in .cache/docs/html
 	@ANSIBLE_COLLECTIONS_PATH=$(CACHE)/dev python tools/reference.py
+	@$(MAKE) --no-print-directory lint-docs
+	@ls $(CACHE)/docs/html/index.html
+
+pictures: demo-cluster ## the pictures in docs/images, of the demo
+	@tools/chromium.sh && python tools/pictures.py $(DEMO_DIR)
 
 build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, installed in .cache/collections
 	@ls $(CACHE)/dist/*.tar.gz
 	@$(DEV_BIN)/python tools/dependencies.py sbom $(CACHE)/dist/*.tar.gz
 
 # Licences are read from what is installed.
-licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/licences.md, of all development environments
+licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(DOCS_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/licences.md, of all development environments
 	@$(DEV_BIN)/python tools/dependencies.py licences
 
 ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/ee

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 from conftest import Runner, form
+from documents import CHECKOUT, Document
 from nats_processes import APP_PASSWORD, SYS_PASSWORD, SYS_USER, NatsProcesses, run_playbook
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT = (ROOT / "docs" / "administration.md").read_text(encoding="utf-8")
+GUIDE = Document("docs/administration.md")
 NAMES = ["n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1"]
 
 #: Tasks that must have something to do the first time.
@@ -35,7 +34,7 @@ Tasks = list[dict[str, Any]]
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
+    return [block.text for block in GUIDE.of(language)]
 
 
 def frame_and_tasks() -> tuple[str, list[Tasks]]:
@@ -68,7 +67,7 @@ def run(cluster: NatsProcesses, folder: Path, frame: str, chosen: list[Tasks]) -
         str(folder / "play.yml"),
         "-e",
         json.dumps(variables),
-        ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "tests" / "lab" / "callback"),
+        ANSIBLE_CALLBACK_PLUGINS=str(CHECKOUT / "tests" / "lab" / "callback"),
         ANSIBLE_CALLBACKS_ENABLED="lab_record",
         LAB_RECORD=str(folder / "record"),
     )
@@ -109,12 +108,3 @@ def test_every_command_works(c1: NatsProcesses, tmp_path: Path, monkeypatch: pyt
         assert result.returncode == 0, result.stdout + result.stderr
     assert json.loads((tmp_path / "report.json").read_text())["tables"]
     assert json.loads((tmp_path / "diagnosis.json").read_text())["verdict"]
-
-
-def test_every_row_leads_to_a_section() -> None:
-    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^## (.+)$", DOCUMENT, re.M)}
-    links = set(re.findall(r"\]\(#([^)]+)\)", DOCUMENT))
-    assert links - anchors == set()
-    modules = {path.stem for path in (ROOT / "plugins" / "modules").glob("nats_*.py")}
-    named = set(re.findall(r"natsops\.jetstream\.(nats_\w+):$", DOCUMENT, re.M))
-    assert named - modules == set()

@@ -21,7 +21,7 @@ needs_artifact = pytest.mark.skipif(
     not (INSTALLED / "FILES.json").is_file(), reason="not run against the installed artifact (make test-unit does)"
 )
 
-DEVELOPMENT = {".cache", ".ci", ".demo", ".git", ".venv", ".ansible", "__pycache__", "output", "tools", "requirements"}
+DEVELOPMENT = {".cache", ".ci", ".demo", ".git", ".venv", ".ansible", "__pycache__", "output", "tools", "requirements", "images"}
 PRIVATE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/]{40}|\bS[UAONCX][A-Z2-7]{56}\b")
 
 
@@ -56,7 +56,7 @@ def test_everything_a_user_needs_is_in_it(folder: str) -> None:
     wanted = {
         str(path.relative_to(CHECKOUT))
         for path in (CHECKOUT / folder).rglob("*")
-        if path.is_file() and path.suffix != ".pyc" and "_cache" not in str(path.parent)
+        if path.is_file() and path.suffix != ".pyc" and "_cache" not in str(path.parent) and path.parent.name != "images"
     }
     assert wanted
     assert wanted - set(files()) == set()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/from-the-nats-docs.md names what there is, and what some test runs against real servers."""
+"""docs/from-the-nats-docs.md names what there is, and what some test runs against real servers; all links lead somewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from documents import CHECKOUT, PATHS
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 DOCUMENT = (CHECKOUT / "docs/from-the-nats-docs.md").read_text()
 TESTS = "\n".join(path.read_text() for folder in ("integration", "lab") for path in (CHECKOUT / "tests" / folder).glob("*.py"))
 #: What the roles do is run by the tests of the playbooks.
@@ -49,6 +49,19 @@ def test_every_name_says_what_it_is() -> None:
     assert set(re.findall(r"`(nats_\w+)`", DOCUMENT)) - said == set()
 
 
-def test_the_links_lead_somewhere() -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", DOCUMENT):
-        assert (CHECKOUT / "docs" / link).is_file(), link
+def anchors(path: Path) -> set[str]:
+    """Return what links may name in a document, as GitHub makes it of the headings."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_the_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in link:
+            continue
+        name, _hash, anchor = link.partition("#")
+        there = (path.parent / name).resolve() if name else path
+        assert there.exists(), link
+        assert not anchor or anchor in anchors(there), link

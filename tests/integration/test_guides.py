@@ -1,0 +1,212 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The commands and tasks of the guides, as they stand there, on a cluster that the role deploys.
+
+docs/administration.md has test_administration.py, and docs/getting-started.md tests/lab/test_getting_started.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import Runner
+from documents import Command, Document
+from nats_processes import binary, collections_path
+from role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create, words
+
+NAMES = ["n1-c1", "n2-c1", "n3-c1"]
+DEPLOY = "ansible-playbook natsops.jetstream.deploy -i inventory.yml"
+#: Their other commands change nothing.
+LOOKING = ["README.md", "docs/health-gate.md", "docs/security.md", "docs/sizing.md", "docs/troubleshooting.md"]
+#: Their blocks are tasks or plays, in an order in which each finds what it needs.
+TASKS = ["docs/credentials.md", "docs/checks.md", "docs/quorum-planner.md", "docs/roll-journal.md"]
+#: What stands for something of the reader's own, in commands of docs/operations.md: there is no 2.11 to test with.
+READERS = {"2.11.4": "2.15.1"}
+HANDBOOK = "docs/operations.md"
+
+
+class GuideCluster(RoleCluster):
+    """A cluster of the guides: routes with TLS, contexts in the home of its operator, which is the folder of the inventory."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, NAMES)
+        versions = {version: binary(version) for version in ("2.10.27", "2.15.1")}
+        self.variables.update(
+            nats_server_file_src=f"{{{{ {versions!r}[nats_server_version] }}}}",
+            nats_server_allow_skipped_minors=True,
+            nats_server_tls_source="ca",
+            nats_server_tls_ca_dir=str(root / "ca"),
+            nats_server_tls_for_clients=False,
+            nats_server_contexts_on="controller",
+        )
+        self.users = self.variables["nats_server_accounts"]["APP"]["users"]
+        self.users.append({"user": "ops", "password": "ops-pass"})
+
+    def url(self, name: str) -> str:
+        return f"nats://127.0.0.1:{self.hosts[name]['nats_server_port']}"
+
+    def type(self, command: str) -> str:
+        """Run what a reader types beside inventory.yml, and return what it printed."""
+        shutil.copy(self.inventory(), self.root / "inventory.yml")
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.root,
+            env={
+                **os.environ,
+                "HOME": str(self.root),
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+                "ANSIBLE_NOCOLOR": "true",
+                "ANSIBLE_PIPELINING": "true",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuideCluster]:
+    """Three servers, deployed as README.md says; tests leave them as they are."""
+    made = GuideCluster(tmp_path_factory.mktemp("guides"))
+    try:
+        made.type(DEPLOY)
+        yield made
+    finally:
+        made.kill()
+
+
+def commands(path: str) -> list[Command]:
+    """The commands of a document that are not make's, nor prepare the controller."""
+    found = [command for block in Document(path).of("sh", "shell") for command in block.commands]
+    return [command for command in found if command.text.split()[0] not in ("make", "pip", "ansible-galaxy")]
+
+
+@pytest.mark.parametrize("path", TASKS)
+def test_tasks_of_a_guide_do_what_they_say(cluster: GuideCluster, path: str) -> None:
+    variables = {
+        "app_password": APP_PASSWORD,
+        "nats_system_password": SYSTEM_PASSWORD,
+        "nats_ops_password": "ops-pass",
+        "nats_account_users": [{"account": "APP", "user": APP_USER, "password": APP_PASSWORD}],
+        "nats_server_accounts": cluster.variables["nats_server_accounts"],
+        "nats_server_account_operator_password": OPERATOR_PASSWORD,
+    }
+    (cluster.root / "variables.yml").write_text(yaml.safe_dump(variables))
+    (cluster.root / "natsops").mkdir(exist_ok=True)
+    for block in Document(path).of("yaml"):
+        text = re.sub(r"nats://(n\d)\.example\.com:4222", lambda found: cluster.url(f"{found[1]}-c1"), block.text)
+        plays = yaml.safe_load(text)
+        if "hosts" not in plays[0]:
+            plays = [{"hosts": "localhost", "gather_facts": False, "tasks": plays}]
+        (cluster.root / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False))
+        output = cluster.type("ansible-playbook play.yml -i inventory.yml -e @variables.yml")
+        assert output.count("TASK [") == sum(len(play["tasks"]) for play in plays), f"{block.where}\n{output}"
+
+
+@pytest.mark.parametrize("path", LOOKING)
+def test_commands_that_look_change_nothing(cluster: GuideCluster, path: str) -> None:
+    pids = cluster.pids()
+    for command in commands(path):
+        if command.text == DEPLOY:
+            continue
+        output = cluster.type(command.text)
+        assert set(re.findall(r"changed=(\d+)", output)) <= {"0"}, f"{command.where}\n{output}"
+    assert cluster.pids() == pids
+
+
+def test_the_journal_is_read_by_grep(cluster: GuideCluster, run_module: Runner) -> None:
+    journal = cluster.root / "natsops/C1.jsonl"
+    journal.parent.mkdir(exist_ok=True)
+    for number in range(6):
+        run_module("nats_roll_event", {}, event="batch_done", run="r", cluster="C1", batch=number + 1, journal=str(journal))
+    run_module("nats_roll_event", {}, event="batch_failed", run="r", cluster="C1", reason="it burns", journal=str(journal))
+    done, failed = (cluster.type(command.text) for command in commands("docs/roll-journal.md"))
+    assert done.count('"batch_done"') == len(done.splitlines()) == 5
+    assert len(failed.splitlines()) == 1 and "it burns" in failed
+
+
+# --- The handbook -------------------------------------------------------------------------------------------------------
+
+
+def prepare_rotation(cluster: GuideCluster) -> None:
+    cluster.variables["nats_server_version"] = "2.15.1"
+    cluster.users.append({"user": "app-2", "password": "app-2-pass"})
+
+
+def prepare_new_hosts(cluster: GuideCluster) -> None:
+    cluster.variables["nats_server_tls_ca_dir"] = cluster.variables.pop("nats_server_tls_new_ca_dir")
+    for name in ("n4-c1", "n5-c1"):
+        cluster.add(name)
+
+
+#: The sections in an order that one cluster can live through, and what the reader has done before each.
+STORY: dict[str, Callable[[GuideCluster], None]] = {
+    "restart": lambda cluster: None,
+    "reload": lambda cluster: None,
+    "upgrade": lambda cluster: None,
+    "rotate_credentials": prepare_rotation,
+    "rotate_certificates": lambda cluster: None,
+    "scale_out": prepare_new_hosts,
+    "change_replicas": lambda cluster: None,
+    "scale_in": lambda cluster: None,
+    "replace": lambda cluster: None,
+}
+
+
+def before_command(cluster: GuideCluster, text: str) -> None:
+    """Do what the sentences around this command ask for, or what has to have happened."""
+    if "rotate_until=trust" in text:
+        cluster.variables["nats_server_tls_new_ca_dir"] = str(cluster.root / "ca-2")
+    if "nats_cluster_replace=n3-c1" in text:
+        for name in ("n4-c1", "n5-c1"):
+            cluster.hosts.pop(name, None)
+        cluster.kill("n3-c1")
+        if "replacement=n6-c1" in text:
+            cluster.add("n6-c1")
+        else:
+            cluster.add("n3-c1", "n3-reinstalled")
+
+
+@pytest.mark.chaos
+def test_the_handbook_from_the_first_restart_to_the_last_replacement(tmp_path: Path) -> None:
+    """Every command of it, in earnest. What goes wrong has tests of its own."""
+    sections: dict[str, list[Command]] = {}
+    for block in Document(HANDBOOK).of("sh"):
+        sections.setdefault(block.heading.partition(":")[0], []).extend(block.commands)
+    assert set(sections) == set(STORY)
+    cluster = GuideCluster(tmp_path)
+    try:
+        cluster.type(DEPLOY)
+        for name in ("ORDERS_NEW", "ORDERS_PAID", "EVENTS"):
+            create(cluster, name, 3)
+        for section, prepare in STORY.items():
+            prepare(cluster)
+            for command in sections[section]:
+                text = command.text
+                for theirs, ours in READERS.items():
+                    text = text.replace(theirs, ours)
+                before_command(cluster, text)
+                before = cluster.pids()
+                output = cluster.type(text)
+                print(f"{command.where} {text}\n{words(output)[-300:]}")
+                if "--check" in text:
+                    assert cluster.pids() == before, command.where
+        del cluster.hosts["n3-c1"]
+        cluster.deploy_changes_nothing()
+    finally:
+        cluster.kill()

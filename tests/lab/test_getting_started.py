@@ -1,0 +1,114 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/getting-started.md, followed to the letter by a new user: its files and commands in its order, in an empty home."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import binaries
+from controller import Controller
+from documents import CHECKOUT, Document
+
+STEPS = [block for block in Document("docs/getting-started.md").blocks if block.heading[0].isdigit()]
+HOSTS = ("n1-c1", "n2-c1", "n3-c1")
+
+
+class Terminal:
+    """What a user types into one shell: where it stands and what it exports goes on from block to block."""
+
+    def __init__(self, home: Path, folder: Path, environment: dict[str, str]) -> None:
+        self._state = home / ".state"
+        self._state.write_text(f"cd {folder}\n")
+        # Of the tests' own environment only what says where pip finds packages, and what saves processor time.
+        self._environment = {key: value for key, value in os.environ.items() if key.startswith("PIP_") or key == "PYTHONPATH"}
+        self._environment |= {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **environment}
+
+    def type(self, text: str, inside: Sequence[str] = ()) -> str:
+        """Run the text, by the command `inside`; return what it printed. Any command of it that fails is an error."""
+        script = f'. {self._state}\nset -eo pipefail\n{text}\n{{ export -p; printf "cd %q\\n" "$PWD"; }} > {self._state}\n'
+        done = subprocess.run(
+            [*inside, "bash", "-c", script],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}"
+        return done.stdout
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.type("pwd").strip())
+
+
+def put_release(folder: Path) -> None:
+    """Put what GitHub offers for download into the folder: an archive with the binary in a folder of its own."""
+    name = "nats-server-v2.10.27-linux-amd64"
+    with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
+        binary = binaries.nats_server("2.10.27").read_bytes()
+        info = tarfile.TarInfo(f"{name}/nats-server")
+        info.size, info.mode = len(binary), 0o755
+        archive.addfile(info, io.BytesIO(binary))
+
+
+def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(controller: Controller, tmp_path: Path) -> None:
+    lab = controller.lab
+    example = re.findall(r"ansible_host: ([\d.]+)", "".join(step.text for step in STEPS))
+    assert len(example) == len(HOSTS)
+    addresses = dict(zip(example, (controller.address(host) for host in HOSTS), strict=True))
+    home, checkout = tmp_path / "home", tmp_path / "checkout"
+    home.mkdir()
+    if (settings := Path("~/.config/pip").expanduser()).is_dir():
+        shutil.copytree(settings, home / ".config/pip")
+    shutil.copytree(CHECKOUT, checkout, ignore=shutil.ignore_patterns(".cache", ".git", ".demo", "__pycache__"))
+    ssh = {"ANSIBLE_SSH_COMMON_ARGS": f"-F {lab.inventory.with_name('ssh_config')}", "ANSIBLE_PIPELINING": "true"}
+    terminal = Terminal(home, checkout, ssh)
+    printed: dict[str, str] = {}
+    for step in STEPS:
+        if step.file:
+            text = re.sub(r"(?<=ansible_host: )[\d.]+", lambda found: addresses[found[0]], step.text)
+            (terminal.folder / step.file).write_text(text)
+            if step.file.endswith("install.yml"):
+                put_release(terminal.folder)
+            continue
+        assert step.language == "sh", step.where
+        # The hosts' network has no way to the package index, which only the controller's own preparation needs.
+        inside = [] if step.heading.startswith("1.") else lab.inside([])
+        for command in step.commands:
+            printed[command.where] = terminal.type(command.text, inside)
+            print(command.text, printed[command.where], sep="\n")
+    report, diagnosis, _stream, hello = list(printed.values())[-4:]
+    assert all(host in report for host in HOSTS)
+    assert "read hello" in hello
+    assert not re.search(r"vault_nats|\b[0-9a-f]{32}\b", "".join(printed.values()))
+    again = terminal.type("ansible-playbook natsops.jetstream.deploy -i inventory.yml", lab.inside([]))
+    assert set(re.findall(r"changed=(\d+)", again)) == {"0"}, again
+
+    # The modes are those of docs/security.md, of the files that such a cluster has.
+    told = dict(re.findall(r"^\| `(/etc/[^`]+)` \| 0(\d+) \|", Document("docs/security.md").text, re.MULTILINE))
+    found = controller.ssh("n1-c1", f"stat -c '%n %a' {' '.join(told)}", check=False).stdout.split()
+    modes = dict(zip(found[::2], found[1::2], strict=True))
+    assert len(modes) >= 3 and modes.items() <= told.items()
+    assert {path.stat().st_mode & 0o777 for path in (home / ".config/nats/context").iterdir()} == {0o600}
+
+    context = json.loads((home / ".config/nats/context/C1-sys.json").read_text())
+    health = controller.module(
+        "nats_cluster_health",
+        {"servers": context["url"].split(","), "user": context["user"], "password": context["password"],
+         "expected_servers": list(HOSTS), "wait": False},
+    )
+    assert health.status == 0, health.output
+    assert "ok" in diagnosis.lower()

@@ -1,0 +1,445 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every command and block of README.md and docs/*.md is right: what no rule here knows is an error, told with file and line.
+
+Each rule asks what the command is for: ansible's own parser, make's targets, the options of roles and modules. Which test runs
+the commands of a document is in RUN_BY.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.cli.adhoc import AdHocCLI
+from ansible.cli.galaxy import GalaxyCLI
+from ansible.cli.playbook import PlaybookCLI
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.natsops.jetstream.plugins.module_utils import _module
+from documents import CHECKOUT, DOCUMENTS, Block, Command
+
+PREFIX = "natsops.jetstream."
+#: Which test runs the commands of a document, and the words by which that shows: the document, or what it runs of it.
+GUIDES = ("tests/integration/test_guides.py", '"{path}"')
+RUN_BY = {
+    "README.md": GUIDES,
+    "docs/administration.md": ("tests/integration/test_administration.py", '"{path}"'),
+    "docs/awx.md": ("tests/integration/test_awx_configure.py", '"natsops.jetstream.awx.configure"'),
+    "docs/event-driven.md": ("tests/eda/test_rulebooks.py", "quorum_lost"),
+    "docs/getting-started.md": ("tests/lab/test_getting_started.py", '"{path}"'),
+    "docs/health-gate.md": GUIDES,
+    "docs/insights.md": ("tests/insights/test_cluster.py", "spark-submit"),
+    "docs/operations.md": GUIDES,
+    "docs/roll-journal.md": GUIDES,
+    "docs/security.md": GUIDES,
+    "docs/sizing.md": GUIDES,
+    "docs/troubleshooting.md": GUIDES,
+}
+#: Their commands are targets of make, whose recipes are what CI runs.
+OF_MAKE = {"docs/benchmarks.md", "docs/contributing.md"}
+SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "text", "")
+BLOCKS = [block for document in DOCUMENTS for block in document.blocks]
+COMMANDS = [command for block in BLOCKS if block.language in SHELLS for command in block.commands]
+#: Commands within a sentence or a table. Dots stand for what the reader knows.
+INLINE = [
+    Command(f"{document.path}:{number}", found.replace("=…", "=x").replace(" …", " x"))
+    for document in DOCUMENTS
+    for number, line in enumerate(document.text.splitlines(), 1)
+    for found in re.findall(r"`((?:ansible-playbook|ansible|make|python3? -m) [a-z-][^`]*)`", line)
+    if PREFIX + "NAME" not in found
+]
+LOCKED = {
+    line.partition("==")[0]
+    for path in (CHECKOUT / "requirements").glob("*.txt")
+    for line in path.read_text().splitlines()
+    if "==" in line
+}
+#: What people are told, as it stands in the code; a sentence that goes on in the next literal is one.
+SAID = " ".join(
+    re.sub(r'"\s+f?"', "", path.read_text())
+    for folder in ("plugins/module_utils", "plugins/modules", "roles")
+    for path in sorted((CHECKOUT / folder).rglob("*"))
+    if path.suffix in (".py", ".yml")
+)
+SAID = " ".join(SAID.split())
+MAKEFILE = (CHECKOUT / "Makefile").read_text()
+
+
+def identify(item: Block | Command) -> str:
+    return item.where
+
+
+# --- What there is ------------------------------------------------------------------------------------------------------
+
+
+@cache
+def role_options() -> dict[str, Any]:
+    """Return the specification of each variable of the roles."""
+    found: dict[str, Any] = {}
+    for path in sorted((CHECKOUT / "roles").glob("*/meta/argument_specs.yml")):
+        for spec in yaml.safe_load(path.read_text())["argument_specs"].values():
+            found.update(spec.get("options", {}))
+    return found
+
+
+@cache
+def playbook_variables(path: Path) -> set[str]:
+    """Return what a playbook takes beside the variables of roles: what its first lines name."""
+    head = path.read_text().partition("\n- name:")[0]
+    return {word for line in head.splitlines() if line.startswith("#") for word in re.findall(r"\b[a-z]\w+\b", line)}
+
+
+@cache
+def module_options(*names: str) -> dict[str, dict[str, Any]]:
+    """Return the options of these modules as ansible-doc tells them."""
+    told = subprocess.run(["ansible-doc", "--json", *names], check=True, capture_output=True, text=True).stdout
+    return {name: entry["doc"].get("options") or {} for name, entry in json.loads(told).items()}
+
+
+@cache
+def source_options() -> dict[str, set[str]]:
+    """Return the options of the event sources, as the reference shows them."""
+    spec = importlib.util.spec_from_file_location("reference", CHECKOUT / "tools/reference.py")
+    assert spec is not None and spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    return {name: set(entry["doc"]["options"]) for name, entry in reference.event_source_docs().items()}
+
+
+def playbook_path(name: str) -> Path:
+    assert name.startswith(PREFIX), f"{name}: not of this collection"
+    path = CHECKOUT / "playbooks" / (name.removeprefix(PREFIX).replace(".", "/") + ".yml")
+    assert path.is_file(), f"there is no playbook {name}"
+    return path
+
+
+# --- Commands -----------------------------------------------------------------------------------------------------------
+
+
+def parsed(cli: type[Any], arguments: list[str]) -> argparse.Namespace:
+    """Return what the program's own parser makes of the arguments."""
+    program = cli(arguments)
+    program.init_parser()
+    try:
+        found: argparse.Namespace = program.parser.parse_args(arguments[1:])
+    except SystemExit:
+        raise AssertionError(f"{arguments[0]} does not take these arguments") from None
+    return found
+
+
+def extra_variables(options: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    for text in options.extra_vars or []:
+        if text.startswith("{"):
+            yield from json.loads(text).items()
+        elif not text.startswith("@"):
+            for pair in shlex.split(text):
+                name, equals, value = pair.partition("=")
+                assert equals, f"{pair}: no variable"
+                yield name, value
+
+
+def ansible_playbook(arguments: list[str]) -> None:
+    options = parsed(PlaybookCLI, arguments)
+    for name in options.args:
+        path = playbook_path(name)
+        for variable, value in extra_variables(options):
+            if variable in role_options():
+                check_value(variable, role_options()[variable], value)
+            else:
+                assert variable in playbook_variables(path), f"{name} takes no variable {variable}"
+
+
+def ansible(arguments: list[str]) -> None:
+    options = parsed(AdHocCLI, arguments)
+    given = dict(pair.split("=", 1) for pair in shlex.split(options.module_args or ""))
+    check_options(options.module_name, given)
+
+
+def ansible_galaxy(arguments: list[str]) -> None:
+    options = parsed(GalaxyCLI, arguments)
+    for name in options.args:
+        assert name in (".", "natsops.jetstream") or re.fullmatch(r"\S*natsops-jetstream-\S*\.tar\.gz", name), name
+
+
+def make(arguments: list[str]) -> None:
+    given = dict(item.split("=", 1) for item in arguments[1:] if "=" in item)
+    targets = [item for item in arguments[1:] if "=" not in item and not item.startswith("-")]
+    assert targets or not given
+    for target in targets:
+        scenario = CHECKOUT / "extensions/molecule" / target.removeprefix("test-molecule-") / "molecule.yml"
+        listed = re.search(rf"^{re.escape(target)}:.* ## ", MAKEFILE, re.MULTILINE)
+        assert listed or scenario.is_file(), f"make's list has no target {target}"
+    for name in given:
+        assert re.search(rf"^{name} \?=", MAKEFILE, re.M), f"make knows no {name}"
+    if "bench" in targets:
+        bench = CHECKOUT / "tests/bench" / (given.get("BENCH", "assets") + ".py")
+        text = bench.read_text()
+        for option in re.findall(r"--[\w-]+", given.get("ARGS", "")):
+            assert option == "--help" or f'"{option}"' in text, f"{bench.name} has no {option}"
+
+
+def pip(arguments: list[str]) -> None:
+    assert arguments[1] == "install"
+    rest = iter(arguments[2:])
+    for item in rest:
+        if item == "-r":
+            assert (CHECKOUT / next(rest)).is_file()
+        else:
+            assert re.split(r"[<>=~]", item)[0] in LOCKED, f"{item} is in none of the locks, so that no test has it"
+
+
+def ansible_rulebook(arguments: list[str]) -> None:
+    given = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    used = (CHECKOUT / "tests/eda/conftest.py").read_text()
+    assert [option for option in given if f'"{option}"' not in used] == []
+    name = given["--rulebook"].removeprefix(PREFIX)
+    assert (CHECKOUT / f"extensions/eda/rulebooks/{name}.yml").is_file(), f"there is no rulebook {name}"
+
+
+def ansible_builder(arguments: list[str]) -> None:
+    told = subprocess.run([*arguments[:2], "--help"], check=True, capture_output=True, text=True).stdout
+    given = [item for item in arguments[2:] if item.startswith("-")]
+    assert [option for option in given if not re.search(rf"(^|[ \[]){option}\b", told, re.MULTILINE)] == []
+    assert (CHECKOUT / arguments[arguments.index("-f") + 1]).is_file()
+
+
+def insights(arguments: list[str]) -> None:
+    """`python -m jetstream_insights JOB …` and `spark-submit … main.py JOB …`."""
+    place = arguments.index("jetstream_insights" if "-m" in arguments else "main.py")
+    text = (CHECKOUT / "roles/nats_insights/files/jetstream_insights/cli.py").read_text()
+    job, *options = arguments[place + 1 :]
+    assert f'"{job}"' in text, f"there is no job {job}"
+    assert [option for option in options if option.startswith("--") and f'"{option}"' not in text] == []
+    started = (CHECKOUT / "roles/nats_insights/vars/main.yml").read_text()
+    assert [option for option in arguments[1:place] if option.startswith("--") and f"'{option}'" not in started] == []
+
+
+def export(arguments: list[str]) -> None:
+    """Variables that the modules or the playbook for AWX read."""
+    known = {variable for _option, variable, _key in _module._SOURCES}
+    known |= set(re.findall(r"CONTROLLER_\w+", "".join(path.read_text() for path in (CHECKOUT / "playbooks/awx").rglob("*.yml"))))
+    assert [item for item in arguments[1:] if item.partition("=")[0] not in known] == []
+
+
+def grep(arguments: list[str]) -> None:
+    """Run by tests/integration/test_guides.py."""
+
+
+RULES: dict[str, Callable[[list[str]], None]] = {
+    "ansible": ansible,
+    "ansible-builder": ansible_builder,
+    "ansible-galaxy": ansible_galaxy,
+    "ansible-playbook": ansible_playbook,
+    "ansible-rulebook": ansible_rulebook,
+    "export": export,
+    "grep": grep,
+    "make": make,
+    "pip": pip,
+    "python": insights,
+    "spark-submit": insights,
+}
+
+
+def is_step(command: Command) -> bool:
+    """Whether it is of a numbered step, all of which tests/lab/test_getting_started.py runs, whatever they are."""
+    return any(
+        block.path == "docs/getting-started.md" and block.heading[0].isdigit() and command in block.commands for block in BLOCKS
+    )
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *INLINE], ids=identify)
+def test_each_command_is_known_with_all_its_arguments(command: Command) -> None:
+    arguments = shlex.split(command.text.replace("\\\n", " "), comments=True)
+    if not is_step(command):
+        assert arguments[0] in RULES, f"no rule knows {arguments[0]}"
+        RULES[arguments[0]](arguments)
+
+
+@pytest.mark.parametrize("path", sorted({command.where.partition(":")[0] for command in COMMANDS}))
+def test_some_test_runs_the_commands_of_each_document(path: str) -> None:
+    if path in OF_MAKE:
+        others = [one.text for one in COMMANDS if one.where.startswith(f"{path}:") and not one.text.startswith("make ")]
+        assert others == []
+    else:
+        test, words = RUN_BY[path]
+        assert words.format(path=path) in (CHECKOUT / test).read_text()
+
+
+def test_each_playbook_is_one_for_ansible() -> None:
+    names = {name for command in [*COMMANDS, *INLINE] for name in re.findall(rf"ansible-playbook ({PREFIX}[\w.]+)", command.text)}
+    assert len(names) > 10
+    check = ["ansible-playbook", "--syntax-check", "-i", "localhost,", *sorted(names)]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- Data ---------------------------------------------------------------------------------------------------------------
+
+
+def check_value(name: str, spec: Mapping[str, Any], value: Any) -> None:
+    """Assert that a variable may have this value; templates are the reader's."""
+    if "{{" in json.dumps(value):
+        value = json.loads(re.sub(r"\{\{.*?\}\}", "x", json.dumps(value)))
+    if isinstance(value, str) and spec.get("type") not in ("str", "path", "raw", None) and value == "x":
+        return
+    result = ArgumentSpecValidator({name: dict(spec)}).validate({name: value})
+    assert result.error_messages == [], f"{name}: {result.error_messages}"
+
+
+def check_options(module: str, given: Mapping[str, Any]) -> None:
+    """Assert that a module takes these options; what connects it may come from elsewhere."""
+    options = module_options(module)[module]
+    names = {name for key, spec in options.items() for name in (key, *spec.get("aliases", []))}
+    assert set(given) - names == set(), f"{module} takes no {sorted(set(given) - names)}"
+    for name, value in given.items():
+        if spec := options.get(name):
+            check_value(name, {key: spec[key] for key in ("type", "elements", "choices") if key in spec}, value)
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, dict) and spec.get("suboptions"):
+                    assert set(part) - set(spec["suboptions"]) == set(), f"{module}: {name}"
+    missing = {name for name, spec in options.items() if spec.get("required")} - set(given)
+    assert missing == set(), f"{module} needs {sorted(missing)}"
+
+
+def actions(task: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in task.items() if "." in name}
+
+
+def check_task(task: Mapping[str, Any]) -> None:
+    ((module, options),) = actions(task).items()
+    if module.startswith(PREFIX):
+        check_options(module, options or {})
+    elif module.endswith("_role"):
+        role = CHECKOUT / "roles" / options["name"].removeprefix(PREFIX)
+        entry = options.get("tasks_from", "main")
+        spec = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"][entry]
+        assert set(task.get("vars", {})) - set(spec["options"]) == set()
+    else:
+        module_options(module)
+
+
+def check_play(play: Mapping[str, Any]) -> None:
+    for group, options in play.get("module_defaults", {}).items():
+        assert group == "group/natsops.jetstream.nats"
+        assert set(options) <= set(_module.CONNECTION_SPEC)
+    for task in play["tasks"]:
+        check_task(task)
+
+
+def check_group(group: Mapping[str, Any]) -> None:
+    assert set(group) <= {"hosts", "vars", "children"}
+    for variables in [group.get("vars") or {}, *(group.get("hosts") or {}).values()]:
+        check_variables(variables or {})
+
+
+def check_variables(variables: Mapping[str, Any]) -> None:
+    for name, value in variables.items():
+        if name == "nats_connection":
+            assert set(value) <= set(_module.CONNECTION_SPEC)
+        elif not name.startswith("ansible_"):
+            assert name in role_options(), f"no role has the variable {name}"
+            check_value(name, role_options()[name], value)
+
+
+def check_source(source: Mapping[str, Any]) -> None:
+    ((plugin, given),) = actions(source).items()
+    assert set(given) <= set(source_options()[plugin.removeprefix(PREFIX)])
+
+
+def check_yaml(data: Any) -> None:
+    """Assert that it is a play, tasks, an inventory, variables or a rulebook's sources, and right."""
+    if isinstance(data, list):
+        assert data
+        for item in data:
+            check_play(item) if "hosts" in item else check_task(item)
+    elif set(data) == {"sources"}:
+        for source in data["sources"]:
+            check_source(source)
+    elif all(isinstance(value, dict) and value and set(value) <= {"hosts", "vars", "children"} for value in data.values()):
+        for group in data.values():
+            check_group(group)
+    else:
+        check_variables(data)
+
+
+def check_message(message: str) -> None:
+    """Assert that the code says this; dots stand for names and numbers."""
+    pattern = r"[^\"]{1,120}?".join(re.escape(part) for part in message.strip(" …").split("…"))
+    assert re.search(pattern, SAID), f"nothing says {message!r}"
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language not in SHELLS], ids=identify)
+def test_each_block_of_data_is_right(block: Block) -> None:
+    assert block.language in DATA, f"no rule knows blocks in {block.language}"
+    if block.language == "json":
+        json.loads(block.text)
+    elif block.language == "python":
+        compile(block.text, block.where, "exec")
+    elif block.language == "yaml":
+        check_yaml(yaml.safe_load(block.text))
+    elif block.language == "text":
+        for message in block.text.splitlines():
+            check_message(message)
+
+
+# --- The rules themselves -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ansible-playbook natsops.jetstream.no_such -i inventory.yml",
+        "ansible-playbook natsops.jetstream.deploy -e nats_server_no_such=1",
+        "ansible-playbook natsops.jetstream.deploy --no-such",
+        "ansible-playbook natsops.jetstream.report -e nats_cluster_batch=some",
+        "ansible localhost -m natsops.jetstream.nats_stream -a 'stream=S no_such=1'",
+        "ansible localhost -m natsops.jetstream.nats_cluster_health -a 'samples=many'",
+        "make no-such",
+        "make demo NOSUCH=1",
+        "make bench ARGS='--no-such'",
+        "pip install no-such",
+        "ansible-galaxy collection install some.other",
+        "ansible-rulebook --rulebook natsops.jetstream.no_such",
+        "python -m jetstream_insights nothing --lake x",
+        "python -m jetstream_insights gold --no-such x",
+        "export NO_SUCH=1",
+        "rm -rf /",
+    ],
+)
+def test_a_wrong_command_is_found(text: str) -> None:
+    with pytest.raises(AssertionError):
+        test_each_command_is_known_with_all_its_arguments(Command("here:1", text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nats_server_no_such: 1",
+        "nats_server_port: no number",
+        "nats: {hosts: {n1: {nats_server_no_such: 1}}}",
+        "[{natsops.jetstream.nats_stream: {stream: S, no_such: 1}}]",
+        "[{natsops.jetstream.nats_stream: {subjects: [s]}}]",
+        "[{hosts: all, module_defaults: {group/natsops.jetstream.nats: {no_such: 1}}, tasks: []}]",
+        "sources: [{natsops.jetstream.nats_advisories: {no_such: 1}}]",
+        "nats_connection: {no_such: 1}",
+    ],
+)
+def test_wrong_data_is_found(text: str) -> None:
+    with pytest.raises(AssertionError):
+        check_yaml(yaml.safe_load(text))
+
+
+def test_a_message_that_nobody_says_is_found() -> None:
+    with pytest.raises(AssertionError):
+        check_message("the … is on fire")

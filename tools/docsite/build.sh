@@ -1,0 +1,19 @@
+#!/bin/sh
+# tools/docsite/build.sh BIN TARGET: builds the site in TARGET/html by the programs in BIN. Any warning is an error.
+# The collection is the one in ANSIBLE_COLLECTIONS_PATH.
+set -eu
+
+bin=$1
+target=$2
+here=$(dirname "$0")
+docs=$here/../../docs
+
+rm -rf "$target/source" "$target/html"
+mkdir -p "$target/source/collection" "$target/source/reference"
+chmod go-w "$target/source/collection"
+cp "$here/index.md" "$docs"/*.md "$target/source"
+cp "$docs/reference/event_sources.md" "$docs/reference/insights_checks.md" "$target/source/reference"
+[ ! -d "$docs/images" ] || cp -R "$docs/images" "$target/source"
+PATH=$bin:$PATH "$bin/antsibull-docs" collection --use-current --squash-hierarchy --fail-on-error --dest-dir "$target/source/collection" \
+    natsops.jetstream
+"$bin/sphinx-build" -q -W --keep-going -j auto -c "$here" -d "$target/doctrees" "$target/source" "$target/html"

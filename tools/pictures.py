@@ -1,0 +1,111 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the pictures in docs/images of a demo that runs: `make demo`, then ``pictures.py .demo/cluster``.
+
+report.svg, plan.svg and insights.svg are what a terminal shows of the report, of a planned restart and of the insights;
+report.png is the top of report.html in a browser. Nothing on the servers is changed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+IMAGES = CHECKOUT / "docs" / "images"
+WIDTH = 132
+LARGEST = 300_000
+
+#: The hosts that the demo describes, as the inventory file that an operator would have.
+INVENTORY = """
+- import_playbook: natsops.jetstream.demo_servers
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - copy:
+        dest: "{{ demo_dir }}/inventory.json"
+        mode: "0600"
+        content: "{{ {'nats': {'hosts': dict(groups['nats'] | zip(hosts))}} | to_json }}"
+      no_log: true
+      vars:
+        wanted: "nats_server_|ansible_(connection|host|python_interpreter)$"
+        hosts: >-
+          {{ groups['nats'] | map('extract', hostvars) | map('dict2items') | map('selectattr', 'key', 'match', wanted)
+             | map('items2dict') }}
+"""
+
+
+def playbook(*arguments: str) -> str:
+    """Return what ansible-playbook printed; raise CalledProcessError when it failed."""
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT).stdout
+
+
+def plan(demo: Path) -> str:
+    """Return the plan of a restart of all servers, line by line."""
+    with tempfile.TemporaryDirectory() as folder:
+        play = Path(folder, "inventory.yml")
+        play.write_text(INVENTORY)
+        playbook(str(play), "-e", f"demo_dir={demo}", "-e", "demo_topology=cluster")
+    output = playbook("natsops.jetstream.restart", "-i", str(demo / "inventory.json"), "--check")
+    (demo / "inventory.json").unlink()
+    shown = re.search(r"TASK \[[^\]]*Show the plan\] \*+\n.*?=> (\{.*?\n\})", output, re.DOTALL)
+    if shown is None:
+        raise SystemExit(f"no plan was shown:\n{output}")
+    lines: list[str] = json.loads(shown[1])["msg"]
+    return "\n".join(lines)
+
+
+def terminal(name: str, command: str, text: str) -> None:
+    """Write the picture of a terminal in which this command printed this text."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(Text("$ " + command, style="bold green"))
+    colours = {"red": r"\b(CRITICAL|BROKEN|critical|error)\b", "yellow": r"\b(WARNING|warning)\b", "cyan": r"\bn\d-c1\b"}
+    shown = Text(text.rstrip())
+    for colour, pattern in colours.items():
+        shown.highlight_regex(pattern, colour)
+    console.print(shown)
+    console.save_svg(str(IMAGES / name), title="natsops.jetstream", theme=MONOKAI, unique_id=Path(name).stem)
+
+
+def browser(page: Path, image: Path) -> None:
+    """Write the picture of the top of a page."""
+    found = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
+    if found is None:
+        raise SystemExit("Chromium is missing: tools/chromium.sh installs it.")
+    with tempfile.TemporaryDirectory() as profile:
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+        options += [f"--user-data-dir={profile}", "--virtual-time-budget=5000"]
+        options += ["--window-size=1200,1000", f"--screenshot={image}"]
+        subprocess.run([found, *options, page.resolve().as_uri()], check=True, stderr=subprocess.DEVNULL)
+
+
+def main(demo: Path) -> int:
+    """Write the pictures; return 1 when one is too large for a repository."""
+    IMAGES.mkdir(exist_ok=True)
+    report = (demo / "report.txt").read_text().partition("\nThe cluster goes on running")[0]
+    insights = (demo / "insights.txt").read_text().partition("\nThe whole report")[0]
+    terminal("report.svg", "make demo", report)
+    terminal("plan.svg", "ansible-playbook natsops.jetstream.restart -i inventory.yml --check", plan(demo))
+    insights = "\n".join(insights.splitlines()[:48])
+    terminal("insights.svg", "ansible-playbook natsops.jetstream.insights -i inventory.yml", insights)
+    browser(demo / "insights/fetched/report.html", IMAGES / "report.png")
+    large = [image.name for image in IMAGES.iterdir() if image.stat().st_size > LARGEST]
+    if large:
+        print(f"More than {LARGEST} bytes: {', '.join(large)}", file=sys.stderr)
+    return 1 if large else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))
