@@ -380,6 +380,21 @@ def parse_server(
     )
 
 
+def of_one_jetstream(servers: Sequence[Server], domain: str | None) -> tuple[Server, ...]:
+    """Return the servers without the clusters whose JetStream is that of another domain.
+
+    A leafnode that binds the system account makes the servers of both sides answer on either, although each domain has its own
+    meta group. A cluster belongs to the domain of its servers with JetStream. None: of all domains.
+    """
+    homes: dict[str, set[str]] = {}
+    for server in servers:
+        if server.jetstream:
+            homes.setdefault(server.cluster or server.id, set()).add(server.domain)
+    if domain is None:
+        return tuple(servers)
+    return tuple(server for server in servers if domain in homes.get(server.cluster or server.id, {domain}))
+
+
 def parse_health(data: Mapping[str, Any]) -> Health:
     """Return what a HEALTHZ reply says; `errors` come with `details` (2.10), a single `error` without."""
     errors = tuple(str(item.get("error", "")) for item in data.get("errors") or ())
