@@ -103,7 +103,7 @@ def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[st
     if "gateway" not in tls:
         return {}
     authorization = {"timeout": _GATEWAY_AUTH_TIMEOUT, **(before["gateway"].get("authorization") or {})}
-    blocks = {part: {**before[part], "tls": block} for part, block in tls.items()}
+    blocks: dict[str, Any] = {part: {**before[part], "tls": block} for part, block in tls.items()}
     blocks["gateway"]["authorization"] = authorization
     return {**before, **blocks}
 
