@@ -39,8 +39,6 @@ _ALL_SERVERS_AT_ONCE = {
     ("cluster", "pool_size"): "reload every server of the cluster right after one another: up to 2.11.1 servers with "
     "different pool sizes drop their routes",
 }
-
-
 #: Seconds to log in that a gateway without TLS grants (server/const.go AUTH_TIMEOUT). With TLS it would grant one more.
 _GATEWAY_AUTH_TIMEOUT = 2
 #: Options of tls that a reload of nats-server compares, or by which it closes connections without TLS.
