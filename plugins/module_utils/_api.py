@@ -28,6 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
     Cluster,
     Server,
     build_cluster,
+    of_one_jetstream,
     parse_server,
 )
 
@@ -234,9 +235,11 @@ class SystemApi:
         """Return the state of the (super)cluster; `assets` adds every stream (of `account`, if given), with `consumers` their
         consumers, `health` what each server says of its own.
 
-        `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down.
+        `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down. Servers of another
+        JetStream domain, behind leafnodes, are left out: other than that of these names, or else of the connected server.
         """
-        servers = self.discover(awaited).servers
+        found = self.discover(awaited).servers
+        servers = of_one_jetstream(found, self._domain(found, {*awaited, *known_names}))
         options: dict[str, Any] = {"config": True}
         if assets:
             options.update({"accounts": True, "streams": True, "consumer": consumers, "raft": True})
@@ -245,6 +248,16 @@ class SystemApi:
         jsz = self.ask(servers, "JSZ", options)
         healthz = self.ask(servers, "HEALTHZ", {"details": True}) if health else {}
         return build_cluster(servers, _only_data(jsz), _only_data(healthz), known_names)
+
+    def _domain(self, servers: Sequence[Server], names: Collection[str]) -> str | None:
+        """Return the domain of the servers with these names, or of the connected server; None when that is not one."""
+        named = {server.domain for server in servers if server.jetstream and server.name in names}
+        if named:
+            return named.pop() if len(named) == 1 else None
+        if len({server.domain for server in servers if server.jetstream}) < 2:
+            return None
+        connected, _cid = self._client.identity
+        return next((server.domain for server in servers if server.id == connected and server.jetstream), None)
 
     def _connection_pages(
         self, servers: Sequence[Server], options: dict[str, Any]

@@ -39,6 +39,10 @@ _ALL_SERVERS_AT_ONCE = {
     ("cluster", "pool_size"): "reload every server of the cluster right after one another: up to 2.11.1 servers with "
     "different pool sizes drop their routes",
 }
+#: Seconds to log in that a gateway without TLS grants (server/const.go AUTH_TIMEOUT). With TLS it would grant one more.
+_GATEWAY_AUTH_TIMEOUT = 2
+#: Options of tls that a reload of nats-server compares, or by which it closes connections without TLS.
+_TLS_WITH_THE_RESTART = ("timeout", "pinned_certs", "verify_cert_and_check_known_urls")
 
 
 class Difference(NamedTuple):
@@ -78,6 +82,28 @@ def config_change(
         "keys": [show(difference.path) for difference in differences],
         "reasons": reasons,
     }
+
+
+def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration by whose reload a server that loaded ``old`` takes the TLS that ``new`` adds to its gateway, and to its
+    routes if it adds that, too; nothing else differs from ``old``. Empty where ``new`` adds no TLS to a gateway.
+
+    After this reload each new connection has TLS, and those that there are go on without. So once all servers of all clusters
+    made it, they can be restarted one after another. nats-server reloads a gateway of which only TLS differs (server/reload.go
+    diffOptions), so that the time to log in, which TLS would change, is kept. Raises ConfigError.
+    """
+    before, after = normalise(old), normalise(new)
+    tls = {
+        part: {key: value for key, value in after[part]["tls"].items() if key not in _TLS_WITH_THE_RESTART}
+        for part in ("gateway", "cluster")
+        if part in before and "tls" not in before[part] and (after.get(part) or {}).get("tls")
+    }
+    if "gateway" not in tls:
+        return {}
+    authorization = {"timeout": _GATEWAY_AUTH_TIMEOUT, **(before["gateway"].get("authorization") or {})}
+    blocks: dict[str, Any] = {part: {**before[part], "tls": block} for part, block in tls.items()}
+    blocks["gateway"]["authorization"] = authorization
+    return {**before, **blocks}
 
 
 def _compare(old: Any, new: Any, key: Key | None, path: Path) -> Iterator[Difference]:

@@ -62,10 +62,11 @@ def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | N
 
 
 def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()) -> list[str]:
-    """One sentence for each server that lacks a gateway connection to another cluster.
+    """One sentence for each server that lacks a gateway connection to another cluster, or has one without the TLS of its gateway.
 
     A server keeps one connection to some server of each other cluster (docs: gateways), so what comes in says nothing of it.
-    A server without a gateway is judged only where there shall be other clusters.
+    A server without a gateway is judged only where there shall be other clusters. A reload that gives a gateway TLS keeps the
+    connections that there are, so that they go on without.
 
     :param servers: entries of nats_server_info with endpoints varz and gatewayz
     :param clusters: names of the clusters that there shall be, beside those that the servers are configured with
@@ -81,4 +82,10 @@ def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()
             if (one.get("connection") or {}).get("cid")
         }
         problems += [f"{server['name']} has no gateway connection to {name}" for name in sorted(wanted - connected)]
+        if ((server.get("varz") or {}).get("gateway") or {}).get("tls_required"):
+            problems += [
+                f"{server['name']} has a gateway connection to {name} that is older than the TLS of its gateway: restart it"
+                for name in sorted(connected)
+                if not told["outbound_gateways"][name]["connection"].get("tls_version")
+            ]
     return problems

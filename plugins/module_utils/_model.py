@@ -238,7 +238,8 @@ class Health:
 @dataclass(frozen=True)
 class Server:
     """A server that answered. `rtt` and `uptime` are seconds, `mem` bytes, `cpu` percent of one core. `gateways` counts
-    the outbound ones. `clock_offset`: seconds by which its clock is ahead of this one's, give or take half of `rtt`.
+    the outbound ones, and `reaches` names the clusters at their other ends. `clock_offset`: seconds by which its clock is
+    ahead of this one's, give or take half of `rtt`.
 
     `jetstream`: whether JetStream runs. `summary` and `health` are None when the server did not answer that question.
     """
@@ -256,6 +257,7 @@ class Server:
     routes: int = 0
     gateways: int = 0
     inbound_gateways: int = 0
+    reaches: tuple[str, ...] = ()
     leafnodes: int = 0
     mem: int = 0
     cpu: float = 0.0
@@ -271,7 +273,7 @@ class Server:
     def as_dict(self) -> dict[str, Any]:
         result = dict(self.__dict__)
         del result["summary"], result["health"], result["known_servers"]
-        result["tags"] = list(self.tags)
+        result.update(tags=list(self.tags), reaches=list(self.reaches))
         result["js"] = dict(self.summary.__dict__) if self.summary else None
         result["health"] = (
             {"status": self.health.status, "status_code": self.health.status_code, "errors": list(self.health.errors)}
@@ -365,6 +367,7 @@ def parse_server(
         routes=len(statsz.get("routes") or ()),
         gateways=len(statsz.get("gateways") or ()),
         inbound_gateways=sum(gateway.get("inbound_connections", 0) for gateway in statsz.get("gateways") or ()),
+        reaches=tuple(sorted(gateway.get("name", "") for gateway in statsz.get("gateways") or ())),
         leafnodes=statsz.get("leafnodes", 0),
         mem=statsz.get("mem", 0),
         cpu=statsz.get("cpu", 0.0),
@@ -375,6 +378,21 @@ def parse_server(
         clock_offset=round(offset, 6),
         known_servers=statsz.get("active_servers", 0),
     )
+
+
+def of_one_jetstream(servers: Sequence[Server], domain: str | None) -> tuple[Server, ...]:
+    """Return the servers without the clusters whose JetStream is that of another domain.
+
+    A leafnode that binds the system account makes the servers of both sides answer on either, although each domain has its own
+    meta group. A cluster belongs to the domain of its servers with JetStream. None: of all domains.
+    """
+    homes: dict[str, set[str]] = {}
+    for server in servers:
+        if server.jetstream:
+            homes.setdefault(server.cluster or server.id, set()).add(server.domain)
+    if domain is None:
+        return tuple(servers)
+    return tuple(server for server in servers if domain in homes.get(server.cluster or server.id, {domain}))
 
 
 def parse_health(data: Mapping[str, Any]) -> Health:

@@ -95,6 +95,7 @@ def health_problems(cluster: Cluster, expected: Expectations) -> list[Problem]:
         return [_error("cluster_missing", expected.cluster, message)]
     return [
         *_inventory_problems(cluster, mine, expected),
+        *_gateway_problems(cluster, mine, expected),
         *_meta_problems(cluster, mine, expected),
         *_server_problems(mine, expected),
         *(problem for group in mine.groups() for problem in _group_problems(group, cluster.names, expected.limits)),
@@ -176,6 +177,25 @@ def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectatio
             yield _error("server_missing", name, f"expected server {name} did not answer", name)
     for name in sorted(mine.names - expected.servers):
         yield _error("server_unexpected", name, f"{name} answered, but is not one of the expected servers", name)
+
+
+def _gateway_problems(everything: Cluster, mine: Cluster, expected: Expectations) -> Iterable[Problem]:
+    """Each server keeps an outbound gateway connection to each other cluster of which a server answered (docs: gateways); it
+    names only those that are there (events.go sendStatsz). Servers behind leafnodes answer too and have none: judged are the
+    expected ones, and without an expectation those that have a gateway connection."""
+    linked = [
+        server
+        for server in everything.servers
+        if server.name in expected.clusters
+        or ((server.reaches or server.inbound_gateways) and (expected.servers is None or server.name in expected.servers))
+    ]
+    clusters = {server.cluster for server in linked}
+    for server in linked:
+        if server.name not in mine.names:
+            continue
+        for cluster in sorted(clusters - {server.cluster, *server.reaches}):
+            message = f"{server.name} of {server.cluster} has no gateway connection to {cluster}, which does not hear it"
+            yield _error("gateway_missing", server.name, message, server.name)
 
 
 def _meta_problems(everything: Cluster, mine: Cluster, expected: Expectations) -> Iterable[Problem]:

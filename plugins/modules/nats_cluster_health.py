@@ -112,6 +112,8 @@ problems:
     - What is wrong in the last sample, except for what O(tolerate) covers. Empty on success.
     - Codes of the servers are V(unreachable), V(cluster_missing), V(server_missing), V(server_unexpected),
       V(server_wrong_cluster), V(server_duplicate), V(server_silent), V(server_unhealthy) and V(jetstream_disabled).
+    - V(gateway_missing) is a server that has no gateway connection to another cluster of its supercluster, of which a server
+      answered.
     - Codes of the meta group are V(meta_no_leader), V(meta_leader_disputed), V(meta_no_quorum), V(meta_size),
       V(meta_peer_missing), V(meta_peer_unexpected), V(meta_replica_behind) and V(meta_pending).
     - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum), V(stream_replica_count),

@@ -60,6 +60,7 @@ servers:
     - C(clock_offset) is by how many seconds the server's clock is ahead of the controller's, give or take half of C(rtt).
     - C(js) is the JetStream summary (sizes in bytes, counts of this server's replicas), null where JetStream does not run.
     - C(health) is what the server says of itself, null when it did not say.
+    - C(gateways) counts the outbound gateway connections, and C(reaches) names the clusters at their other ends.
   returned: success
   type: list
   elements: dict
@@ -77,6 +78,7 @@ servers:
       routes: 8
       gateways: 0
       inbound_gateways: 0
+      reaches: []
       leafnodes: 0
       mem: 21725184
       cpu: 0.5

@@ -49,7 +49,8 @@ def free_ports(count: int) -> list[int]:
 
 class NatsProcesses:
     """The servers of one cluster. `extra` is configuration text that every server gets; names not in `jetstream`
-    (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` there is none."""
+    (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` there is none.
+    `jetstream_options` is text for the block jetstream."""
 
     def __init__(
         self,
@@ -62,7 +63,9 @@ class NatsProcesses:
         jetstream: list[str] | None = None,
         accounts: dict[str, str] | None = None,
         plain_accounts: dict[str, str] | None = None,
+        jetstream_options: str = "",
     ) -> None:
+        self.jetstream_options = jetstream_options
         self.version = version
         self.directory = directory
         self.names = names
@@ -100,7 +103,8 @@ class NatsProcesses:
         )
         route_listen = f"127.0.0.1:{self.route_ports[name]}"
         cluster = f'cluster {{ name: {self.cluster}, listen: "{route_listen}", routes: [{routes}] }}' if self.cluster else ""
-        store = f'jetstream {{ store_dir: "{self.directory / name}", max_file_store: 256MB, max_memory_store: 64MB }}'
+        options = f"max_file_store: 256MB, max_memory_store: 64MB\n{self.jetstream_options}"
+        store = f'jetstream {{ store_dir: "{self.directory / name}", {options} }}'
         self.config_file(name).write_text(
             f"""server_name: "{name}"
 listen: "127.0.0.1:{self.ports[name]}"

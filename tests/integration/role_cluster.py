@@ -104,7 +104,8 @@ class RoleCluster:
         return [self.url(name) for name in self.hosts]
 
     def url(self, name: str) -> str:
-        scheme = "tls" if self.variables.get("nats_server_tls_source") else "nats"
+        tls = self.variables.get("nats_server_tls_source") and self.variables.get("nats_server_tls_for_clients", True)
+        scheme = "tls" if tls else "nats"
         return f"{scheme}://127.0.0.1:{self.hosts[name]['nats_server_port']}"
 
     def system(self) -> dict[str, Any]:

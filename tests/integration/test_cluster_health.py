@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from conftest import Runner, form
-from nats_processes import NatsProcesses
+from nats_processes import NatsProcesses, free_ports
 
 NOW = {"wait": False}
 
@@ -207,3 +207,34 @@ def test_a_stream_without_quorum_that_healthz_does_not_see(
 
     cluster.start(first, second)
     form(cluster, run_module)
+
+
+def test_two_clusters_that_do_not_reach_each_other_are_seen_from_a_third(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    """East asks for TLS where west has none, so that no connection from east to west comes about."""
+    ports = dict(zip(("north", "east", "west"), free_ports(3)))
+
+    def gateway(own: str, spoilt: str = "") -> str:
+        remotes = "\n".join(
+            f'{{ name: {name}, url: "nats://127.0.0.1:{port}"{", tls { insecure: true }" if name == spoilt else ""} }}'
+            for name, port in ports.items()
+        )
+        return f'gateway {{ name: {own}, listen: "127.0.0.1:{ports[own]}", gateways: [\n{remotes}\n] }}'
+
+    north, east, _west = (
+        make_cluster([f"{name}1"], cluster=name, extra=gateway(name, "west" if name == "east" else "")) for name in ports
+    )
+    clusters = {f"{name}1": name for name in ports}
+    asked = {"expected_servers": list(clusters), "expected_clusters": clusters}
+    result = run_module("nats_cluster_health", north.sys_connection(), **asked, span=2, wait_timeout=25)
+    assert result["failed"]
+    (problem,) = (problem for problem in result["problems"] if problem["code"] == "gateway_missing")
+    assert problem["servers"] == ["east1"]
+    assert "east1 of east has no gateway connection to west" in result["msg"]
+
+    east.stop("east1")
+    east.extra = gateway("east")
+    east.write_config("east1")
+    east.start()
+    passes(run_module("nats_cluster_health", north.sys_connection(), **asked, wait_timeout=60))

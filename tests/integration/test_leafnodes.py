@@ -1,18 +1,24 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hub of three servers and a leafnode with JetStream of its own, from one inventory; modules reach both by their domains."""
+"""A hub of three servers and a leafnode with JetStream of its own, from one inventory; modules reach both by their domains.
+And two clusters of which one binds the other's system account."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Runner
+from nats_processes import NatsProcesses, free_ports
 from role_cluster import APP_PASSWORD, APP_USER, RoleCluster, words
 
 HUB, LEAF = ["n1", "n2", "n3"], "l1"
+#: Accounts that the leafnode binds, and the users of the hub's listener.
+BOUND = {"APP": "branch", "$SYS": "branch-sys"}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +29,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     del made.variables["nats_server_cluster_name"]
     for name in HUB:
         # A port of its own for each: they are on one machine.
-        users = [{"user": "branch", "password": "p@ss#2", "account": "APP"}]
+        users = [{"user": user, "password": "p@ss#2", "account": account} for account, user in BOUND.items()]
         listener = {"host": "127.0.0.1", "port": made.hosts[name]["nats_server_gateway_port"], "authorization": {"users": users}}
         own = {"nats_server_cluster_group": "hub", "nats_server_jetstream_domain": "hub", "nats_server_leafnodes": listener}
         made.hosts[name].update(own)
@@ -31,7 +37,9 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
         nats_server_cluster_group="branch",
         nats_server_jetstream_domain="branch",
         nats_server_leafnode_hub_group="hub",
-        nats_server_leafnode_remotes=[{"account": "APP", "user": "branch", "password": "p@ss#2"}],
+        nats_server_leafnode_remotes=[
+            {"account": account, "user": user, "password": "p@ss#2"} for account, user in BOUND.items()
+        ],
     )
     try:
         made.playbook("deploy")
@@ -44,11 +52,19 @@ def application(sites: RoleCluster, host: str) -> dict[str, Any]:
     return {"servers": [sites.url(host)], "user": APP_USER, "password": APP_PASSWORD}
 
 
-def test_the_leafnode_is_connected_to_its_account(sites: RoleCluster, run_module: Runner) -> None:
+def test_the_leafnode_is_connected_to_its_accounts(sites: RoleCluster, run_module: Runner) -> None:
     system = {**sites.system(), "servers": [sites.url(name) for name in HUB]}
-    info = run_module("nats_server_info", system, endpoints=["leafz"])
+    info = run_module("nats_server_info", system, server_names=HUB, endpoints=["leafz"])
     leafs = [leaf for server in info["servers"] for leaf in server["leafz"]["leafs"]]
-    assert [(leaf["name"], leaf["account"]) for leaf in leafs] == [(LEAF, "APP")]
+    assert sorted((leaf["name"], leaf["account"]) for leaf in leafs) == [(LEAF, "$SYS"), (LEAF, "APP")]
+
+
+def test_each_side_counts_its_own_servers_only(sites: RoleCluster, run_module: Runner) -> None:
+    for names in (HUB, [LEAF]):
+        system = {**sites.system(), "servers": [sites.url(names[0])]}
+        assert {one["name"] for one in run_module("nats_server_info", system)["servers"]} == {*HUB, LEAF}
+        assert [one["name"] for one in run_module("nats_cluster_info", system)["servers"]] == names
+        assert run_module("nats_cluster_health", system, expected_servers=names, wait=False)["healthy"]
 
 
 def test_a_second_deployment_changes_nothing(sites: RoleCluster) -> None:
@@ -85,3 +101,64 @@ def test_the_domain_of_the_hub_is_refused_on_the_leafnode(sites: RoleCluster) ->
         sites.hosts[LEAF]["nats_server_jetstream_domain"] = "branch"
     assert "'hub' is also that of n1" in output
     assert sites.pids() == pids
+
+
+def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
+    version: str, tmp_path: Path, run_module: Runner
+) -> None:
+    """With domains that differ. Without extension_hint the branch would have no JetStream until it first met its hub."""
+    (port,) = free_ports(1)
+    hub = NatsProcesses(version, tmp_path / "hub", ["n1", "n2"], cluster="hub", jetstream_options="domain: hub")
+    remote = f'leafnodes {{ remotes: [{{ url: "nats-leaf://leaf:pw@127.0.0.1:{port}", account: "$SYS" }}] }}'
+    branch = NatsProcesses(version, tmp_path / "branch", ["l1", "l2"], cluster="branch", extra=remote)
+
+    def leader(of: NatsProcesses) -> str | None:
+        info = run_module("nats_cluster_info", of.sys_connection(), detail="servers")
+        assert {server["name"] for server in info["servers"]} <= set(of.names)
+        return (info["meta"] or {}).get("leader")
+
+    def until_led(of: NatsProcesses) -> None:
+        end = time.monotonic() + 40
+        while leader(of) not in of.names:
+            assert time.monotonic() < end
+            time.sleep(1)
+
+    for cluster in (hub, branch):
+        cluster.directory.mkdir()
+    try:
+        branch.jetstream_options = "domain: branch"
+        branch.start()
+        time.sleep(15)
+        assert leader(branch) is None
+        for name in branch.names:
+            branch.stop(name)
+            branch.jetstream_options = "domain: branch, extension_hint: no_extend"
+            branch.write_config(name)
+        branch.start()
+        until_led(branch)
+
+        users = 'authorization { users: [{ user: leaf, password: pw, account: "$SYS" }] }'
+        hub.write_config("n1", f'leafnodes {{ listen: "127.0.0.1:{port}", {users} }}')
+        hub.start()
+        until_led(hub)
+        end = time.monotonic() + 40
+        everybody = {*hub.names, *branch.names}
+        while {one["name"] for one in run_module("nats_server_info", hub.sys_connection(), endpoints=[])["servers"]} != everybody:
+            assert time.monotonic() < end
+            time.sleep(1)
+        for cluster in (hub, branch):
+            until_led(cluster)
+            asked = {"expected_servers": cluster.names, "cluster": cluster.cluster}
+            gate = run_module("nats_cluster_health", cluster.sys_connection(), **asked, span=3)
+            assert gate["healthy"], gate["msg"]
+            assert gate["servers"] == cluster.names
+            del asked["cluster"]
+            assert run_module("nats_cluster_health", cluster.sys_connection(), **asked, span=3)["healthy"]
+            info = run_module("nats_cluster_info", cluster.sys_connection())
+            assert info["problems"] == []
+            assert sorted(info["meta"]["members"]) == cluster.names
+            facts = run_module("nats_cluster_facts", cluster.sys_connection())
+            assert [found["name"] for found in facts["ansible_facts"]["nats_cluster"]["clusters"]] == [cluster.cluster]
+    finally:
+        for cluster in (hub, branch):
+            cluster.kill()

@@ -7,30 +7,42 @@ cut down and grown."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
-from conftest import Runner
-from role_cluster import APP_PASSWORD, APP_USER, RoleCluster, create, meta_members, words
+from conftest import VERSIONS, Runner
+from role_cluster import APP_PASSWORD, APP_USER, SYSTEM_PASSWORD, RoleCluster, create, meta_members, words
 
+WATCH = Path(__file__).parents[1] / "lab" / "quorum_watch.py"
 MIRROR = Path(__file__).parents[2] / "docs" / "examples" / "mirror.yml"
 CLUSTERS = {"east": ["n1", "core"], "central": ["n2"], "west": ["n3"]}
+
+
+def supercluster(root: Path, clusters: dict[str, list[str]], version: str) -> RoleCluster:
+    """Return a supercluster that is not deployed yet."""
+    made = RoleCluster(root, [host for hosts in clusters.values() for host in hosts], version)
+    made.groups = {name: list(hosts) for name, hosts in clusters.items()}
+    del made.variables["nats_server_cluster_name"]
+    made.variables["nats_server_supercluster_groups"] = list(clusters)
+    made.variables["nats_server_gateway_authorization"] = {"user": "gateway", "password": "p@ss#1"}
+    return made
 
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     """The deployed supercluster; its tests run in their order."""
-    made = RoleCluster(tmp_path_factory.mktemp("sites"), ["n1", "core", "n2", "n3"], "2.15.1")
+    made = supercluster(tmp_path_factory.mktemp("sites"), CLUSTERS, "2.15.1")
     made.hosts["core"]["nats_server_jetstream"] = False
     made.hosts["n2"]["nats_server_arbiter"] = True
-    made.groups = {name: list(hosts) for name, hosts in CLUSTERS.items()}
-    del made.variables["nats_server_cluster_name"]
-    made.variables["nats_server_supercluster_groups"] = list(CLUSTERS)
-    made.variables["nats_server_gateway_authorization"] = {"user": "gateway", "password": "p@ss#1"}
     try:
         made.playbook("deploy")
         create(made, "EAST", 1, placement={"cluster": "east"})
@@ -142,3 +154,57 @@ def test_a_cluster_is_added_and_taken_away(sites: RoleCluster, run_module: Runne
     del sites.hosts["n4"], sites.groups["north"]
     sites.variables["nats_server_supercluster_groups"] = list(CLUSTERS)
     sites.deploy_changes_nothing()
+
+
+@contextlib.contextmanager
+def quorum_watch(sites: RoleCluster, folder: Path) -> Iterator[list[int]]:
+    """How many members of the meta group were away in each sample of a process of its own; in the list afterwards."""
+    found: list[int] = []
+    told = {"servers": {name: sites.url(name) for name in sites.hosts}, "user": "sys", "password": SYSTEM_PASSWORD}
+    with (folder / "samples").open("w") as output, (folder / "errors").open("w") as errors:
+        watch = subprocess.Popen([sys.executable, str(WATCH)], stdin=subprocess.PIPE, stdout=output, stderr=errors, text=True)
+        try:
+            assert watch.stdin
+            watch.stdin.write(json.dumps(told))
+            watch.stdin.close()
+            time.sleep(3)
+            yield found
+            assert watch.poll() is None, (folder / "errors").read_text()
+        finally:
+            watch.kill()
+            watch.wait()
+    lines = [line for line in (folder / "samples").read_text().splitlines(keepends=True) if line.endswith("\n")]
+    found += [len(json.loads(line)["away"].get("META", ())) for line in lines][10:]
+
+
+def gateway_tls(run_module: Runner, sites: RoleCluster) -> list[bool]:
+    """Return of each server's outbound gateway connections whether they have TLS."""
+    servers = run_module("nats_server_info", sites.system(), endpoints=["gatewayz"])["servers"]
+    return ["tls_version" in one["connection"] for server in servers for one in server["gatewayz"]["outbound_gateways"].values()]
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("version", VERSIONS)
+def test_gateways_get_tls_one_server_at_a_time(version: str, tmp_path: Path, run_module: Runner) -> None:
+    """No cluster loses sight of another, although with so few servers no order of restarts alone would keep a quorum."""
+    made = supercluster(tmp_path, {"east": ["n1", "n4"], "central": ["n2"], "west": ["n3"]}, version)
+    try:
+        made.playbook("deploy")
+        create(made, "EAST", 1, placement={"cluster": "east"})
+        assert gateway_tls(run_module, made) == [False] * 8
+        made.variables.update(nats_server_tls_source="ca", nats_server_tls_ca_dir=str(tmp_path / "ca"))
+        made.variables["nats_server_tls_for_clients"] = False
+        pids = made.pids()
+        refused = words(made.playbook("deploy", "--limit", "n1,n4,n2", fails=True).output)
+        assert "The run leaves out n3" in refused
+        assert made.pids() == pids
+        with quorum_watch(made, tmp_path) as away:
+            output = words(made.playbook("deploy").output)
+        assert "gateway.tls is added" in output
+        assert max(away) == 1
+        assert len(away) > 50
+        assert gateway_tls(run_module, made) == [True] * 8
+        assert not set(made.pids().values()) & set(pids.values())
+        made.deploy_changes_nothing()
+    finally:
+        made.kill()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._config_rules import config_change
+from ansible_collections.natsops.jetstream.plugins.module_utils._config_rules import config_change, gateway_tls_first
 
 USERS = [{"user": "a", "password": "1"}, {"user": "b", "password": "2"}]
 
@@ -94,3 +94,34 @@ def test_all_servers_are_to_be_reloaded_together_for_pinned_accounts() -> None:
 def test_a_version_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="latest"):
         config_change({}, {}, "latest")
+
+
+TLS = {"cert_file": "/c", "key_file": "/k", "ca_file": "/ca", "verify": True}
+
+
+def test_the_tls_of_gateways_and_routes_comes_first_and_alone() -> None:
+    old = {"port": 4222, "cluster": {"name": "east"}, "gateway": {"name": "east", "authorization": {"user": "g"}}}
+    new = {"port": 4333, "cluster": {"name": "east", "tls": TLS}, "gateway": {"name": "east", "tls": {**TLS, "timeout": 5}}}
+    first = gateway_tls_first(old, new)
+    assert first == {
+        "port": 4222,
+        "cluster": {"name": "east", "tls": TLS},
+        "gateway": {"name": "east", "authorization": {"timeout": 2, "user": "g"}, "tls": TLS},
+    }
+    assert config_change(first, new, "2.15.1")["action"] == "restart"
+
+
+def test_a_time_to_log_in_that_was_chosen_is_kept_in_the_reload() -> None:
+    old = {"gateway": {"name": "east", "authorization": {"timeout": 4}}}
+    first = gateway_tls_first(old, {"gateway": {"name": "east", "tls": TLS}})
+    assert first["gateway"]["authorization"] == {"timeout": 4}
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ({"gateway": {"name": "east", "tls": TLS}}, {"gateway": {"name": "east", "tls": {**TLS, "ca_file": "/b"}}}),
+    ({"gateway": {"name": "east", "tls": TLS}}, {"gateway": {"name": "east"}}),
+    ({"cluster": {"name": "east"}}, {"cluster": {"name": "east", "tls": TLS}, "gateway": {"name": "east", "tls": TLS}}),
+    ({"cluster": {"name": "east"}}, {"cluster": {"name": "east", "tls": TLS}}),
+])  # fmt: skip
+def test_nothing_comes_first_where_no_running_gateway_gets_tls(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert gateway_tls_first(old, new) == {}

@@ -194,13 +194,19 @@ def test_a_leafnode_and_its_hub(tmp_path: Path) -> None:
             "nats_server_leafnode_hub_group": "hub",
             "nats_server_leafnode_remotes": [{"account": "$G", "user": "branch", "password": "p@ss"}],
         },
+        "l2": {
+            "nats_server_cluster_group": "other",
+            "nats_server_leafnode_hub_group": "hub",
+            "nats_server_leafnode_remotes": [{"account": "$SYS", "user": "branch", "password": "p@ss"}],
+        },
     }
-    texts = rendered(tmp_path, group, hosts, hub=["h1"], branch=["l1"])
+    texts = rendered(tmp_path, group, hosts, hub=["h1"], branch=["l1"], other=["l2"])
     for host in hosts:
         block = texts[host][texts[host].index("leafnodes: {") :]
         assert "verify: true" in block
         assert "p@ss" not in texts[host]
     assert "port: 7400" in texts["h1"]
+    assert {host for host, text in texts.items() if 'extension_hint: "no_extend"' in text} == {"l2"}
     assert "nats-leaf://branch:p%40ss@l1" not in (tmp_path / "l1.secrets.conf").read_text()
     assert "nats-leaf://branch:p%40ss@h1:7400" in (tmp_path / "l1.secrets.conf").read_text()
 

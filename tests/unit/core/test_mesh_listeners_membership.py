@@ -67,6 +67,15 @@ def test_each_cluster_without_a_gateway_connection_is_named() -> None:
     assert gateway_problems([plain], ["east"]) == ["n3 has no gateway connection to east"]
 
 
+def test_a_connection_that_is_older_than_tls_is_named() -> None:
+    n1 = remote("n1", "east", {"west": 7, "north": 8})
+    n1["varz"]["gateway"]["tls_required"] = True
+    n1["gatewayz"]["outbound_gateways"]["north"]["connection"]["tls_version"] = "1.3"
+    assert gateway_problems([n1]) == [
+        "n1 has a gateway connection to west that is older than the TLS of its gateway: restart it"
+    ]
+
+
 @pytest.mark.parametrize("text, address", [
     ("127.0.0.1:4222", ("127.0.0.1", 4222)), (4222, ("", 4222)), (":4222", ("", 4222)), ("[::1]:4222", ("::1", 4222)),
 ])

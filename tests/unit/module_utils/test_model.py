@@ -10,10 +10,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import clusters  # type: ignore[import-not-found, unused-ignore]
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils._model import (
     Cluster,
     build_cluster,
+    of_one_jetstream,
     parse_health,
     parse_server,
     parse_summary,
@@ -176,3 +178,18 @@ def test_health_errors() -> None:
 def test_times(text: str, expected: datetime) -> None:
     assert parse_time(text) == expected
     assert parse_time(text).utcoffset() == timedelta(0)
+
+
+def test_clusters_of_another_domain_are_left_out_with_their_servers_without_jetstream() -> None:
+    hub = (clusters.server("n1", domain="hub"), clusters.server("core", jetstream=False))
+    leafs = (
+        clusters.server("l1", cluster="LEAF", domain="leaf"),
+        clusters.server("lcore", cluster="LEAF", jetstream=False),
+    )
+    alone = clusters.server("edge", cluster="", domain="edge")
+    arbiter = clusters.server("w1", cluster="W", domain="hub")
+    everybody = (*hub, *leafs, alone, arbiter)
+    assert of_one_jetstream(everybody, "hub") == (*hub, arbiter)
+    assert of_one_jetstream(everybody, "leaf") == leafs
+    assert of_one_jetstream(everybody, "edge") == (alone,)
+    assert of_one_jetstream(everybody, None) == everybody

@@ -64,10 +64,35 @@ class TestHealth:
         assert "'C2'" in problems[0].message
 
     def test_each_server_is_expected_in_its_own_cluster(self) -> None:
-        sites = replace(cluster(NAMES), servers=(server("n1", cluster="C2"), server("n2"), server("n3")))
+        sites = replace(
+            cluster(NAMES),
+            servers=(server("n1", cluster="C2", reaches=("C1",)), *(server(name, reaches=("C2",)) for name in NAMES[1:])),
+        )
         assert health_problems(sites, expect(NAMES, clusters={"n1": "C2", "n2": "C1"})) == []
         (problem,) = health_problems(sites, expect(NAMES, clusters={"n1": "C2", "n2": "C3"}))
         assert (problem.code, problem.servers) == ("server_wrong_cluster", ("n2",))
+
+    def test_each_server_reaches_each_other_cluster_of_which_a_server_answers(self) -> None:
+        names = {"n1": "C1", "n2": "C2", "n3": "C3", "n4": "C4"}
+        reaches = {"n1": ("C2", "C3"), "n2": ("C1",), "n3": ("C1", "C2")}
+        servers = tuple(server(name, cluster=names[name], reaches=there) for name, there in reaches.items())
+        sites = replace(cluster(NAMES), servers=servers)
+        for expected in (expect(NAMES, clusters=names), expect(NAMES), Expectations()):
+            (problem,) = health_problems(sites, expected)
+            assert (problem.code, problem.servers) == ("gateway_missing", ("n2",))
+            assert "n2 of C2 has no gateway connection to C3" in problem.message
+        assert health_problems(sites, expect(NAMES[:1], cluster="C1", clusters=names)) == []
+
+    def test_a_server_that_lost_all_its_gateways_is_known_by_its_expected_cluster(self) -> None:
+        sites = replace(cluster(NAMES), servers=(server("n1", cluster="C2"), server("n2"), server("n3")))
+        problems = health_problems(sites, expect(NAMES, clusters={"n1": "C2", "n2": "C1", "n3": "C1"}))
+        assert [problem.servers for problem in problems] == [("n1",), ("n2",), ("n3",)]
+        assert health_problems(sites, expect(NAMES)) == []
+
+    def test_servers_behind_leafnodes_need_no_gateways(self) -> None:
+        hub = (server("n1", reaches=("C2",)), server("n2", cluster="C2", reaches=("C1",)))
+        sites = replace(cluster(NAMES), servers=(*hub, server("n3", cluster="LEAF", domain="leaf")))
+        assert health_problems(sites, expect(NAMES)) == []
 
     def test_other_clusters_are_not_judged(self) -> None:
         names = [*NAMES, "m1", "m2", "m3"]
