@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import DURATION, FAILURE, JSON, NANOSECONDS, Field, go_seconds, rows, with_fields
@@ -442,39 +442,39 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """
     of_the_group = (*SNAPSHOT, *key)
     of_a_member = ("server_id", "version", "received", "extra", "is_leader", "is_backed", "server", "leader", "cluster")
-    figures = [name for name in replicas.columns if name not in (*of_the_group, *of_a_member)]
+    figures = [name for name in replicas.columns if name not in (*of_the_group, *of_a_member, "peers")]
+    group = Window.partitionBy(*of_the_group)
     by_name = F.struct("server", "server_id")
-    by_claim = F.struct(
-        F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2).alias("rank"), "server", "server_id"
-    )
-    told = F.struct(*figures)
+    rank = F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2)
+    by_claim = F.struct(rank.alias("rank"), "server", "server_id")
     peers = F.transform(F.coalesce("peers", F.array().cast(PEERS)), lambda peer: peer["name"])
     everybody = F.array_append(F.array_append(peers, F.col("server")), F.col("leader"))
-    grouped = replicas.groupBy(*of_the_group).agg(
-        F.sort_array(F.collect_set(F.when(F.col("is_backed"), F.col("server")))).alias("backed"),
-        F.sort_array(F.collect_set(F.when(F.col("is_leader"), F.col("server")))).alias("claimed"),
-        F.min_by(told, by_claim).alias("of_best"),
-        F.min_by(told, by_name).alias("of_first"),
-        F.sort_array(F.collect_set("server")).alias("hosts"),
-        F.flatten(F.collect_list(everybody)).alias("known"),
-        F.collect_set("leader").alias("views"),
-        F.min_by("cluster", by_name).alias("cluster"),
-    )
-    leaders = F.when(F.size("backed") > 0, F.col("backed")).otherwise(F.col("claimed"))
+    of_all = replicas.withColumns(
+        {
+            "_backed": F.collect_set(F.when(F.col("is_backed"), F.col("server"))).over(group),
+            "_claimed": F.collect_set(F.when(F.col("is_leader"), F.col("server"))).over(group),
+            "_best": F.min(by_claim).over(group),
+            "_first": F.min(F.struct("server", "server_id", "cluster")).over(group),
+            "_hosts": F.collect_set("server").over(group),
+            "_known": F.collect_list(everybody).over(group),
+            "_views": F.collect_set("leader").over(group),
+        }
+    ).withColumn("leaders", F.sort_array(F.when(F.size("_backed") > 0, F.col("_backed")).otherwise(F.col("_claimed"))))
     sole = F.size("leaders") == 1
+    tells = F.when(sole, by_claim == F.col("_best")).otherwise(by_name == F.struct("_first.server", "_first.server_id"))
+    known = F.flatten("_known")
     return (
-        grouped.withColumn("leaders", leaders)
-        .withColumn("figures", F.when(sole, F.col("of_best")).otherwise(F.col("of_first")))
+        of_all.where(tells)
         .select(
             *of_the_group,
-            "cluster",
+            "_first.cluster",
             F.when(sole, F.col("leaders")[0]).alias("leader"),
             "leaders",
-            "hosts",
-            F.array_sort(F.array_distinct(F.filter("known", lambda name: name.isNotNull() & (name != "")))).alias("members"),
-            F.filter("views", lambda name: name != "").alias("views"),
-            *(F.col(f"figures.{name}").alias(name) for name in figures if name != "peers"),
-            F.when(sole, F.col("figures.peers")).alias("peers"),
+            F.sort_array("_hosts").alias("hosts"),
+            F.array_sort(F.array_distinct(F.filter(known, lambda name: name.isNotNull() & (name != "")))).alias("members"),
+            F.filter("_views", lambda name: name != "").alias("views"),
+            *figures,
+            F.when(sole, F.col("peers")).alias("peers"),
         )
         .withColumn("quorum", F.floor(F.col("num_replicas") / 2) + 1)
     )
