@@ -36,11 +36,11 @@ INVENTORY = """
     - copy:
         dest: "{{ demo_dir }}/inventory.json"
         mode: "0600"
-        content: "{{ {'nats': {'hosts': dict(groups['nats'] | zip(hosts))}} | to_json }}"
+        content: "{{ {'nats': {'hosts': dict(groups['nats'] | zip(described))}} | to_json }}"
       no_log: true
       vars:
         wanted: "nats_server_|ansible_(connection|host|python_interpreter)$"
-        hosts: >-
+        described: >-
           {{ groups['nats'] | map('extract', hostvars) | map('dict2items') | map('selectattr', 'key', 'match', wanted)
              | map('items2dict') }}
 """
