@@ -63,6 +63,7 @@ LOCKS = {
     "event sources": "eda",
     "development": "dev",
     "Galaxy's importer": "galaxy",
+    "site of the documents": "docs",
     "benchmarks": "bench",
 }
 #: Where the first requirements of what reaches a user are written; None: the whole lock.
