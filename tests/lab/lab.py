@@ -799,9 +799,10 @@ def _replace_process(command: Sequence[str]) -> None:
     os.execvp(command[0], list(command))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    made = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    verbs = made.add_subparsers(required=True, metavar="VERB")
 
     def verb(name: str, text: str, action: Callable[[argparse.Namespace], None], host: bool = True) -> Any:
         one = verbs.add_parser(name, help=text, description=text)
@@ -866,14 +867,14 @@ def _parser() -> argparse.ArgumentParser:
     one = verb("disk", "give a host a small disk of its own", lambda a: get(a.name).disk(a.host, a.path, a.size))
     one.add_argument("--path", required=True)
     one.add_argument("--size", required=True, help="as of truncate(1): 64M")
-    return parser
+    return made
 
 
 def main() -> int:
     """Do what the command line says; return 3 when no lab can be built here, 1 for other errors."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda _number, _frame: sys.exit(129))
-    args = _parser().parse_args()
+    args = parser().parse_args()
     try:
         args.action(args)
     except (LabUnavailableError, MirrorError, rootfs.BuildError) as error:

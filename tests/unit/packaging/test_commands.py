@@ -15,6 +15,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -40,14 +41,19 @@ RUN_BY = {
     "docs/getting-started.md": ("tests/lab/test_getting_started.py", '"{path}"'),
     "docs/health-gate.md": GUIDES,
     "docs/insights.md": ("tests/insights/test_cluster.py", "spark-submit"),
+    "docs/molecule.md": ("tests/lab/test_lab.py", 'lab.kill("'),
     "docs/operations.md": GUIDES,
+    "docs/releasing.md": ("tests/unit/packaging/test_release.py", '"antsibull-changelog", "release"'),
     "docs/roll-journal.md": GUIDES,
     "docs/security.md": GUIDES,
     "docs/sizing.md": GUIDES,
     "docs/troubleshooting.md": GUIDES,
 }
+#: Documents whose blocks in YAML are the files of a project that a test holds them to.
+SHOWN = {"docs/molecule.md": "tests/unit/packaging/test_molecule.py"}
 #: Their commands are targets of make, whose recipes are what CI runs.
 OF_MAKE = {"docs/benchmarks.md", "docs/contributing.md"}
+INSTALLED_LAB = "~/.ansible/collections/ansible_collections/natsops/jetstream/tests/lab"
 SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "text", "")
 BLOCKS = [block for document in DOCUMENTS for block in document.blocks]
 COMMANDS = [command for block in BLOCKS if block.language in SHELLS for command in block.commands]
@@ -199,6 +205,28 @@ def pip(arguments: list[str]) -> None:
             assert re.split(r"[<>=~]", item)[0] in LOCKED, f"{item} is in none of the locks, so that no test has it"
 
 
+def antsibull_changelog(arguments: list[str]) -> None:
+    """Run by test_release.py."""
+    assert arguments[1:] == ["release"]
+
+
+def lab(arguments: list[str]) -> None:
+    """`python3 lab.py VERB …`, in its folder of the installed collection."""
+    folder = Path(INSTALLED_LAB).relative_to("~/.ansible/collections/ansible_collections/natsops/jetstream")
+    script = "import sys; from lab import parser; parser().parse_args(sys.argv[1:])"
+    command = [sys.executable, "-c", script, *arguments[2:]]
+    done = subprocess.run(command, cwd=CHECKOUT / folder, capture_output=True, text=True, check=False)
+    assert (arguments[1], done.returncode) == ("lab.py", 0), done.stderr
+
+
+def cd(arguments: list[str]) -> None:
+    assert arguments[1:] == [INSTALLED_LAB]
+
+
+def sha256sum(arguments: list[str]) -> None:
+    assert arguments[1:] == [".cache/dist/*"]
+
+
 def ansible_rulebook(arguments: list[str]) -> None:
     given = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     used = (CHECKOUT / "tests/eda/conftest.py").read_text()
@@ -242,11 +270,15 @@ RULES: dict[str, Callable[[list[str]], None]] = {
     "ansible-galaxy": ansible_galaxy,
     "ansible-playbook": ansible_playbook,
     "ansible-rulebook": ansible_rulebook,
+    "antsibull-changelog": antsibull_changelog,
+    "cd": cd,
     "export": export,
     "grep": grep,
     "make": make,
     "pip": pip,
     "python": insights,
+    "python3": lab,
+    "sha256sum": sha256sum,
     "spark-submit": insights,
 }
 
@@ -386,6 +418,8 @@ def test_each_block_of_data_is_right(block: Block) -> None:
         json.loads(block.text)
     elif block.language == "python":
         compile(block.text, block.where, "exec")
+    elif block.language == "yaml" and block.path in SHOWN:
+        assert block.path in (CHECKOUT / SHOWN[block.path]).read_text()
     elif block.language == "yaml":
         check_yaml(yaml.safe_load(block.text))
     elif block.language == "text":
@@ -414,6 +448,7 @@ def test_each_block_of_data_is_right(block: Block) -> None:
         "python -m jetstream_insights nothing --lake x",
         "python -m jetstream_insights gold --no-such x",
         "export NO_SUCH=1",
+        "python3 lab.py kill --no-such n1",
         "rm -rf /",
     ],
 )
