@@ -40,7 +40,7 @@ class Controller:
 HERE = Controller()
 
 
-@contextmanager
+@pytest.fixture
 def without_network() -> Iterator[tuple[str, ...]]:
     """What runs a command where loopback is all there is; without root, nothing."""
     if os.geteuid() != 0:
@@ -53,7 +53,7 @@ def without_network() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.fixture
-def empty_controller(tmp_path: Path) -> Iterator[Controller]:
+def empty_controller(tmp_path: Path, without_network: tuple[str, ...]) -> Controller:
     """A user's, into whose home directory nothing but the artifact was installed, and who reaches nothing."""
     artifacts = list(ROOT.glob(".cache/dist/*.tar.gz"))
     if not artifacts:
@@ -63,12 +63,11 @@ def empty_controller(tmp_path: Path) -> Iterator[Controller]:
     environment = {"HOME": str(home), "PATH": os.defpath, "LANG": "C.UTF-8"}
     # Only for speed, see tests/lab/python.
     environment.update({name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ})
-    with without_network() as prefix:
-        controller = Controller(prefix, environment)
-        done = controller.call("ansible-galaxy", "collection", "install", "--offline", str(artifacts[0]))
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert (home / ".ansible/collections/ansible_collections/natsops/jetstream/MANIFEST.json").is_file()
-        yield controller
+    controller = Controller(without_network, environment)
+    done = controller.call("ansible-galaxy", "collection", "install", "--offline", str(artifacts[0]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (home / ".ansible/collections/ansible_collections/natsops/jetstream/MANIFEST.json").is_file()
+    return controller
 
 
 def servers_under(folder: Path) -> list[str]:
