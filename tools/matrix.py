@@ -5,7 +5,7 @@
 
     python tools/matrix.py [SLICE[:COLUMN]…]     by default all of them, see SLICES
 
-What a slice did is kept in .cache/matrix, so that the table can be made of several runs. What was not run is told so. An
+What other slices did stays as the table tells it, so that it can be made of several runs. What was not run is told so. An
 ansible-core that needs a newer Python than that of this machine runs with a Debian that has one, in a root file system of its own
 where everything is made anew (root only).
 """
@@ -13,7 +13,6 @@ where everything is made anew (root only).
 from __future__ import annotations
 
 import ast
-import json
 import os
 import shutil
 import subprocess
@@ -31,7 +30,7 @@ from binaries import cache_dir  # noqa: E402
 from run_parts import counts_of  # noqa: E402
 
 TABLE = ROOT / "docs/compatibility.md"
-RESULTS = ROOT / ".cache/matrix"
+COUNTS = ROOT / ".cache/matrix/junit.xml"
 #: Tests of Ansible itself, of the inventory plugin, of roles on hosts and of whole playbooks, among those with real servers.
 INTEGRATION = "-k 'test_ansible or test_assets or test_demo or test_host_role or test_inventory or test_playbook_report'"
 RELEASES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
@@ -78,12 +77,12 @@ class Here:
 
     def make(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Path]:
         """Make targets; return the exit status and where pytest's counts are, if there are any."""
-        report = RESULTS / "junit.xml"
-        report.unlink(missing_ok=True)
+        COUNTS.parent.mkdir(parents=True, exist_ok=True)
+        COUNTS.unlink(missing_ok=True)
         # Not what the make that runs this was called with.
         own = {name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")}
-        command = ["make", "--no-print-directory", *words, f"JUNIT={report}"]
-        return subprocess.call(command, cwd=ROOT, env={**own, **environment}), report
+        command = ["make", "--no-print-directory", *words, f"JUNIT={COUNTS}"]
+        return subprocess.call(command, cwd=ROOT, env={**own, **environment}), COUNTS
 
     def close(self) -> None:
         """Nothing was made."""
@@ -149,9 +148,15 @@ def outcome(status: int, report: Path) -> str:
 
 
 def results(one: Slice) -> dict[str, str]:
-    """Return what is kept of a slice: its Python and its cells."""
-    kept = RESULTS / f"{one.name}.json"
-    return dict(json.loads(kept.read_text())) if kept.is_file() else {}
+    """Return what the table tells of a slice: its Python and its cells."""
+    told = TABLE.read_text() if TABLE.is_file() else ""
+    for line in told.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if "units" in one.targets and cells[:1] == [one.columns[0].removeprefix("ansible-core ")]:
+            return {"python": cells[1].partition(",")[0], **dict(zip(one.targets, cells[2:]))}
+        if tuple(cells[:2]) == one.columns:
+            return dict(zip(one.targets, cells[2:]))
+    return {}
 
 
 def run(one: Slice, columns: Iterable[str]) -> bool:
@@ -162,23 +167,22 @@ def run(one: Slice, columns: Iterable[str]) -> bool:
         for column in columns:
             print(f"\n=== {one.name}: make {' '.join(one.targets[column])}", flush=True)
             cell = outcome(*where.make(one.targets[column], one.environment))
-            kept = {**results(one), "python": where.python, column: cell}
-            (RESULTS / f"{one.name}.json").write_text(json.dumps(kept, indent=2) + "\n")
-            TABLE.write_text("\n".join(document()) + "\n")
+            now = {one.name: {**results(one), "python": where.python, column: cell}}
+            TABLE.write_text("\n".join(document({each.name: results(each) for each in SLICES} | now)) + "\n")
             passed = passed and "failed" not in cell
     finally:
         where.close()
     return passed
 
 
-def rows(slices: Sequence[Slice], with_python: bool) -> Iterator[str]:
+def rows(slices: Sequence[Slice], told: Mapping[str, Mapping[str, str]], with_python: bool) -> Iterator[str]:
     """Yield the lines of a table of these slices."""
     columns = list(slices[0].targets)
     head = ["ansible-core", "Python", *columns] if with_python else ["hosts", "servers", *columns]
     yield f"| {' | '.join(head)} |"
     yield "|" + " --- |" * len(head)
     for one in slices:
-        result = results(one)
+        result = told[one.name]
         first = list(one.columns)
         if with_python:
             system = f", {RELEASES[one.release]}" if one.release else ""
@@ -186,20 +190,20 @@ def rows(slices: Sequence[Slice], with_python: bool) -> Iterator[str]:
         yield f"| {' | '.join([*first, *(result.get(column, 'not run') for column in columns)])} |"
 
 
-def document() -> Iterator[str]:
-    """Yield the lines of docs/compatibility.md."""
+def document(told: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yield the lines of docs/compatibility.md from the results of all slices by their names."""
     yield "<!-- Written by `make test-matrix` from its own results. -->"
     yield ""
     yield "# What it is tested with"
     yield ""
     yield "Controllers: unit tests, `ansible-test sanity`, and the tests with real servers that exercise Ansible most."
     yield ""
-    yield from rows([one for one in SLICES if "units" in one.targets], True)
+    yield from rows([one for one in SLICES if "units" in one.targets], told, True)
     yield ""
     yield "Managed hosts: a cluster of three systemd hosts is deployed, deployed again without a change, changed by restarts one"
     yield "after another as a check run foretold, and verified (molecule's scenario `default`)."
     yield ""
-    yield from rows([one for one in SLICES if "deployment" in one.targets], False)
+    yield from rows([one for one in SLICES if "deployment" in one.targets], told, False)
     yield ""
     yield "`make test` runs ansible-core 2.16 and 2.19 and both servers each time, `make test-chaos` nats-server 2.9.10, from"
     yield "which upgrades may start. Other Linux distributions with systemd are not tested."
@@ -210,7 +214,6 @@ def main(wanted: Sequence[str]) -> int:
     chosen = [key for key in known if not wanted or key in wanted or known[key].name in wanted]
     if unknown := set(wanted) - set(known) - {one.name for one in SLICES}:
         raise SystemExit(f"not known: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    RESULTS.mkdir(parents=True, exist_ok=True)
     passed = [
         run(one, [key.partition(":")[2] for key in chosen if known[key] is one])
         for one in SLICES
