@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Union
@@ -26,6 +27,9 @@ CONCURRENT_CALLS = 64
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
 #: JetStream is off for the user's account, or on the servers.
 NOT_ENABLED = (10039, 10076)
+#: How long a server may take to read the JWT of an account that it meets for the first time. Another request that comes meanwhile
+#: finds the account without JetStream (accounts.go registerAccount, then UpdateAccountClaims).
+_ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
 MEMBER_CHANGE_IN_FLIGHT = 10202
 
 _FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
@@ -119,6 +123,18 @@ class JetStreamApi(_Api):
             # Every server maps this to the API where the domain is its own.
             self._prefix = f"$JS.{require_name('jetstream_domain', domain)}.API"
             self.silence = f"no JetStream of the domain {domain} answers, or the user's account may not ask it"
+
+    def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
+        """Return the reply to one request; `subject` is without the API's prefix. Raises NatsFailure. An account of
+        a JWT is given the time that servers need to read that."""
+        end = time.monotonic() + (_ACCOUNT_SECONDS if self._client.options.credentials else 0)
+        while True:
+            try:
+                return super().call(subject, body, timeout)
+            except NatsFailure as failure:
+                if failure.err_code != NOT_ENABLED[0] or time.monotonic() >= end:
+                    raise
+            time.sleep(_ACCOUNT_INTERVAL)
 
     def info(self) -> dict[str, Any]:
         """Return the account's limits and usage (`$JS.API.INFO`), with `api.level` from 2.11."""
