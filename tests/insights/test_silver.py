@@ -308,6 +308,29 @@ def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
     assert seconds[5] is None
 
 
+def test_a_replica_that_is_told_twice_is_of_one_stream(spark: SparkSession) -> None:
+    replica = (
+        "fleet string, snapshot string, taken timestamp, account string, stream string, server string, server_id string, "
+        f"cluster string, leader string, peers {silver.PEERS}, is_leader boolean, is_backed boolean, "
+        "num_replicas int, messages bigint"
+    )
+    peers = [("n2", "b", True, False, 0, 0, 0)]
+    first = ("f", "s", HOUR, "A")
+    told = [
+        (*first, "LED", "n1", "N1", "C1", "n1", peers, True, True, 2, 7),
+        (*first, "LED", "n1", "N1", "C1", "n1", peers, True, True, 2, 7),
+        (*first, "LED", "n2", "N2", "C1", "n1", None, False, False, 2, 6),
+        (*first, "LOST", "n2", "N2", "C1", None, None, False, False, 2, 5),
+        (*first, "LOST", "n2", "N2", "C1", None, None, False, False, 2, 5),
+        (*first, "LOST", "n3", "N3", "C2", None, None, False, False, 2, 4),
+    ]
+    found = silver.streams(spark.createDataFrame(told, replica)).orderBy("stream").collect()
+    assert [(row["stream"], row["leader"], row["messages"], row["cluster"]) for row in found] == [
+        ("LED", "n1", 7, "C1"), ("LOST", None, 5, "C1"),
+    ]  # fmt: skip
+    assert [row["members"] for row in found] == [["n1", "n2"], ["n2", "n3"]]
+
+
 def test_hours_of_a_span() -> None:
     found = list(hours(HOUR + timedelta(minutes=30), HOUR + timedelta(hours=2)))
     assert found == [HOUR, HOUR + timedelta(hours=1)]

@@ -51,9 +51,6 @@ class GuideCluster(RoleCluster):
         self.users = self.variables["nats_server_accounts"]["APP"]["users"]
         self.users.append({"user": "ops", "password": "ops-pass"})
 
-    def url(self, name: str) -> str:
-        return f"nats://127.0.0.1:{self.hosts[name]['nats_server_port']}"
-
     def type(self, command: str) -> str:
         """Run what a reader types beside inventory.yml, and return what it printed."""
         shutil.copy(self.inventory(), self.root / "inventory.yml")

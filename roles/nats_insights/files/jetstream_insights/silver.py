@@ -444,30 +444,31 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     of_a_member = ("server_id", "version", "received", "extra", "is_leader", "is_backed", "server", "leader", "cluster")
     figures = [name for name in replicas.columns if name not in (*of_the_group, *of_a_member, "peers")]
     group = Window.partitionBy(*of_the_group)
-    by_name = F.struct("server", "server_id")
+    by_name = group.orderBy("server", "server_id")
     rank = F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2)
-    by_claim = F.struct(rank.alias("rank"), "server", "server_id")
+    # A replica may be told twice: the number tells also such rows apart.
+    by_claim = F.struct(rank.alias("rank"), "_number")
     peers = F.transform(F.coalesce("peers", F.array().cast(PEERS)), lambda peer: peer["name"])
     everybody = F.array_append(F.array_append(peers, F.col("server")), F.col("leader"))
-    of_all = replicas.withColumns(
+    of_all = replicas.withColumn("_number", F.row_number().over(by_name)).withColumns(
         {
             "_backed": F.collect_set(F.when(F.col("is_backed"), F.col("server"))).over(group),
             "_claimed": F.collect_set(F.when(F.col("is_leader"), F.col("server"))).over(group),
             "_best": F.min(by_claim).over(group),
-            "_first": F.min(F.struct("server", "server_id", "cluster")).over(group),
+            "_cluster": F.first("cluster").over(by_name),
             "_hosts": F.collect_set("server").over(group),
             "_known": F.collect_list(everybody).over(group),
             "_views": F.collect_set("leader").over(group),
         }
     ).withColumn("leaders", F.sort_array(F.when(F.size("_backed") > 0, F.col("_backed")).otherwise(F.col("_claimed"))))
     sole = F.size("leaders") == 1
-    tells = F.when(sole, by_claim == F.col("_best")).otherwise(by_name == F.struct("_first.server", "_first.server_id"))
+    tells = F.when(sole, by_claim == F.col("_best")).otherwise(F.col("_number") == 1)
     known = F.flatten("_known")
     return (
         of_all.where(tells)
         .select(
             *of_the_group,
-            "_first.cluster",
+            F.col("_cluster").alias("cluster"),
             F.when(sole, F.col("leaders")[0]).alias("leader"),
             "leaders",
             F.sort_array("_hosts").alias("hosts"),
