@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 #: Without docs/reference, which is made from what the code declares.
@@ -98,3 +101,20 @@ class Document:
 
 
 DOCUMENTS = [Document(str(path.relative_to(CHECKOUT))) for path in PATHS]
+
+
+def typed(text: str, inside: Sequence[str] = (), **where: Any) -> str:
+    """Run what a reader types into a shell, by the command `inside`; return what it printed. `where`: cwd and env, as subprocess
+    takes them. A shell that fails is an error."""
+    done = subprocess.run(
+        [*inside, "bash", "-c", text],
+        **where,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout}"
+    return done.stdout

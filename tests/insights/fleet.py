@@ -70,12 +70,14 @@ class Stream:
 
 @dataclass(frozen=True)
 class Outage:
-    """A server that was down between two moments, in seconds after the fleet's start. `version`: what it runs after it."""
+    """A server that was down between two moments, in seconds after the fleet's start. `version`: what it runs after it.
+    `last_words`: the last line of its log before it, which each snapshot of the hour after it tells."""
 
     server: int
     begin: float
     end: float
     version: str = ""
+    last_words: str = ""
 
 
 @dataclass(frozen=True)
@@ -259,6 +261,10 @@ class Fleet:
         start = timestamp(START + timedelta(seconds=self.started(server, at)))
         yield Row("varz", {}, {"start": start, "mem": 100_000_000, "cores": 4, "in_msgs": int(up * 1000), "connections": 10})
         yield Row("healthz", {}, {"status": "ok", "status_code": 200})
+        for outage in self.outages:
+            if outage.server == server and outage.last_words and outage.end <= at < outage.end + 3600:
+                line = {"time": timestamp(START + timedelta(seconds=outage.begin - 1)), "text": outage.last_words}
+                yield Row("server_log", {}, line)
         meta: dict[str, Any] = {"cluster_size": self.servers}
         leader = self.meta_leader(at)
         if leader is not None:

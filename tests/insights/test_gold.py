@@ -15,6 +15,7 @@ import pytest
 from fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Outage, Stream
 from jetstream_insights.days import hours_of, make_gold
 from jetstream_insights.gold.common import Maintenance, Settings
+from jetstream_insights.gold.health import logged
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
 from pyspark.sql import Row, SparkSession
@@ -28,8 +29,15 @@ FIRST = [at for at in MOMENTS if at < DAY]
 SECOND = [at for at in MOMENTS if at >= DAY]
 NEWER = "2.15.2"
 #: n2 is away for half an hour, n3 over midnight, and comes back newer.
+DISK_FULL = "[7] 2026/11/01 21:04:59.000000 [FTL] JetStream failed to store: write: no space left on device"
 FLEET = Fleet(
-    5, 40, 129, outages=(Outage(1, 21 * HOUR + 300, 21.5 * HOUR + 300), Outage(2, 23.7 * HOUR, 24.4 * HOUR, NEWER))
+    5,
+    40,
+    129,
+    outages=(
+        Outage(1, 21 * HOUR + 300, 21.5 * HOUR + 300, last_words=DISK_FULL),
+        Outage(2, 23.7 * HOUR, 24.4 * HOUR, NEWER),
+    ),
 )
 UPGRADE = Maintenance(START + timedelta(hours=23.6), START + timedelta(hours=24.6), ("n3",))
 
@@ -209,7 +217,8 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
     (row,) = gold.rows("incidents", incident="server_missing", server="n2")
     assert (at(row["before"]), at(row["begin"]), at(row["end"])) == (21 * HOUR, 21 * HOUR + 600, 21 * HOUR + 2400)
     assert (row["snapshots"], row["seconds"], row["continues"], row["maintenance"]) == (3, 1800.0, False, False)
-    assert row["causes"][0]["cause"] == "restart"
+    assert [(cause["cause"], cause["detail"]) for cause in row["causes"][:2]] == [("log", "1 × no_space"), ("restart", "")]
+    assert at(row["causes"][0]["at"]) == 21 * HOUR + 299
     (row,) = gold.rows("incidents", incident="server_missing", server="n3")
     assert (row["continues"], row["end"], row["maintenance"]) == (True, None, True)
     (row,) = gold.rows("incidents", 1, incident="server_missing", server="n3")
@@ -219,12 +228,22 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
     assert {row["stream"] for row in found} == lost
     for row in found:
         first = next(iter(row["causes"]))
-        assert (first["cause"], first["server"]) in {("restart", "n2"), ("server_missing", "n3")}, row
+        assert (first["cause"], first["server"]) in {("log", "n2"), ("server_missing", "n3")}, row
     second = gold.rows("incidents", 1, incident="no_leader", kind="stream")
     assert {row["stream"] for row in second} == {
         stream.name for stream in FLEET.assets if any(state(stream, moment) == "no_leader" for moment in SECOND)
     }
     assert all(row["began_before"] for row in second)
+
+
+def test_a_log_tells_causes_at_the_collectors_time(spark: SparkSession) -> None:
+    """The clock is ahead by a minute and a half. What tells nothing of a cause is left out, what two hours tell is one line."""
+    time = START + timedelta(seconds=90)
+    told = [("f", snapshot, "n1", time, kind, "line") for snapshot in ("s1", "s2") for kind in ("route", "leader", None)]
+    lines = spark.createDataFrame(told, "fleet string, snapshot string, server string, time timestamp, kind string, text string")
+    clocks = spark.createDataFrame([("f", "s1", "n1", 90.0)], "fleet string, snapshot string, server string, clock_offset double")
+    (row,) = logged(lines, clocks).collect()
+    assert (row["member"], row["kind"], row["rank"], at(row["at"])) == ("n1", "route", 3, 0.0)
 
 
 def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:

@@ -245,6 +245,9 @@ UNKNOWN = {
     '{"a":1,"peers":"none"}': {"peers": "none"},
     '{"a":1,"new":null}': {"new": None},
     '{"new":{"a":1}}': {"new": {"a": 1}},
+    '{"a":1,"peers":[{"lag":2},{"lag":3,"new":true}]}': {"peers": [{"lag": 2}, {"lag": 3, "new": True}]},
+    '{"a":1,"of":{"s":{"lag":3,"new":{}}},"new":2}': {"of": {"s": {"lag": 3, "new": {}}}, "new": 2},
+    '{"a":1,"peers":[{"lag":2}],"new":2}': {"new": 2},
 }
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import Runner
-from documents import Command, Document
+from documents import Command, Document, typed
 from nats_processes import binary, collections_path
 from role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create, words
 
@@ -54,26 +53,15 @@ class GuideCluster(RoleCluster):
     def type(self, command: str) -> str:
         """Run what a reader types beside inventory.yml, and return what it printed."""
         shutil.copy(self.inventory(), self.root / "inventory.yml")
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.root,
-            env={
-                **os.environ,
-                "HOME": str(self.root),
-                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "ANSIBLE_COLLECTIONS_PATH": collections_path(),
-                "ANSIBLE_NOCOLOR": "true",
-                "ANSIBLE_PIPELINING": "true",
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}"
-        return done.stdout
+        environment = {
+            **os.environ,
+            "HOME": str(self.root),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
+            "ANSIBLE_NOCOLOR": "true",
+            "ANSIBLE_PIPELINING": "true",
+        }
+        return typed(command, cwd=self.root, env=environment)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,7 @@ cut down and grown."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import re
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +15,9 @@ from typing import Any
 import nats
 import pytest
 from conftest import VERSIONS, Runner
+from quorum_watch import META, watching
 from role_cluster import APP_PASSWORD, APP_USER, SYSTEM_PASSWORD, RoleCluster, create, meta_members, words
 
-WATCH = Path(__file__).parents[1] / "lab" / "quorum_watch.py"
 MIRROR = Path(__file__).parents[2] / "docs" / "examples" / "mirror.yml"
 CLUSTERS = {"east": ["n1", "core"], "central": ["n2"], "west": ["n3"]}
 
@@ -156,27 +151,6 @@ def test_a_cluster_is_added_and_taken_away(sites: RoleCluster, run_module: Runne
     sites.deploy_changes_nothing()
 
 
-@contextlib.contextmanager
-def quorum_watch(sites: RoleCluster, folder: Path) -> Iterator[list[int]]:
-    """How many members of the meta group were away in each sample of a process of its own; in the list afterwards."""
-    found: list[int] = []
-    told = {"servers": {name: sites.url(name) for name in sites.hosts}, "user": "sys", "password": SYSTEM_PASSWORD}
-    with (folder / "samples").open("w") as output, (folder / "errors").open("w") as errors:
-        watch = subprocess.Popen([sys.executable, str(WATCH)], stdin=subprocess.PIPE, stdout=output, stderr=errors, text=True)
-        try:
-            assert watch.stdin
-            watch.stdin.write(json.dumps(told))
-            watch.stdin.close()
-            time.sleep(3)
-            yield found
-            assert watch.poll() is None, (folder / "errors").read_text()
-        finally:
-            watch.kill()
-            watch.wait()
-    lines = [line for line in (folder / "samples").read_text().splitlines(keepends=True) if line.endswith("\n")]
-    found += [len(json.loads(line)["away"].get("META", ())) for line in lines][10:]
-
-
 def gateway_tls(run_module: Runner, sites: RoleCluster) -> list[bool]:
     """Return of each server's outbound gateway connections whether they have TLS."""
     servers = run_module("nats_server_info", sites.system(), endpoints=["gatewayz"])["servers"]
@@ -198,11 +172,11 @@ def test_gateways_get_tls_one_server_at_a_time(version: str, tmp_path: Path, run
         refused = words(made.playbook("deploy", "--limit", "n1,n4,n2", fails=True).output)
         assert "The run leaves out n3" in refused
         assert made.pids() == pids
-        with quorum_watch(made, tmp_path) as away:
+        with watching({name: made.url(name) for name in made.hosts}, "sys", SYSTEM_PASSWORD, tmp_path) as samples:
             output = words(made.playbook("deploy").output)
         assert "gateway.tls is added" in output
-        assert max(away) == 1
-        assert len(away) > 50
+        assert max(len(sample["away"][META]) for sample in samples) == 1
+        assert len(samples) > 50
         assert gateway_tls(run_module, made) == [True] * 8
         assert not set(made.pids().values()) & set(pids.values())
         made.deploy_changes_nothing()

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -114,6 +117,39 @@ class Watch:
             reply = await client.request(subject, b'{"accounts": true, "streams": true}', timeout=PATIENCE)
             self._views[name] = view(json.loads(reply.data).get("data") or {})
             await asyncio.sleep(began + INTERVAL - time.monotonic())
+
+
+@contextmanager
+def watching(
+    servers: Mapping[str, str], user: str, password: str, folder: Path, inside: Callable[[Sequence[str]], Sequence[str]] = list
+) -> Iterator[list[dict[str, Any]]]:
+    """Watch from the first sample in which nobody is away; the samples are in the list afterwards. `inside`: how the command of
+    the watch's process is run where the servers are."""
+    found: list[dict[str, Any]] = []
+    samples = folder / "samples.jsonl"
+    with samples.open("w") as output, (folder / "errors").open("w") as errors:
+        command = inside([sys.executable, __file__])
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=errors, text=True)
+        try:
+            assert process.stdin
+            process.stdin.write(json.dumps({"servers": dict(servers), "user": user, "password": password}))
+            process.stdin.close()
+            began = time.monotonic()
+            while not any(not any(sample["away"].values()) for sample in _written(samples)):
+                assert time.monotonic() < began + 60, f"the watch sees nobody: {(folder / 'errors').read_text()}"
+                time.sleep(1)
+            began = time.monotonic()
+            yield found
+            assert process.poll() is None, (folder / "errors").read_text()
+        finally:
+            process.kill()
+            process.wait()
+    found += [sample for sample in _written(samples) if sample["at"] >= began]
+
+
+def _written(samples: Path) -> list[dict[str, Any]]:
+    """Return the samples that were written completely."""
+    return [json.loads(line) for line in samples.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import binaries
 from controller import Controller
-from documents import CHECKOUT, Document
+from documents import CHECKOUT, Document, typed
 
 STEPS = [block for block in Document("docs/getting-started.md").blocks if block.heading[0].isdigit()]
 HOSTS = ("n1-c1", "n2-c1", "n3-c1")
@@ -36,18 +35,7 @@ class Terminal:
     def type(self, text: str, inside: Sequence[str] = ()) -> str:
         """Run the text, by the command `inside`; return what it printed. Any command of it that fails is an error."""
         script = f'. {self._state}\nset -eo pipefail\n{text}\n{{ export -p; printf "cd %q\\n" "$PWD"; }} > {self._state}\n'
-        done = subprocess.run(
-            [*inside, "bash", "-c", script],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-        assert done.returncode == 0, f"{text}\n{done.stdout}"
-        return done.stdout
+        return typed(script, inside, env=self._environment)
 
     @property
     def folder(self) -> Path:

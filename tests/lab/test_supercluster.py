@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from controller import Controller, Run, file_install
 from lab_cluster import Cluster
 from load import Load, patiently
 from nats.js.api import StreamConfig, StreamInfo
-from quorum_watch import META
+from quorum_watch import META, watching
 
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("whole")]
 
@@ -117,38 +115,10 @@ class Supercluster(Cluster):
 
         return self.controller.run(ask())
 
-    @contextmanager
-    def watch(self, folder: Path) -> Iterator[list[dict[str, Any]]]:
+    def watch(self, folder: Path) -> AbstractContextManager[list[dict[str, Any]]]:
         """The samples of a watch over the quorums; they are in the list afterwards."""
-        found: list[dict[str, Any]] = []
-        told = {
-            "servers": {host: self.urls(host)[0] for host in self.hosts},
-            "user": "sys",
-            "password": self.variables["nats_server_system_password"],
-        }
-        command = self.controller.lab.inside([sys.executable, str(Path(__file__).with_name("quorum_watch.py"))])
-        samples = folder / "samples.jsonl"
-        with samples.open("w") as output, (folder / "errors").open("w") as errors:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=errors, text=True)
-            assert process.stdin
-            process.stdin.write(json.dumps(told))
-            process.stdin.close()
-            began = time.monotonic()
-            try:
-                until(lambda: any(not any(sample["away"].values()) for sample in read(samples)), "the watch sees nobody")
-                began = time.monotonic()
-                yield found
-            finally:
-                still_there = process.poll() is None
-                process.kill()
-                process.wait()
-        assert still_there, (folder / "errors").read_text()
-        found += [sample for sample in read(samples) if sample["at"] >= began]
-
-
-def read(samples: Path) -> list[dict[str, Any]]:
-    """Return the samples that were written completely."""
-    return [json.loads(line) for line in samples.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        servers = {host: self.urls(host)[0] for host in self.hosts}
+        return watching(servers, "sys", self.variables["nats_server_system_password"], folder, self.controller.lab.inside)
 
 
 def until(holds: Callable[[], bool], otherwise: str, deadline: float = 60) -> None:

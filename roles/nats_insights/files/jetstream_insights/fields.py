@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -68,10 +68,19 @@ def converted(found: Column, field: Field) -> Column:
 
 
 def rest(document: Column, fields: Sequence[Field], told: Callable[[Field], Column]) -> Column:
-    """Return what of a VARIANT document no field took, also what was of another type than its field. `told`: what was taken of a
-    field, null for nothing."""
-    paths = [F.when(told(field).isNotNull(), field.json_path) for field in fields]
+    """Return what of a VARIANT document no field took, also what was of another type than its field, and what a field took only
+    in part. `told`: what was taken of a field, null for nothing."""
+    paths = [F.when(_is_whole(document, field, told(field)), field.json_path) for field in fields]
     return F.variant_delete(document, *paths) if paths else document
+
+
+def _is_whole(document: Column, field: Field, value: Column) -> Column:
+    """Return whether a field's value was taken of a document, with all keys that it has there."""
+    keys = [] if _is_text(field) else [*_keys_of_type(value, _type(field))]
+    if not keys:
+        return value.isNotNull()
+    text = F.to_json(F.try_variant_get(document, field.json_path, "variant"))
+    return value.isNotNull() & (_keys_in(text) == _sum(keys))
 
 
 # --- lines of bronze -----------------------------------------------------------------------------------------------------
@@ -180,7 +189,7 @@ def _keys_of_type(value: Column, type_: DataType) -> Iterator[Column]:
         yield F.aggregate(value, F.lit(0), lambda sum_, element: sum_ + _sum(_keys_of_type(element, type_.elementType)))
 
 
-def _sum(numbers: Iterator[Column]) -> Column:
+def _sum(numbers: Iterable[Column]) -> Column:
     return reduce(add, (F.coalesce(number, F.lit(0)) for number in numbers), F.lit(0))
 
 

@@ -372,8 +372,8 @@ INCIDENTS = (
     Col(
         "causes",
         CAUSES,
-        "candidates, the likeliest first: `restart`, `upgrade`, `server_missing`, `advisory`, `no_answer`, `behind` "
-        "of a member between `before` and `last`",
+        "candidates, the likeliest first: `restart`, `upgrade`, `server_missing`, `advisory`, `log` (a member's), `no_answer`, "
+        "`behind` of a member between `before` and `last`",
     ),
 )
 

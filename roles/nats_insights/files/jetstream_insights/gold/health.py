@@ -15,11 +15,15 @@ from jetstream_insights.gold.tables import GROUP_KEY, Table, not_negative, ratio
 
 _BAD = ("no_leader", "no_quorum", "not_redundant")
 
-#: Seconds before an incident that an advisory may explain it from: it was written when the thing happened, not when it was seen.
-_ADVISORY_MARGIN = 60.0
+#: Seconds before an incident that an advisory or a line of a log may explain it from: it was written when the thing happened, not
+#: when it was seen.
+_MARGIN = 60.0
 
 #: Kinds of advisories that tell of requests and deliveries, not of what happens to a group.
 _BUSY = ("api_audit", "max_deliver", "nak", "terminated", "unreadable")
+
+#: Kinds of lines in a server's log that may be why, with their ranks among the causes: a disk explains a restart, too.
+_LOGGED = {"no_space": 0, "storage": 0, "lame_duck": 3, "stopped": 3, "reloaded": 3, "route": 3, "catch_up": 4, "slow": 4}
 
 
 def _started() -> Column:
@@ -269,12 +273,27 @@ def _advised(advisories: DataFrame) -> DataFrame:
     )
 
 
+def logged(server_events: DataFrame, servers: DataFrame) -> DataFrame:
+    """Return what servers' logs tell of why something went wrong, each line once, `at` by the collector's clock."""
+    clocks = servers.groupBy("fleet", "snapshot", "server").agg(F.max("clock_offset").alias("ahead"))
+    rank = F.coalesce(*(F.when(F.col("kind") == kind, F.lit(number)) for kind, number in _LOGGED.items()))
+    ahead = F.coalesce("ahead", F.lit(0.0))
+    once = server_events.groupBy("fleet", "server", "time", "kind", "text").agg(F.min("snapshot").alias("snapshot"))
+    return (
+        once.join(clocks, on=["fleet", "snapshot", "server"], how="left")
+        .withColumns({"rank": rank, "at": F.timestamp_micros(F.unix_micros("time") - (ahead * 1e6).cast("bigint"))})
+        .where(F.col("rank").isNotNull())
+        .select("fleet", F.col("server").alias("member"), "kind", "rank", "at")
+    )
+
+
 def incidents(
     of_timeline: DataFrame,
     of_moments: DataFrame,
     servers: DataFrame,
     failures: DataFrame,
     advisories: DataFrame,
+    server_events: DataFrame,
     of_restarts: DataFrame,
     past: DataFrame,
     day: Column,
@@ -322,7 +341,7 @@ def incidents(
         ).alias("of"),
     )  # fmt: skip
     advised = _advised(advisories)
-    margin = F.expr(f"INTERVAL {int(_ADVISORY_MARGIN)} SECONDS")
+    margin = F.expr(f"INTERVAL {int(_MARGIN)} SECONDS")
     by_advisory = marked.join(
         advised,
         (F.col("fleet") == F.col("a_fleet")) & (F.col("account") == F.col("a_account")) & (F.col("stream") == F.col("a_stream"))
@@ -336,10 +355,22 @@ def incidents(
             F.concat(F.col("many").cast("string"), F.lit(" × "), F.col("a_kind")).alias("detail"),
         ).alias("of"),
     )  # fmt: skip
+    by_log = members.join(
+        logged(server_events, servers).withColumnRenamed("kind", "line"), on=["fleet", "member"]
+    ).where((F.col("at") >= F.col("from") - margin) & (F.col("at") <= F.col("last"))).groupBy(*key, "member", "line", "rank").agg(
+        F.min("at").alias("at"), F.count(F.lit(1)).alias("many")
+    ).select(
+        *key,
+        F.struct(
+            "rank", F.lit("log").alias("cause"), F.col("member").alias("server"), "at",
+            F.concat(F.col("many").cast("string"), F.lit(" × "), F.col("line")).alias("detail"),
+        ).alias("of"),
+    )  # fmt: skip
     causes = (
         by_server.select(*key, first.alias("of"))
         .unionByName(out)
         .unionByName(by_advisory)
+        .unionByName(by_log)
         .groupBy(*key)
         .agg(F.slice(F.array_sort(F.collect_set("of")), 1, 10).alias("causes"))
     )
@@ -385,6 +416,7 @@ TABLES = (
             *_PRESENCE,
             "silver.failures",
             "silver.advisories",
+            "silver.server_events",
             "gold.restarts",
             "past.incidents:1",
             "day",
