@@ -83,9 +83,9 @@ demo-stop: $(CACHE)/venv/.made $(INSTALLED)
 
 ## --- Tests: all of them use the built and installed artifact -----------------------------------------------------------
 
-test: ## all but the longest tests (test-chaos, test-eda, the other molecule scenarios), the quick parts first; ends with the totals
+test: ## all but the longest tests (test-chaos, the other molecule scenarios), the quick parts first; ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare --together test-insights $(filter-out lint-insights,$(LINT_PARTS)) test-unit test-unit-2.16 \
-		sanity-2.19 --lab test-lab --together test-integration --lab test-molecule-default
+		sanity-2.19 --lab test-lab --together test-integration --lab test-molecule-default --together test-eda
 
 # What the parts share is made before two of them run at once. Spark's environment takes minutes and only test-insights needs it.
 prepare: dev $(INSTALLED)
@@ -108,7 +108,7 @@ test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on 
 test-insights: lint-insights $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@$(SPARK_PYTEST) -m 'not chaos' tests/insights
 
-test-eda: $(EDA_VENV)/.made $(INSTALLED) ## event sources and rulebooks in ansible-rulebook, some minutes (not part of test)
+test-eda: $(EDA_VENV)/.made $(INSTALLED) ## event sources and rulebooks in ansible-rulebook
 	@$(EDA_VENV)/bin/$(PYTEST) tests/eda
 
 test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)

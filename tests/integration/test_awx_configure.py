@@ -41,7 +41,6 @@ def awx() -> Iterator[AwxServer]:
         yield server
 
 
-@pytest.mark.chaos
 def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServer) -> None:
     first = configure(awx)
     assert first.returncode == 2
@@ -104,7 +103,6 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
         assert what in repaired.stdout
 
 
-@pytest.mark.chaos
 def test_check_mode_on_an_empty_awx_writes_nothing() -> None:
     with serve(AwxServer([])) as awx:
         login = {"token": "", "nats_awx_user": USER, "nats_awx_password": PASSWORD}
@@ -115,7 +113,6 @@ def test_check_mode_on_an_empty_awx_writes_nothing() -> None:
         assert awx.written == []
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize(
     "settings, why",
     [

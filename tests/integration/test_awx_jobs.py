@@ -139,7 +139,6 @@ def secrets_in(events: list[Event]) -> list[str]:
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="host names of their own take root")
 
 
-@pytest.mark.chaos
 @needs_root
 def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
     operator: Controller, deployed: RoleCluster, awx: dict[str, list[Object]]
@@ -223,7 +222,6 @@ def test_each_survey_may_be_left_as_it_is(
     assert secrets_in(job.events) == []
 
 
-@pytest.mark.chaos
 @needs_root
 @pytest.mark.parametrize("name", ["rotate credentials", "scale out", "change replicas", "snapshot"])
 def test_a_part_of_the_cluster_is_refused(operator: Controller, awx: dict[str, list[Object]], name: str) -> None:

@@ -5,7 +5,8 @@
 
 ``make bench BENCH=insights/pipeline ARGS='--rows 1000000 10000000'``. A synthetic fleet writes a snapshot a minute until it has
 told as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
-cores, with its start: wall time, CPU time and largest memory of all its processes. At last one aggregate is made from the same
+cores, with its start: wall time, CPU time and largest memory of all its processes. It has no more cores than its master: what the
+Java machine compiles and collects beside the job would take the second one otherwise. At last one aggregate is made from the same
 bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are ratios.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,13 +50,15 @@ class Cost:
     output: str
 
 
-def measure(command: Sequence[str]) -> Cost:
-    """Run a command to its end."""
+def measure(command: Sequence[str], cores: int | None = None) -> Cost:
+    """Run a command to its end, on no more than so many cores."""
+    own = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         started = time.perf_counter()
         cpu: dict[int, float] = {}
         memory = 0
         with subprocess.Popen(command, stdout=output, stderr=errors) as process:
+            os.sched_setaffinity(process.pid, own[:cores])
             while process.poll() is None:
                 now = tree(process.pid)
                 cpu.update({pid: spent.cpu for pid, spent in now.items()})
@@ -66,6 +70,12 @@ def measure(command: Sequence[str]) -> Cost:
             sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{errors.read()[-4000:]}")
         output.seek(0)
         return Cost(wall, sum(cpu.values()), memory, output.read())
+
+
+def _cores(master: str) -> int | None:
+    """Return how many cores a local master has, None for all."""
+    found = re.fullmatch(r"local\[(\d+)\]", master)
+    return int(found[1]) if found else None
 
 
 def _write(lake: Path, minute: int) -> int:
@@ -103,7 +113,7 @@ def run(rows: int, masters: Sequence[str], memory: str, bench_python: str) -> No
             for job in ("silver", "gold"):
                 given = [job, "--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to, "--force"]
                 command = [sys.executable, "-m", "jetstream_insights", *given, "--master", master, "--memory", memory]
-                cost = measure(command)
+                cost = measure(command, _cores(master))
                 hours += cost.cpu / 3600 if master == masters[0] else 0
                 print(show(f"{job}, {master}", rows, cost), flush=True)
         told = {}
