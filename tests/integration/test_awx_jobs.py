@@ -166,8 +166,9 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
     with load(deployed):
         canceled = operator.launch(restart, stop_at=second_is_down)
         assert canceled.status == "canceled"
-        after = deployed.pids()
-        assert len([name for name in NAMES if after[name]]) >= 2
+        # What the canceled job had begun on a host may still start the server there.
+        after = {name: pid for name, pid in deployed.pids().items() if pid}
+        assert len(after) >= 2
         assert after[stopped[0]] != before[stopped[0]]
 
         # Of another template nobody can tell that its job has ended.
@@ -175,7 +176,7 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
         assert refused.status == "failed"
         held = f"held by AWX https://awx.example.com job template {restart['id']}: "
         assert any(held in failure for failure in refused.failures), refused.failures
-        assert deployed.pids() == after
+        assert after.items() <= deployed.pids().items()
 
         finished = operator.launch(restart, {"nats_server_restart_before": began})
     assert finished.status == "successful", finished.output
@@ -183,6 +184,8 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
     assert stopped[0] not in finished.artifacts["nats_roll"]["restarted"]
     assert all(pid not in (0, before[name]) for name, pid in deployed.pids().items())
     assert secrets_in(canceled.events + finished.events) == []
+    # It writes down what such a server has loaded.
+    assert operator.launch(named(awx, "job_templates", "deploy")).status == "successful"
 
 
 @pytest.mark.chaos
