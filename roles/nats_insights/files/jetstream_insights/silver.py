@@ -301,7 +301,7 @@ def servers(told: DataFrame, varz: DataFrame, jsz: DataFrame, healthz: DataFrame
 def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each member of the meta group in the view of each server. The leader's own row is made: it is not among
     its replicas. Only what the leader says of the others holds (2.12.5 and 2.14 on)."""
-    view = _with_names(of_servers.where(F.col("meta_size").isNotNull()), names).select(
+    view = _with_peer_names(of_servers.where(F.col("meta_size").isNotNull()), "meta_replicas", names).select(
         *SNAPSHOT,
         "server_id",
         "server",
@@ -309,7 +309,7 @@ def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
         F.col("meta_leader").alias("leader"),
         F.col("meta_size").alias("cluster_size"),
         (F.col("meta_leader") == F.col("server")).alias("by_leader"),
-        _named(F.col("meta_replicas")).alias("replicas"),
+        F.col("meta_replicas").alias("replicas"),
     )
     others = view.withColumn("told", F.explode("replicas")).select(
         *(name for name in view.columns if name != "replicas"), *_peer_columns(F.col("told"))
@@ -326,9 +326,14 @@ def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
     return others.unionByName(own)
 
 
+def _is_unknown(name: Column) -> Column:
+    """Return whether a server that tells of a peer never met it ("Server name unknown at this time")."""
+    return name.isNull() | (name == "") | name.contains(" ")
+
+
 def peer_name(name: Column, peer_id: Column) -> Column:
-    """Return a peer's name, or its id when the server that tells of it never met it ("Server name unknown at this time")."""
-    return F.when(name.contains(" ") | name.isNull() | (name == ""), peer_id).otherwise(name)
+    """Return a peer's name, or its id when the server that tells of it does not know it."""
+    return F.when(_is_unknown(name), peer_id).otherwise(name)
 
 
 #: What writes a server's id in its Raft groups (server/sublist.go getHash).
@@ -360,21 +365,25 @@ def server_names(lines: DataFrame) -> DataFrame:
     )
 
 
-def _with_names(frame: DataFrame, names: DataFrame) -> DataFrame:
-    """Add the names of a fleet's servers by their peer ids as `names`: a leader that never met a peer only tells its id."""
+def _by_id(names: DataFrame) -> DataFrame:
+    """Return the names of each fleet's servers by their peer ids as `names`."""
     by_id = F.map_from_entries(F.collect_set(F.struct("peer_id", "server")))
-    of_fleets = names.where(F.col("server") != "").groupBy("fleet").agg(by_id.alias("names"))
-    return frame.join(F.broadcast(of_fleets), on="fleet", how="left")
+    return F.broadcast(names.where(F.col("server") != "").groupBy("fleet").agg(by_id.alias("names")))
 
 
-def _named(peers: Column) -> Column:
-    """Return peers with their names, from `names` where a server does not know one."""
-    return F.transform(
+def _with_peer_names(frame: DataFrame, peers: str, names: DataFrame) -> DataFrame:
+    """Return rows whose `peers` have names: a leader that never met a peer only tells its id. Few rows lack any, and only these
+    meet the names of all servers, which would make each row as large as the fleet."""
+    lacks = F.coalesce(F.exists(peers, lambda peer: _is_unknown(peer["name"])), F.lit(False))
+    of_fleets = _by_id(names).withColumn("_lacks", F.lit(True))
+    named = F.transform(
         peers,
         lambda peer: peer.withField(
             "name", peer_name(peer["name"], F.coalesce(F.try_element_at("names", peer["peer"]), peer["peer"]))
         ),
     )
+    joined = frame.withColumn("_lacks", lacks).join(of_fleets, on=["fleet", "_lacks"], how="left")
+    return joined.withColumn(peers, F.when(F.col("_lacks"), named).otherwise(F.col(peers))).drop("_lacks", "names")
 
 
 def _peer_columns(peer: Column) -> tuple[Column, ...]:
@@ -401,7 +410,7 @@ def _led(replicas: DataFrame) -> DataFrame:
 def stream_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a stream, as the server that holds it tells. `config_hash` is that of the configuration's
     text, in which a server always writes the fields in the same order."""
-    told = _with_names(STREAM_REPLICAS.rows(lines), names).withColumn("peers", _named(F.col("peers"))).drop("names")
+    told = _with_peer_names(STREAM_REPLICAS.rows(lines), "peers", names)
     grouped = told.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
     return with_fields(_led(grouped), "config", _STREAM_CONFIG).withColumns(
         {
@@ -415,7 +424,7 @@ def stream_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
 def consumer_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a consumer, as the server that holds it tells. `num_replicas`: by its configuration and
     that of its stream (consumer.go ConsumerConfig.replicas). `config_hash`: as in `stream_replicas`."""
-    told = _with_names(CONSUMER_REPLICAS.rows(lines), names).withColumn("peers", _named(F.col("peers"))).drop("names")
+    told = _with_peer_names(CONSUMER_REPLICAS.rows(lines), "peers", names)
     grouped = told.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
     wanted, durable = F.coalesce("wanted_replicas", F.lit(0)), F.col("durable_name").isNotNull()
     of_stream = F.coalesce(F.col("stream_replicas"), F.lit(1))
@@ -493,7 +502,7 @@ def consumers(replicas: DataFrame) -> DataFrame:
 
 def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each member of a Raft group, as it tells itself, with the names of whom it names by their ids."""
-    told = _with_names(RAFT_GROUPS.rows(lines), names)
+    told = RAFT_GROUPS.rows(lines).join(_by_id(names), on="fleet", how="left")
     peers = F.transform(
         F.map_entries("told_peers"),
         lambda entry: F.struct(
