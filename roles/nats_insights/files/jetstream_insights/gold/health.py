@@ -278,13 +278,24 @@ def logged(server_events: DataFrame, servers: DataFrame) -> DataFrame:
     clocks = servers.groupBy("fleet", "snapshot", "server").agg(F.max("clock_offset").alias("ahead"))
     rank = F.coalesce(*(F.when(F.col("kind") == kind, F.lit(number)) for kind, number in _LOGGED.items()))
     ahead = F.coalesce("ahead", F.lit(0.0))
-    once = server_events.groupBy("fleet", "server", "time", "kind", "text").agg(F.min("snapshot").alias("snapshot"))
+    telling = server_events.where(F.col("kind").isin(*_LOGGED))
+    once = telling.groupBy("fleet", "server", "time", "kind", "text").agg(F.min("snapshot").alias("snapshot"))
     return (
         once.join(clocks, on=["fleet", "snapshot", "server"], how="left")
         .withColumns({"rank": rank, "at": F.timestamp_micros(F.unix_micros("time") - (ahead * 1e6).cast("bigint"))})
-        .where(F.col("rank").isNotNull())
         .select("fleet", F.col("server").alias("member"), "kind", "rank", "at")
     )
+
+
+def _candidate(rank: Column, cause: Column, server: Column, at: Column, detail: Column) -> Column:
+    """Return what may be why, in the order in which candidates are sorted."""
+    parts = {"rank": rank, "cause": cause, "server": server, "at": at, "detail": detail}
+    return F.struct(*(part.alias(name) for name, part in parts.items())).alias("of")
+
+
+def _times(kind: str) -> Column:
+    """Return how often a kind was told, `many` times, and the kind."""
+    return F.concat(F.col("many").cast("string"), F.lit(" × "), F.col(kind))
 
 
 def incidents(
@@ -332,14 +343,9 @@ def incidents(
         # That a server is missing, or did not answer, explains everything but itself.
         & ~((F.col("kind") == "server") & (F.col("cause") == F.col("incident")))
     )
-    first = F.struct("rank", "cause", F.col("member").alias("server"), "at", "detail")
     out = marked.select(*key, F.explode("behind").alias("server_behind")).select(
-        *key,
-        F.struct(
-            F.lit(5).alias("rank"), F.lit("behind").alias("cause"), F.col("server_behind").alias("server"),
-            F.col("begin").alias("at"), F.lit("").alias("detail"),
-        ).alias("of"),
-    )  # fmt: skip
+        *key, _candidate(F.lit(5), F.lit("behind"), F.col("server_behind"), F.col("begin"), F.lit(""))
+    )
     advised = _advised(advisories)
     margin = F.expr(f"INTERVAL {int(_MARGIN)} SECONDS")
     by_advisory = marked.join(
@@ -348,26 +354,14 @@ def incidents(
         & ((F.col("consumer") == F.col("a_consumer")) | (F.col("consumer") == "")),
     ).where((F.col("a_at") >= since - margin) & (F.col("a_at") <= F.col("last") + margin)).groupBy(*key, "a_kind").agg(
         F.min("a_at").alias("a_at"), F.count(F.lit(1)).alias("many")
-    ).select(
-        *key,
-        F.struct(
-            F.lit(3).alias("rank"), F.lit("advisory").alias("cause"), F.lit("").alias("server"), F.col("a_at").alias("at"),
-            F.concat(F.col("many").cast("string"), F.lit(" × "), F.col("a_kind")).alias("detail"),
-        ).alias("of"),
-    )  # fmt: skip
+    ).select(*key, _candidate(F.lit(3), F.lit("advisory"), F.lit(""), F.col("a_at"), _times("a_kind")))  # fmt: skip
     by_log = members.join(
         logged(server_events, servers).withColumnRenamed("kind", "line"), on=["fleet", "member"]
     ).where((F.col("at") >= F.col("from") - margin) & (F.col("at") <= F.col("last"))).groupBy(*key, "member", "line", "rank").agg(
         F.min("at").alias("at"), F.count(F.lit(1)).alias("many")
-    ).select(
-        *key,
-        F.struct(
-            "rank", F.lit("log").alias("cause"), F.col("member").alias("server"), "at",
-            F.concat(F.col("many").cast("string"), F.lit(" × "), F.col("line")).alias("detail"),
-        ).alias("of"),
-    )  # fmt: skip
+    ).select(*key, _candidate(F.col("rank"), F.lit("log"), F.col("member"), F.col("at"), _times("line")))  # fmt: skip
     causes = (
-        by_server.select(*key, first.alias("of"))
+        by_server.select(*key, _candidate(*map(F.col, ("rank", "cause", "member", "at", "detail"))))
         .unionByName(out)
         .unionByName(by_advisory)
         .unionByName(by_log)
