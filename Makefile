@@ -195,7 +195,7 @@ docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument
 	@ls $(CACHE)/docs/html/index.html
 
 pictures: demo-cluster ## the pictures in docs/images, of the demo
-	@tools/chromium.sh && python tools/pictures.py $(DEMO_DIR)
+	@python tools/pictures.py $(DEMO_DIR)
 
 build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, installed in .cache/collections
 	@ls $(CACHE)/dist/*.tar.gz
@@ -230,7 +230,7 @@ $(CACHE)/venv-%/.made: requirements/%.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh tools/chromium.sh
-	@tools/java.sh && tools/chromium.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+	@tools/java.sh && tools/chromium.sh >/dev/null && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
 $(EDA_VENV)/.made: requirements/eda.txt tools/venv.sh tools/java.sh
 	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@

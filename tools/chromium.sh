@@ -1,18 +1,18 @@
 #!/bin/sh
-# tools/chromium.sh: makes sure that Chromium is on the PATH, in which tests look at report.html.
+# tools/chromium.sh: prints the Chromium that is on the PATH, in which tests look at report.html.
 # As root on a system with apt it is installed where it is missing.
 set -eu
 
 say() { printf '%s\n' "$*" >&2; }
 
 for name in chromium-headless-shell chromium google-chrome; do
-    ! command -v "$name" >/dev/null || exit 0
+    ! command -v "$name" || exit 0
 done
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "Chromium is missing: installing the package chromium-headless-shell."
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium-headless-shell >&2
-    ! command -v chromium-headless-shell >/dev/null || exit 0
+    ! command -v chromium-headless-shell || exit 0
 fi
 say "The tests of report.html need Chromium. Install it, such as: apt-get install chromium-headless-shell"
 exit 1

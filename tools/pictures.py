@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make the pictures in docs/images of a demo that runs: `make demo`, then ``pictures.py .demo/cluster``.
 
-report.svg, plan.svg and insights.svg are what a terminal shows of the report, of a planned restart and of the insights;
-report.png is the top of report.html in a browser. Nothing on the servers is changed.
+report.svg and plan.svg are what a terminal shows of the report and of a planned restart; insights.png is the top of the
+insights' report.html in a browser. Nothing on the servers is changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,26 +80,21 @@ def terminal(name: str, command: str, text: str) -> None:
 
 def browser(page: Path, image: Path) -> None:
     """Write the picture of the top of a page."""
-    found = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
-    if found is None:
-        raise SystemExit("Chromium is missing: tools/chromium.sh installs it.")
+    chromium = subprocess.check_output([str(CHECKOUT / "tools/chromium.sh")], text=True).strip()
     with tempfile.TemporaryDirectory() as profile:
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
         options += [f"--user-data-dir={profile}", "--virtual-time-budget=5000"]
         options += ["--window-size=1200,1000", f"--screenshot={image}"]
-        subprocess.run([found, *options, page.resolve().as_uri()], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run([chromium, *options, page.resolve().as_uri()], check=True, stderr=subprocess.DEVNULL)
 
 
 def main(demo: Path) -> int:
     """Write the pictures; return 1 when one is too large for a repository."""
     IMAGES.mkdir(exist_ok=True)
     report = (demo / "report.txt").read_text().partition("\nThe cluster goes on running")[0]
-    insights = (demo / "insights.txt").read_text().partition("\nThe whole report")[0]
     terminal("report.svg", "make demo", report)
     terminal("plan.svg", "ansible-playbook natsops.jetstream.restart -i inventory.yml --check", plan(demo))
-    insights = "\n".join(insights.splitlines()[:48])
-    terminal("insights.svg", "ansible-playbook natsops.jetstream.insights -i inventory.yml", insights)
-    browser(demo / "insights/fetched/report.html", IMAGES / "report.png")
+    browser(demo / "insights/fetched/report.html", IMAGES / "insights.png")
     large = [image.name for image in IMAGES.iterdir() if image.stat().st_size > LARGEST]
     if large:
         print(f"More than {LARGEST} bytes: {', '.join(large)}", file=sys.stderr)

@@ -9,7 +9,6 @@ import csv
 import io
 import json
 import re
-import shutil
 import struct
 import subprocess
 import zlib
@@ -25,6 +24,7 @@ from jetstream_insights.report.plain import csv_of, markdown, quoted, show
 from jetstream_insights.report.shape import BY_NAME, FORMAT, KINDS, TABLES, filled, verdict
 from pyspark.sql import Row
 
+CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
 #: What somebody may call a stream to harm whoever reads of it.
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
 FORMULA = "=HYPERLINK(0)"
@@ -253,16 +253,14 @@ def test_markdown_and_csv_show_names_as_they_are() -> None:
     assert table[0]["stream"] == HOSTILE
     assert table[1]["server"] == f"'{FORMULA}"
     assert quoted("a\nb|c") == "a b\\|c"
-    assert [
-        show(value, kind)
-        for value, kind in ((None, "text"), (1536, "bytes"), (0.5, "percent"), (90, "seconds"), (["a", "b"], "list"))
-    ] == [
-        "–",
+    assert [show(value, kind) for value, kind in ((None, "text"), ("", "text"), ([], "list"))] == ["–"] * 3
+    assert [show(value, kind) for value, kind in ((1536, "bytes"), (0.5, "percent"), (90, "seconds"), (["a", "b"], "list"))] == [
         "1.5 KiB",
         "50.0 %",
         "1.5 min",
         "a, b",
     ]
+    assert show(0, "count") == "0"
 
 
 def test_the_verdict_is_the_worst_that_failed() -> None:
@@ -295,8 +293,7 @@ def test_tables_of_the_report_are_told_well() -> None:
 
 def browse(folder: Path, *options: str, script: str = "") -> str:
     """Return what Chromium makes of the report, after a script of the test."""
-    browser = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
-    assert browser, "Chromium is missing: tools/chromium.sh installs it"
+    browser = subprocess.check_output([str(CHROMIUM)], text=True).strip()
     text = page(content())
     if script:
         # The page lets no other script run: the test's is let in by name.

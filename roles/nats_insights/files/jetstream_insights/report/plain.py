@@ -19,7 +19,7 @@ _MOST = 20
 _SUMMARY = {
     "fleets": ("fleet", "taken", "servers", "missing", "streams", "consumers", "messages", "bytes", "meta_leader"),
     "findings": ("severity", "result", "check", "text", "server", "account", "stream", "consumer"),
-    "incidents": ("incident", "kind", "account", "stream", "server", "begin", "seconds", "continues", "causes"),
+    "incidents": ("incident", "kind", "account", "stream", "consumer", "server", "begin", "seconds", "continues", "causes"),
     "leadership": ("kind", "account", "stream", "consumer", "leader", "leaders", "elections", "flap"),
     "storms": ("server", "begin", "end", "groups", "cause"),
     "restarts": ("server", "start", "down", "old_version", "version"),
@@ -53,7 +53,7 @@ _SHOW: Mapping[str, Callable[[Any], str]] = {
 
 def show(value: Any, kind: str) -> str:
     """Return a value as people read it."""
-    return "–" if value is None else _SHOW.get(kind, str)(value)
+    return "–" if value is None or value in ("", []) else _SHOW.get(kind, str)(value)
 
 
 def quoted(text: str) -> str:
