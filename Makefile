@@ -8,6 +8,8 @@ CORE ?= 2.19
 BENCH ?= assets
 # What to hand to pytest, such as ARGS='-k quorum -x', or to `molecule test`.
 ARGS ?=
+# Which tests with real servers.
+INTEGRATION ?= tests/integration
 DEMO_VERSION ?= 2.10.27
 # What the demo shows: cluster or supercluster.
 TOPOLOGY ?= cluster
@@ -103,7 +105,7 @@ test-integration test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-co
 # Most of its time it waits for elections, so that two processes take little more than half of it.
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
-	@$(PYTEST) -m 'not chaos' tests/integration
+	@$(PYTEST) -m 'not chaos' $(INTEGRATION)
 
 test-insights: lint-insights $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@$(SPARK_PYTEST) -m 'not chaos' tests/insights

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import importlib
 import subprocess
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -281,6 +282,7 @@ def test_changes_that_remove_messages_are_refused(change: Run, refused: Run, api
     publish(api, "full.a", 3)
     publish(api, "full.b", 2)
     publish(api, "other", 1)
+    time.sleep(0.1)  # the messages are to be older than the shortest age below
     for wish, why in (
         ({"max_msgs": 4}, "max_msgs: 4 removes 2 of 6 messages"),
         ({"max_bytes": 300}, "max_bytes: 300 removes messages"),
