@@ -106,23 +106,27 @@ class Environment:
     """
 
     def __init__(self, folder: Path, built: Path, seen: list[Path]) -> None:
-        self.root, self.wheels, self.built, self.seen = (
-            folder / "root",
-            folder / "wheels",
-            built,
-            [*seen, folder / "wheels"],
-        )
+        self.root, self.wheels, self.built = folder / "root", folder / "wheels", built
         self.wheels.mkdir()
         subprocess.run(["cp", "-a", str(bare(RELEASES[sys.version_info[:2]])), str(self.root)], check=True)
         for name in ("resolv.conf", "hosts"):
             shutil.copy(f"/etc/{name}", self.root / "etc" / name)
+        # All commands share its mounts: the path of a running program can only be read by who has the same ones.
+        held = inside(self.root, [*seen, self.wheels], "sh", "-c", "echo mounted; exec sleep infinity")
+        self.holder = subprocess.Popen(held, stdout=subprocess.PIPE, text=True)
+        assert self.holder.stdout is not None and self.holder.stdout.readline() == "mounted\n"
         self.call("python3", "-m", "venv", "/opt/ee")
         self.call("apt-get", "update")
         shutil.copytree(built / "collections", self.root / "usr/share/ansible/collections")
 
     def command(self, *command: str) -> list[str]:
-        """Return what runs a command there; its mounts are gone with the last process."""
-        return inside(self.root, self.seen, *command)
+        """Return what runs a command there."""
+        return ["nsenter", f"--target={self.holder.pid}", "--mount", "--root", "--wd", *command]
+
+    def close(self) -> None:
+        """End what holds the mounts; they are gone with the last process."""
+        self.holder.kill()
+        self.holder.wait()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -183,7 +187,11 @@ def environment(tmp_path: Path, built: Path) -> Iterator[Environment]:
     (tmp_path / "site").mkdir()
     (tmp_path / "demo").mkdir()
     binary(NEW)
-    yield Environment(tmp_path, built, [tmp_path / "site", tmp_path / "demo", servers])
+    environment = Environment(tmp_path, built, [tmp_path / "site", tmp_path / "demo", servers])
+    try:
+        yield environment
+    finally:
+        environment.close()
 
 
 @pytest.mark.chaos
