@@ -214,7 +214,7 @@ ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/e
 # Each is locked for the oldest Python that it runs on.
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments
 	@cd requirements && for file in $(filter-out test.in,$(notdir $(wildcard requirements/*.in))); do \
-		uv pip compile --no-config --quiet --universal --python-version $$([ $$file = core-2.21.in ] && echo 3.12 || echo 3.11) --upgrade \
+		uv pip compile --no-config --system-certs --quiet --universal --python-version $$([ $$file = core-2.21.in ] && echo 3.12 || echo 3.11) --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $${file%.in}.txt $$file || exit 1; done
 
 clean: demo-clean ## removes everything that was made
