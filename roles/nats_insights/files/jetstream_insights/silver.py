@@ -371,19 +371,23 @@ def _by_id(names: DataFrame) -> DataFrame:
     return F.broadcast(names.where(F.col("server") != "").groupBy("fleet").agg(by_id.alias("names")))
 
 
+def _with_names(frame: DataFrame, lacks: Column, names: DataFrame) -> DataFrame:
+    """Add `lacks`, and to rows for which it is true the `names` of all servers, which would make each row as large as the fleet."""
+    of_fleets = _by_id(names).withColumn("lacks", F.lit(True))
+    told = frame.withColumn("lacks", F.coalesce(lacks, F.lit(False)))
+    return told.join(of_fleets, on=["fleet", "lacks"], how="left")
+
+
 def _with_peer_names(frame: DataFrame, peers: str, names: DataFrame) -> DataFrame:
-    """Return rows whose `peers` have names: a leader that never met a peer only tells its id. Few rows lack any, and only these
-    meet the names of all servers, which would make each row as large as the fleet."""
-    lacks = F.coalesce(F.exists(peers, lambda peer: _is_unknown(peer["name"])), F.lit(False))
-    of_fleets = _by_id(names).withColumn("_lacks", F.lit(True))
+    """Return rows whose `peers` have names: a leader that never met a peer only tells its id. Few rows lack any."""
     named = F.transform(
         peers,
         lambda peer: peer.withField(
             "name", peer_name(peer["name"], F.coalesce(F.try_element_at("names", peer["peer"]), peer["peer"]))
         ),
     )
-    joined = frame.withColumn("_lacks", lacks).join(of_fleets, on=["fleet", "_lacks"], how="left")
-    return joined.withColumn(peers, F.when(F.col("_lacks"), named).otherwise(F.col(peers))).drop("_lacks", "names")
+    told = _with_names(frame, F.exists(peers, lambda peer: _is_unknown(peer["name"])), names)
+    return told.withColumn(peers, F.when(F.col("lacks"), named).otherwise(F.col(peers))).drop("lacks", "names")
 
 
 def _peer_columns(peer: Column) -> tuple[Column, ...]:
@@ -502,20 +506,32 @@ def consumers(replicas: DataFrame) -> DataFrame:
 
 def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each member of a Raft group, as it tells itself, with the names of whom it names by their ids."""
-    told = RAFT_GROUPS.rows(lines).join(_by_id(names), on="fleet", how="left")
+
+    def of_peer(told: Column) -> Column:
+        return F.nullif(told["name"], F.lit(""))
+
+    def of_group(name: str) -> Column:
+        itself = F.when(F.col(name) == F.col("peer_id"), F.col("server"))
+        return F.coalesce(itself, of_peer(F.try_element_at("told_peers", F.col(name))))
+
+    someone = ("leader", "voted_for")
+    lacks = F.exists(F.map_values("told_peers"), lambda told: of_peer(told).isNull())
+    for name in someone:
+        lacks |= (F.col(name) != "") & of_group(name).isNull()
+    told = _with_names(RAFT_GROUPS.rows(lines), lacks, names)
     peers = F.transform(
         F.map_entries("told_peers"),
         lambda entry: F.struct(
             entry["key"].alias("peer_id"),
-            F.coalesce(F.try_element_at("names", entry["key"]), F.nullif(entry["value"]["name"], F.lit(""))).alias("name"),
+            F.coalesce(of_peer(entry["value"]), F.try_element_at("names", entry["key"])).alias("name"),
             entry["value"]["known"].alias("known"),
             entry["value"]["last_replicated_index"].alias("last_replicated_index"),
             go_seconds(entry["value"]["last_seen"]).alias("last_seen"),
         ),
     )
     return told.select(
-        *(name for name in told.columns if name not in ("names", "told_peers")),
-        *(F.try_element_at("names", F.col(name)).alias(f"{name}_name") for name in ("leader", "voted_for")),
+        *(name for name in told.columns if name not in ("lacks", "names", "told_peers")),
+        *(F.coalesce(of_group(name), F.try_element_at("names", F.col(name))).alias(f"{name}_name") for name in someone),
         peers.alias("peers"),
     )
 
