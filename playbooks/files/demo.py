@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import faulthandler
 import json
 import os
 import socket
@@ -17,7 +18,12 @@ import time
 
 import nats
 from nats.aio.msg import Msg
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, PubAck, StreamConfig
+
+#: Seconds in which messages are acknowledged even when a leader is elected meanwhile, and in which all else is done.
+PATIENCE = 60
+FAILURES = (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error)
 
 
 def free_ports(count: int, start: int = 14222) -> list[int]:
@@ -33,6 +39,20 @@ def free_ports(count: int, start: int = 14222) -> list[int]:
         if len(found) == count:
             return found
     sys.exit(f"no {count} free ports between {start} and 32768 on 127.0.0.1")
+
+
+async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end: float) -> tuple[PubAck | None, int]:
+    """Publish a message until it is acknowledged, or until `end`; return what acknowledged it, and how many tries failed."""
+    headers = {"Nats-Msg-Id": f"{os.getpid()}-{time.time_ns()}"}
+    failed = 0
+    while True:
+        try:
+            return await jetstream.publish(subject, payload, headers=headers), failed
+        except FAILURES:
+            failed += 1
+        if time.monotonic() >= end:
+            return None, failed
+        await asyncio.sleep(0.1)
 
 
 async def messages(servers: list[str], user: str, password: str, stream: str, count: int) -> dict[str, object]:
@@ -51,7 +71,13 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
             info = await jetstream.update_stream(config)
 
         sent = [f"order {number} of run {os.getpid()}".encode() for number in range(count)]
-        acks = [await jetstream.publish(subject, payload) for payload in sent]
+        end = time.monotonic() + PATIENCE
+        acks: list[PubAck] = []
+        for payload in sent:
+            ack, _failed = await publish(jetstream, subject, payload, end)
+            if ack is None:
+                raise SystemExit(f"message {len(acks) + 1} of {count} was not acknowledged within {PATIENCE} s")
+            acks.append(ack)
 
         first = acks[0].seq
         reader = await jetstream.pull_subscribe(
@@ -126,7 +152,7 @@ async def use(servers: list[str], user: str, password: str, stream: str, seconds
                     many += 1
                     if acknowledges:
                         await message.ack()
-            except (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error):
+            except FAILURES:
                 await asyncio.sleep(0.2)
         return many
 
@@ -134,12 +160,9 @@ async def use(servers: list[str], user: str, password: str, stream: str, seconds
     jetstream = client.jetstream(timeout=2)
     try:
         while time.monotonic() < end:
-            headers = {"Nats-Msg-Id": f"{os.getpid()}-{sent}"}
-            try:
-                await jetstream.publish(f"{stream.lower()}.new", b"x" * 1000, headers=headers)
-                sent += 1
-            except (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error):
-                again += 1
+            ack, failed = await publish(jetstream, f"{stream.lower()}.new", b"x" * 1000, end)
+            sent += ack is not None
+            again += failed
             await asyncio.sleep(0.02)
         return {"published": sent, "tried_again": again, "read": [await reader for reader in readers]}
     finally:
@@ -169,6 +192,8 @@ def main() -> None:
         print(json.dumps(free_ports(**given)))
         return
     work = {"messages": messages, "use": use, "greet": greet}[command]
+    # Also a client that waits for what never comes ends, and tells where.
+    faulthandler.dump_traceback_later(given.get("seconds", 0) + 2 * PATIENCE, exit=True)
     print(json.dumps(asyncio.run(work(**given, password=os.environ["DEMO_PASSWORD"]))))
 
 

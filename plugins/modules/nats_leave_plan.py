@@ -15,7 +15,7 @@ description:
   - Judges servers that shall leave together, before the first of them is touched. The meta group must keep enough members and
     one to spare, every replica must find another server by the rules of the meta leader, and nothing may be lost unasked.
   - For a server that is down it asks each account for streams and consumers that nobody leads, of which that server may have the
-    only replica.
+    only replica. An election that its death began is waited for, up to 15 seconds.
   - It only plans. M(natsops.jetstream.nats_server_evacuate) moves, and M(natsops.jetstream.nats_meta_peer) removes.
   - The connection must be that of a user of the system account.
 extends_documentation_fragment:
@@ -126,8 +126,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
     Connections,
     make_module,
     run_connected,
+    wait_until,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import Mover, Wish
+from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import ELECTION_SECONDS, Mover, Wish
 
 
 def unled(connections: Connections) -> tuple[list[str], list[str]]:
@@ -152,8 +153,14 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     cluster = Mover(connections, Wish(""), known=leaving).read_cluster()
     members = meta_members(cluster)
     dead = [name for name in leaving if name in members and name not in cluster.names]
-    lost, unread = unled(connections) if dead else ([], [])
     rules = LeaveRules(params["min_servers"], params["single_replicas"], frozenset(params["accept_loss"]))
+    lost: list[str] = []
+    unread: list[str] = []
+    if dead:
+        # The groups that a server led when it died elect another leader soon.
+        lost, unread = wait_until(
+            lambda: unled(connections), lambda told: rules.accept_loss.issuperset(told[0]), ELECTION_SECONDS, interval=1
+        ).value
     made = plan_leave(cluster, leaving, rules, lost, unread)
     return {
         "changed": False,
