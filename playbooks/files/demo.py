@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import faulthandler
 import json
 import os
 import socket
@@ -17,11 +16,12 @@ import sys
 import time
 
 import nats
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, PubAck, StreamConfig
 
-#: Seconds in which messages are acknowledged even when a leader is elected meanwhile, and in which all else is done.
+#: Seconds in which a server is connected to, and in which messages are acknowledged even when a leader is elected meanwhile.
 PATIENCE = 60
 FAILURES = (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error)
 
@@ -39,6 +39,12 @@ def free_ports(count: int, start: int = 14222) -> list[int]:
         if len(found) == count:
             return found
     sys.exit(f"no {count} free ports between {start} and 32768 on 127.0.0.1")
+
+
+async def connect(servers: str | list[str], user: str, password: str, **options: int) -> Client:
+    """Connect; nats-py waits for ever after a TLS handshake that failed."""
+    connection = nats.connect(servers, user=user, password=password, connect_timeout=5, **options)
+    return await asyncio.wait_for(connection, PATIENCE)
 
 
 async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end: float) -> tuple[PubAck | None, int]:
@@ -60,7 +66,7 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
 
     :raises SystemExit: when what was read is not what was acknowledged
     """
-    client = await nats.connect(servers, user=user, password=password, connect_timeout=5)
+    client = await connect(servers, user, password)
     try:
         jetstream = client.jetstream(timeout=10)
         subject = f"{stream.lower()}.new"
@@ -112,8 +118,8 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
 
 async def greet(service: str, client: str, user: str, password: str, reply: str) -> dict[str, object]:
     """Answer requests to ``greet`` at one server and ask once at another; return what came back, and after how many seconds."""
-    there = await nats.connect(service, user=user, password=password, connect_timeout=5)
-    here = await nats.connect(client, user=user, password=password, connect_timeout=5)
+    there = await connect(service, user, password)
+    here = await connect(client, user, password)
 
     async def answer(message: Msg) -> None:
         await message.respond(reply.encode())
@@ -139,7 +145,7 @@ async def greet(service: str, client: str, user: str, password: str, reply: str)
 async def use(servers: list[str], user: str, password: str, stream: str, seconds: float) -> dict[str, object]:
     """Publish to a stream for a while, a message again until it is acknowledged, beside one consumer that keeps up and one that
     acknowledges nothing."""
-    client = await nats.connect(servers, user=user, password=password, connect_timeout=5, max_reconnect_attempts=-1)
+    client = await connect(servers, user, password, max_reconnect_attempts=-1)
     end = time.monotonic() + seconds
     sent = again = 0
 
@@ -192,8 +198,6 @@ def main() -> None:
         print(json.dumps(free_ports(**given)))
         return
     work = {"messages": messages, "use": use, "greet": greet}[command]
-    # Also a client that waits for what never comes ends, and tells where.
-    faulthandler.dump_traceback_later(given.get("seconds", 0) + 2 * PATIENCE, exit=True)
     print(json.dumps(asyncio.run(work(**given, password=os.environ["DEMO_PASSWORD"]))))
 
 

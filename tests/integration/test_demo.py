@@ -124,6 +124,16 @@ def test_the_supercluster_of_nats_by_example(tmp_path: Path, version: str) -> No
             assert re.search(rf"│ {cluster} +│ +1 │ +2 │ +2 │", report)
 
 
+def test_the_demo_refuses_servers_of_an_inventory(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.yml"
+    for hosts in ("{production: {}}", "{}"):
+        inventory.write_text(f"nats: {{hosts: {hosts}, vars: {{nats_server_tls_source: ca}}}}\n")
+        run = HERE.playbook("demo", "-i", str(inventory), "-e", f"demo_dir={tmp_path}/demo")
+        assert run.returncode != 0
+        assert "Run it without an inventory" in run.stdout
+    assert not (tmp_path / "demo").exists()
+
+
 def test_an_inventory_without_servers_is_refused(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.yml"
     inventory.write_text("messaging: {hosts: {n1: {}}}\n")

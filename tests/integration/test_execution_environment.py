@@ -181,6 +181,13 @@ class Inside(RoleCluster):
         return self.environment.command("ansible-playbook"), self.environment.variables
 
 
+class Alone(Inside):
+    """No servers: the demo describes its own."""
+
+    def inventory(self) -> Path:
+        return Path("localhost,")
+
+
 @pytest.fixture
 def environment(tmp_path: Path, built: Path) -> Iterator[Environment]:
     servers = Path(binary(OLD)).parents[1]
@@ -207,8 +214,8 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
     site.variables.update(nats_server_tls_source="ca", nats_server_tls_ca_dir=str(tmp_path / "site/ca"))
     ran = []
 
-    def run(name: str, *arguments: str, **extra: Any) -> None:
-        site.playbook(name, *arguments, **extra)
+    def run(name: str, *arguments: str, on: Inside = site, **extra: Any) -> None:
+        on.playbook(name, *arguments, **extra)
         ran.append(name)
 
     try:
@@ -237,15 +244,16 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
     finally:
         site.kill()
     demo = {"demo_dir": str(tmp_path / "demo"), "demo_binary": binary(OLD), "demo_version": OLD}
+    alone = Alone(environment, tmp_path / "demo", [])
     site.hosts.clear()
     try:
-        run("demo_supercluster", **demo, demo_topology="supercluster")
-        run("demo_remove", **demo, demo_topology="supercluster")
+        run("demo_supercluster", on=alone, **demo, demo_topology="supercluster")
+        run("demo_remove", on=alone, **demo, demo_topology="supercluster")
         (tmp_path / "demo/ports.json").unlink()
-        run("demo", **demo)
+        run("demo", on=alone, **demo)
         environment.install("insights")
         spark = {"nats_insights_venv": "/opt/ee", "nats_insights_master": "local[1]", "nats_insights_memory": "1g"}
-        run("demo_insights", **demo, **spark)
+        run("demo_insights", on=alone, **demo, **spark)
         run(
             "insights",
             **lake,
@@ -257,7 +265,7 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
         )
         assert (tmp_path / "site/report/report.html").is_file()
     finally:
-        run("demo_remove", **demo)
+        run("demo_remove", on=alone, **demo)
     with serve(AwxServer([])) as awx:
         run("awx.configure", "--check", nats_awx_url=awx.url, nats_awx_token=TOKEN, nats_awx_image="ee:1")
     playbooks = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
