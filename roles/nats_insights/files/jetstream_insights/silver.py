@@ -372,7 +372,7 @@ def _by_id(names: DataFrame) -> DataFrame:
 
 
 def _with_names(frame: DataFrame, lacks: Column, names: DataFrame) -> DataFrame:
-    """Add `lacks`, and to rows for which it is true the `names` of all servers, which would make each row as large as the fleet."""
+    """Add `lacks`, and the `names` of all servers where it is true: they make a row as large as the fleet."""
     of_fleets = _by_id(names).withColumn("lacks", F.lit(True))
     told = frame.withColumn("lacks", F.coalesce(lacks, F.lit(False)))
     return told.join(of_fleets, on=["fleet", "lacks"], how="left")
