@@ -212,10 +212,11 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
     )
     site = Inside(environment, tmp_path / "site", ["n1", "n2", "n3"])
     site.variables.update(nats_server_tls_source="ca", nats_server_tls_ca_dir=str(tmp_path / "site/ca"))
+    alone = Alone(environment, tmp_path / "demo", [])
     ran = []
 
-    def run(name: str, *arguments: str, on: Inside = site, **extra: Any) -> None:
-        on.playbook(name, *arguments, **extra)
+    def run(name: str, *arguments: str, **extra: Any) -> None:
+        (alone if name.startswith("demo") else site).playbook(name, *arguments, **extra)
         ran.append(name)
 
     try:
@@ -244,16 +245,15 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
     finally:
         site.kill()
     demo = {"demo_dir": str(tmp_path / "demo"), "demo_binary": binary(OLD), "demo_version": OLD}
-    alone = Alone(environment, tmp_path / "demo", [])
     site.hosts.clear()
     try:
-        run("demo_supercluster", on=alone, **demo, demo_topology="supercluster")
-        run("demo_remove", on=alone, **demo, demo_topology="supercluster")
+        run("demo_supercluster", **demo, demo_topology="supercluster")
+        run("demo_remove", **demo, demo_topology="supercluster")
         (tmp_path / "demo/ports.json").unlink()
-        run("demo", on=alone, **demo)
+        run("demo", **demo)
         environment.install("insights")
         spark = {"nats_insights_venv": "/opt/ee", "nats_insights_master": "local[1]", "nats_insights_memory": "1g"}
-        run("demo_insights", on=alone, **demo, **spark)
+        run("demo_insights", **demo, **spark)
         run(
             "insights",
             **lake,
@@ -265,7 +265,7 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
         )
         assert (tmp_path / "site/report/report.html").is_file()
     finally:
-        run("demo_remove", on=alone, **demo)
+        run("demo_remove", **demo)
     with serve(AwxServer([])) as awx:
         run("awx.configure", "--check", nats_awx_url=awx.url, nats_awx_token=TOKEN, nats_awx_image="ee:1")
     playbooks = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
