@@ -131,8 +131,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
 from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import ELECTION_SECONDS, Mover, Wish
 
 
-def unled(connections: Connections) -> tuple[list[str], list[str]]:
-    """Return the assets that nobody leads, as ACCOUNT/STREAM or ACCOUNT/STREAM/CONSUMER, and the accounts without a user."""
+def unled(connections: Connections, accepted: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Return the assets that nobody leads, as ACCOUNT/STREAM or ACCOUNT/STREAM/CONSUMER, and the accounts without a user.
+
+    The groups that a server led when it died elect another leader soon, which is waited for unless their loss is accepted.
+    """
+    return wait_until(
+        lambda: _unled_now(connections), lambda told: accepted.issuperset(told[0]), ELECTION_SECONDS, interval=1
+    ).value
+
+
+def _unled_now(connections: Connections) -> tuple[list[str], list[str]]:
     everything = {"account": None, "stream": None, "consumer": None}
     if not connections.accounts:
         return [], ["(all)"]
@@ -154,13 +163,7 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     members = meta_members(cluster)
     dead = [name for name in leaving if name in members and name not in cluster.names]
     rules = LeaveRules(params["min_servers"], params["single_replicas"], frozenset(params["accept_loss"]))
-    lost: list[str] = []
-    unread: list[str] = []
-    if dead:
-        # The groups that a server led when it died elect another leader soon.
-        lost, unread = wait_until(
-            lambda: unled(connections), lambda told: rules.accept_loss.issuperset(told[0]), ELECTION_SECONDS, interval=1
-        ).value
+    lost, unread = unled(connections, rules.accept_loss) if dead else ([], [])
     made = plan_leave(cluster, leaving, rules, lost, unread)
     return {
         "changed": False,

@@ -115,9 +115,12 @@ class Environment:
         held = inside(self.root, [*seen, self.wheels], "sh", "-c", "echo mounted; exec sleep infinity")
         self.holder = subprocess.Popen(held, stdout=subprocess.PIPE, text=True)
         assert self.holder.stdout is not None and self.holder.stdout.readline() == "mounted\n"
+
+    def prepare(self) -> None:
+        """Make what the lists are installed into."""
         self.call("python3", "-m", "venv", "/opt/ee")
         self.call("apt-get", "update")
-        shutil.copytree(built / "collections", self.root / "usr/share/ansible/collections")
+        shutil.copytree(self.built / "collections", self.root / "usr/share/ansible/collections")
 
     def command(self, *command: str) -> list[str]:
         """Return what runs a command there."""
@@ -196,6 +199,7 @@ def environment(tmp_path: Path, built: Path) -> Iterator[Environment]:
     binary(NEW)
     environment = Environment(tmp_path, built, [tmp_path / "site", tmp_path / "demo", servers])
     try:
+        environment.prepare()
         yield environment
     finally:
         environment.close()

@@ -507,15 +507,12 @@ def consumers(replicas: DataFrame) -> DataFrame:
 def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each member of a Raft group, as it tells itself, with the names of whom it names by their ids."""
 
-    def of_peer(told: Column) -> Column:
-        return F.nullif(told["name"], F.lit(""))
-
     def of_group(name: str) -> Column:
         itself = F.when(F.col(name) == F.col("peer_id"), F.col("server"))
-        return F.coalesce(itself, of_peer(F.try_element_at("told_peers", F.col(name))))
+        return F.coalesce(itself, peer_name(F.try_element_at("told_peers", F.col(name))["name"], F.lit(None)))
 
     someone = ("leader", "voted_for")
-    lacks = F.exists(F.map_values("told_peers"), lambda told: of_peer(told).isNull())
+    lacks = F.exists(F.map_values("told_peers"), lambda told: _is_unknown(told["name"]))
     for name in someone:
         lacks |= (F.col(name) != "") & of_group(name).isNull()
     told = _with_names(RAFT_GROUPS.rows(lines), lacks, names)
@@ -523,7 +520,7 @@ def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
         F.map_entries("told_peers"),
         lambda entry: F.struct(
             entry["key"].alias("peer_id"),
-            F.coalesce(of_peer(entry["value"]), F.try_element_at("names", entry["key"])).alias("name"),
+            peer_name(entry["value"]["name"], F.try_element_at("names", entry["key"])).alias("name"),
             entry["value"]["known"].alias("known"),
             entry["value"]["last_replicated_index"].alias("last_replicated_index"),
             go_seconds(entry["value"]["last_seen"]).alias("last_seen"),
