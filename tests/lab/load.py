@@ -183,7 +183,8 @@ class Load:
                             found = compare(ledger, stored.get(ledger.subject, []))
                             problems += [f"{stream} led by {leader}: {problem}" for problem in found]
                 if len(leaders) < replicas:
-                    problems.append(f"{stream}: only {sorted(leaders)} of {replicas} replicas could be read")
+                    state = await self._cluster(client, stream)
+                    problems.append(f"{stream}: only {sorted(leaders)} of {replicas} replicas could be read: {state}")
                 problems += await self._unread(client, stream)
             value = await patiently(lambda: self._counter(client))
             if value < self._counted:
@@ -287,23 +288,32 @@ class Load:
     async def _each_leader(self, client: Client, stream: str, replicas: int) -> AsyncIterator[str]:
         """Yield each replica's server once, while it leads the stream."""
         seen: set[str] = set()
-        for _attempt in range(20 * replicas):
-            leader = await self._leader(client, stream)
+        end = time.monotonic() + 20 * replicas
+        while time.monotonic() < end:
+            cluster = await self._cluster(client, stream)
+            leader = cluster.get("leader")
             if leader and leader not in seen:
                 seen.add(leader)
                 yield leader
             if len(seen) == replicas:
                 return
-            members = await self._members(client, stream)
-            wish = sorted(members - seen)[:1]
-            body = json.dumps({"placement": {"preferred": wish[0]}} if wish else {}).encode()
+            wish = [replica["name"] for replica in cluster.get("replicas") or () if self._may_lead(replica, seen)][:1]
+            if not wish:
+                await asyncio.sleep(0.1)
+                continue
+            body = json.dumps({"placement": {"preferred": wish[0]}}).encode()
             with contextlib.suppress(nats.errors.Error):
                 reply = await client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", body, timeout=2)
                 if "error" in json.loads(reply.data):
                     await client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", b"", timeout=2)
-            end = time.monotonic() + 5
-            while await self._leader(client, stream) in (None, leader) and time.monotonic() < end:
+            elected = time.monotonic() + 5
+            while await self._leader(client, stream) in (None, leader) and time.monotonic() < elected:
                 await asyncio.sleep(0.05)
+
+    @staticmethod
+    def _may_lead(replica: dict[str, Any], seen: set[str]) -> bool:
+        """A leader hands over only to whom it has heard within 3 s (raft.go, StepDown): one that has just begun asks in vain."""
+        return replica["name"] not in seen and replica["current"] and not replica.get("offline") and replica["active"] < 3e9
 
     async def _cluster(self, client: Client, stream: str) -> dict[str, Any]:
         try:
@@ -314,10 +324,6 @@ class Load:
 
     async def _leader(self, client: Client, stream: str) -> str | None:
         return (await self._cluster(client, stream)).get("leader") or None
-
-    async def _members(self, client: Client, stream: str) -> set[str]:
-        cluster = await self._cluster(client, stream)
-        return {cluster.get("leader", ""), *(peer["name"] for peer in cluster.get("replicas") or ())} - {""}
 
     async def _stored(self, client: Client, stream: str) -> dict[str, list[str]]:
         """Return the stored ids of this load of each subject, read from the leader."""
