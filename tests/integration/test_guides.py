@@ -19,7 +19,7 @@ import pytest
 import yaml
 from conftest import Runner
 from documents import Command, Document, typed
-from nats_processes import binary, collections_path
+from nats_processes import binary
 from role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create, words
 
 NAMES = ["n1-c1", "n2-c1", "n3-c1"]
@@ -50,14 +50,16 @@ class GuideCluster(RoleCluster):
         self.users = self.variables["nats_server_accounts"]["APP"]["users"]
         self.users.append({"user": "ops", "password": "ops-pass"})
 
+    def controller(self) -> tuple[list[str], dict[str, str]]:
+        command, environment = super().controller()
+        return command, {**environment, "HOME": str(self.root)}
+
     def type(self, command: str) -> str:
         """Run what a reader types beside inventory.yml, and return what it printed."""
         shutil.copy(self.inventory(), self.root / "inventory.yml")
         environment = {
-            **os.environ,
-            "HOME": str(self.root),
+            **self.controller()[1],
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_PIPELINING": "true",
         }

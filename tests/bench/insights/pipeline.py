@@ -7,7 +7,8 @@
 told as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
 cores, with its start: wall time, CPU time and largest memory of all its processes. It has no more cores than its master: what the
 Java machine compiles and collects beside the job would take the second one otherwise. At last one aggregate is made from the same
-bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are ratios.
+bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are ratios. With ``--lakes`` the bronze files
+are kept, and a later run finds them there.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ SERVERS, STREAMS = 30, 5000
 #: Rows of a day of 1,000 servers with 50,000 streams, a snapshot a minute.
 DAY_OF_1000 = 50_000 * 2.5 * 1440
 PLAIN = Path(__file__).with_name("plain.py")
+ENGINES = ("spark", "duckdb", "pandas")
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,17 @@ def _write(lake: Path, minute: int) -> int:
 
 
 def generate(lake: Path, rows: int) -> tuple[int, int]:
-    """Write a lake of at least so many rows; return how many there are, and of how many minutes."""
-    each = _write(lake, 0)
-    minutes = -(-rows // each)
-    with Pool(2) as pool:
-        written = sum(pool.imap_unordered(partial(_write, lake), range(1, minutes), chunksize=4))
-    return each + written, minutes
+    """Write a lake of at least so many rows, or find it; return how many there are, and of how many minutes."""
+    written = lake.with_suffix(".json")
+    if not written.exists():
+        shutil.rmtree(lake, ignore_errors=True)
+        each = _write(lake, 0)
+        minutes = -(-rows // each)
+        with Pool(2) as pool:
+            more = sum(pool.imap_unordered(partial(_write, lake), range(1, minutes), chunksize=4))
+        written.write_text(json.dumps([each + more, minutes]))
+    rows, minutes = json.loads(written.read_text())
+    return rows, minutes
 
 
 def show(what: str, rows: int, cost: Cost) -> str:
@@ -98,36 +105,31 @@ def show(what: str, rows: int, cost: Cost) -> str:
     )
 
 
-def run(rows: int, masters: Sequence[str], memory: str, bench_python: str) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="bench-"))
-    lake = folder / "lake"
-    try:
-        rows, minutes = generate(lake, rows)
-        size = sum(path.stat().st_size for path in lake.rglob("*") if path.is_file())
-        files = sum(1 for path in lake.rglob("*.gz"))
-        print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
-        print("| job | rows | wall s | CPU s | rows per CPU s | rows per s | MiB at most |\n|---|---:|---:|---:|---:|---:|---:|")
-        to = f"{START + timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"
-        hours = 0.0
-        for master in masters:
-            for job in ("silver", "gold"):
-                given = [job, "--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to, "--force"]
-                command = [sys.executable, "-m", "jetstream_insights", *given, "--master", master, "--memory", memory]
-                cost = measure(command, _cores(master))
-                hours += cost.cpu / 3600 if master == masters[0] else 0
-                print(show(f"{job}, {master}", rows, cost), flush=True)
-        told = {}
-        for engine, python, *more in (
-            ("spark", sys.executable, masters[-1], memory), ("duckdb", bench_python), ("pandas", bench_python),
-        ):  # fmt: skip
-            cost = measure([python, str(PLAIN), engine, str(lake), *more])
-            told[engine] = json.loads(cost.output.splitlines()[-1])
-            print(show(f"plain aggregate, {engine}", rows, cost), flush=True)
-        if told["duckdb"] != told["spark"] or told["pandas"] != told["spark"]:
-            sys.exit("the aggregates differ")
-        print(f"\nA day of 1,000 servers and 50,000 streams, by this: {hours * DAY_OF_1000 / rows:.2f} core hours")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def run(lake: Path, rows: int, masters: Sequence[str], memory: str, engines: Sequence[str], bench_python: str) -> None:
+    rows, minutes = generate(lake, rows)
+    bronze = [path for path in lake.rglob("bronze/**/*") if path.is_file()]
+    size = sum(path.stat().st_size for path in bronze)
+    files = sum(1 for path in bronze if path.suffix == ".gz")
+    print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
+    print("| job | rows | wall s | CPU s | rows per CPU s | rows per s | MiB at most |\n|---|---:|---:|---:|---:|---:|---:|")
+    to = f"{START + timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"
+    hours = 0.0
+    for master in masters:
+        for job in ("silver", "gold"):
+            given = [job, "--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to, "--force"]
+            command = [sys.executable, "-m", "jetstream_insights", *given, "--master", master, "--memory", memory]
+            cost = measure(command, _cores(master))
+            hours += cost.cpu / 3600 if master == masters[0] else 0
+            print(show(f"{job}, {master}", rows, cost), flush=True)
+    told = []
+    for engine in engines:
+        python, *more = [sys.executable, masters[-1], memory] if engine == "spark" else [bench_python]
+        cost = measure([python, str(PLAIN), engine, str(lake), *more])
+        told.append(json.loads(cost.output.splitlines()[-1]))
+        print(show(f"plain aggregate, {engine}", rows, cost), flush=True)
+    if any(sums != told[0] for sums in told):
+        sys.exit("the aggregates differ")
+    print(f"\nA day of 1,000 servers and 50,000 streams, by this: {hours * DAY_OF_1000 / rows:.2f} core hours")
 
 
 def main() -> None:
@@ -135,12 +137,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--masters", nargs="+", default=["local[1]", "local[2]"])
     parser.add_argument("--memory", default="2g", help="memory of the driver")
+    parser.add_argument("--engines", nargs="*", default=ENGINES, choices=ENGINES, help="what makes the plain aggregate")
+    parser.add_argument("--lakes", type=Path, help="keep the bronze files in this folder")
     parser.add_argument("--bench-python", default=os.environ.get("BENCH_PYTHON"), help="Python with duckdb and pandas")
     given = parser.parse_args()
     if not given.bench_python:
         parser.error("--bench-python is missing: make bench sets it")
     for rows in given.rows:
-        run(rows, given.masters, given.memory, given.bench_python)
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            lake = (given.lakes or Path(folder)) / f"rows-{rows}"
+            run(lake, rows, given.masters, given.memory, given.engines, given.bench_python)
 
 
 if __name__ == "__main__":
