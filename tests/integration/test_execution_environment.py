@@ -258,7 +258,7 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
         (tmp_path / "demo/ports.json").unlink()
         run("demo", **demo)
         environment.install("insights")
-        spark = {"nats_insights_venv": "/opt/ee", "nats_insights_master": "local[1]", "nats_insights_memory": "1g"}
+        spark = {"nats_insights_venv": "/opt/ee", "nats_insights_master": "local[2]", "nats_insights_memory": "1g"}
         run("demo_insights", **demo, **spark)
         run(
             "insights",
