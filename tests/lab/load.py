@@ -286,15 +286,17 @@ class Load:
     # --- afterwards ---------------------------------------------------------------------------------------------------
 
     async def _each_leader(self, client: Client, stream: str, replicas: int) -> AsyncIterator[str]:
-        """Yield each replica's server once, while it leads the stream."""
+        """Yield each replica's server once, while it leads the stream; what is done meanwhile is no waiting for the next."""
         seen: set[str] = set()
-        end = time.monotonic() + 20 * replicas
+        patience = 20 * replicas
+        end = time.monotonic() + patience
         while time.monotonic() < end:
             cluster = await self._cluster(client, stream)
             leader = cluster.get("leader")
             if leader and leader not in seen:
                 seen.add(leader)
                 yield leader
+                end = time.monotonic() + patience
             if len(seen) == replicas:
                 return
             wish = [replica["name"] for replica in cluster.get("replicas") or () if self._may_lead(replica, seen)][:1]

@@ -107,7 +107,7 @@ def show(what: str, rows: int, cost: Cost) -> str:
 
 def run(lake: Path, rows: int, masters: Sequence[str], memory: str, engines: Sequence[str], bench_python: str) -> None:
     rows, minutes = generate(lake, rows)
-    bronze = [path for path in lake.rglob("bronze/**/*") if path.is_file()]
+    bronze = [path for path in (lake / "bronze").rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in bronze)
     files = sum(1 for path in bronze if path.suffix == ".gz")
     print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
