@@ -327,27 +327,74 @@ def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
     assert seconds[5] is None
 
 
-def test_a_replica_that_is_told_twice_is_of_one_stream(spark: SparkSession) -> None:
+#: What the servers of a stream say: server, cluster, leader, names of peers, whether it is leader and backed, messages. And what
+#: the stream's row is: leader, leaders, hosts, members, views, cluster, messages, whether it has peers.
+GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
+    "led, told twice": (
+        [
+            ("n1", "C1", "n1", ["n2"], True, True, 7),
+            ("n1", "C1", "n1", ["n2"], True, True, 7),
+            ("n2", "C1", "n1", None, False, False, 6),
+        ],
+        ("n1", ["n1"], ["n1", "n2"], ["n1", "n2"], ["n1"], "C1", 7, True),
+    ),
+    "led by a later name": (
+        [("n1", "C1", "n2", None, False, False, 6), ("n2", "C2", "n2", ["n3", ""], True, True, 7)],
+        ("n2", ["n2"], ["n1", "n2"], ["n1", "n2", "n3"], ["n2"], "C1", 7, True),
+    ),
+    "nobody leads, told twice": (
+        [
+            ("n3", "C2", "", None, False, False, 4),
+            ("n2", "C1", None, None, False, False, 5),
+            ("n2", "C1", None, None, False, False, 5),
+        ],
+        (None, [], ["n2", "n3"], ["n2", "n3"], [], "C1", 5, False),
+    ),
+    "the leader did not tell": (
+        [("n3", "C1", "n1", None, False, False, 4), ("n2", "C1", "n1", None, False, False, 5)],
+        (None, [], ["n2", "n3"], ["n1", "n2", "n3"], ["n1"], "C1", 5, False),
+    ),
+    "one claims without backing": (
+        [("n1", "C1", "n1", None, True, False, 3), ("n2", "C1", "n3", None, False, False, 5)],
+        ("n1", ["n1"], ["n1", "n2"], ["n1", "n2", "n3"], ["n1", "n3"], "C1", 3, False),
+    ),
+    "backing counts more": (
+        [("n1", "C1", "n1", None, True, False, 3), ("n2", "C1", "n2", ["n3"], True, True, 5)],
+        ("n2", ["n2"], ["n1", "n2"], ["n1", "n2", "n3"], ["n1", "n2"], "C1", 5, True),
+    ),
+    "two lead": (
+        [
+            ("n3", "C3", "n3", ["n2"], True, True, 3),
+            ("n2", "C2", "n2", ["n3"], True, True, 2),
+            ("n1", "C1", "n2", None, False, False, 1),
+        ],
+        (None, ["n2", "n3"], ["n1", "n2", "n3"], ["n1", "n2", "n3"], ["n2", "n3"], "C1", 1, False),
+    ),
+}
+
+
+def test_a_stream_has_its_leaders_figures_or_those_of_the_first_server_by_name(spark: SparkSession) -> None:
     replica = (
         "fleet string, snapshot string, taken timestamp, account string, stream string, server string, server_id string, "
         f"cluster string, leader string, peers {silver.PEERS}, is_leader boolean, is_backed boolean, "
         "num_replicas int, messages bigint"
     )
-    peers = [("n2", "b", True, False, 0, 0, 0)]
-    first = ("f", "s", HOUR, "A")
     told = [
-        (*first, "LED", "n1", "N1", "C1", "n1", peers, True, True, 2, 7),
-        (*first, "LED", "n1", "N1", "C1", "n1", peers, True, True, 2, 7),
-        (*first, "LED", "n2", "N2", "C1", "n1", None, False, False, 2, 6),
-        (*first, "LOST", "n2", "N2", "C1", None, None, False, False, 2, 5),
-        (*first, "LOST", "n2", "N2", "C1", None, None, False, False, 2, 5),
-        (*first, "LOST", "n3", "N3", "C2", None, None, False, False, 2, 4),
+        ("f", "s", HOUR, "A", stream, server, server.upper(), cluster, leader, peers, is_leader, is_backed, 2, messages)
+        for stream, (views, _row) in GROUPS.items()
+        for server, cluster, leader, names, is_leader, is_backed, messages in views
+        for peers in [[(name, "b", True, False, 0, 0, 0) for name in names] if names is not None else None]
     ]
-    found = silver.streams(spark.createDataFrame(told, replica)).orderBy("stream").collect()
-    assert [(row["stream"], row["leader"], row["messages"], row["cluster"]) for row in found] == [
-        ("LED", "n1", 7, "C1"), ("LOST", None, 5, "C1"),
-    ]  # fmt: skip
-    assert [row["members"] for row in found] == [["n1", "n2"], ["n2", "n3"]]
+    found = silver.streams(spark.createDataFrame(told, replica)).collect()
+    rows_of = {
+        row["stream"]: (
+            row["leader"], row["leaders"], row["hosts"], row["members"], sorted(row["views"]), row["cluster"], row["messages"],
+            row["peers"] is not None,
+        )
+        for row in found
+    }  # fmt: skip
+    assert rows_of == {stream: row for stream, (_views, row) in GROUPS.items()}
+    assert len(found) == len(GROUPS)
 
 
 def test_hours_of_a_span() -> None:

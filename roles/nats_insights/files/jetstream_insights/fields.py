@@ -215,8 +215,9 @@ def rows(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also:
     schema = _schema({**_tree(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
     told, data = F.col("told"), F.col("told.data")
     read = lines.select("file", "value", F.from_json("value", schema, {"columnNameOfCorruptRecord": _TORN}).alias("told"))
-    text = F.substr("value", F.instr("value", F.lit('"data":')))
-    unknown = _keys_in(text) != F.lit(1) + _sum(_keys_told(data, in_data))
+    # Not the text from there on: to cut it off takes a walk through all its characters.
+    before = F.substring_index("value", '"data":', 1)
+    unknown = _keys_in(F.col("value")) - _keys_in(before) != F.lit(1) + _sum(_keys_told(data, in_data))
     odd = told[_TORN].isNotNull() | F.coalesce(unknown, F.lit(True))
     document = F.when(F.col("odd"), F.try_parse_json("value"))
     checked = read.select("file", "told", "value", odd.alias("odd")).select("file", "told", "odd", document.alias("document"))

@@ -447,6 +447,10 @@ def consumer_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     ).drop("wanted_replicas", "durable_name", "deliver_subject")
 
 
+#: What a replica says of leading, the stronger claim first: it leads and knows replicas, it leads, it does not.
+_BACKED, _UNBACKED, _NO_CLAIM = 0, 1, 2
+
+
 def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Return one row for each group of replicas: its figures from its leader, otherwise from the first server by name.
 
@@ -456,37 +460,35 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     of_the_group = (*SNAPSHOT, *key)
     of_a_member = ("server_id", "version", "received", "extra", "is_leader", "is_backed", "server", "leader", "cluster")
     figures = [name for name in replicas.columns if name not in (*of_the_group, *of_a_member, "peers")]
-    group = Window.partitionBy(*of_the_group)
-    by_name = group.orderBy("server", "server_id")
-    rank = F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2)
-    # A replica may be told twice: the number tells also such rows apart.
-    by_claim = F.struct(rank.alias("rank"), "_number")
-    peers = F.transform(F.coalesce("peers", F.array().cast(PEERS)), lambda peer: peer["name"])
-    everybody = F.array_append(F.array_append(peers, F.col("server")), F.col("leader"))
-    of_all = replicas.withColumn("_number", F.row_number().over(by_name)).withColumns(
+    claim = F.when(F.col("is_backed"), _BACKED).when(F.col("is_leader"), _UNBACKED).otherwise(_NO_CLAIM)
+    peers = F.coalesce(F.col("peers")["name"], F.array().cast(_STRINGS))
+    member = F.struct("_claim", "server", "cluster", "leader", peers.alias("peers"))
+    # One window with one list: an aggregate for each figure takes twice the time. What needs a lambda comes when one row is left.
+    by_claim = Window.partitionBy(*of_the_group).orderBy("_claim", "server", "server_id")
+    everybody = by_claim.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    of_all = replicas.withColumn("_claim", claim).withColumns(
+        {"_number": F.row_number().over(by_claim), "_all": F.collect_list(member).over(everybody)}
+    )
+    claims, servers = F.col("_all")["_claim"], F.col("_all")["server"]
+    claiming = F.size(claims) - F.size(F.array_remove(claims, claims[0]))
+    led = of_all.withColumns(
         {
-            "_backed": F.collect_set(F.when(F.col("is_backed"), F.col("server"))).over(group),
-            "_claimed": F.collect_set(F.when(F.col("is_leader"), F.col("server"))).over(group),
-            "_best": F.min(by_claim).over(group),
-            "_cluster": F.first("cluster").over(by_name),
-            "_hosts": F.collect_set("server").over(group),
-            "_known": F.collect_list(everybody).over(group),
-            "_views": F.collect_set("leader").over(group),
+            "leaders": F.when(claims[0] < _NO_CLAIM, F.array_distinct(F.slice(servers, 1, claiming))).otherwise(F.array()),
+            "_first": F.array_position(servers, F.array_min(servers)).cast("int"),
         }
-    ).withColumn("leaders", F.sort_array(F.when(F.size("_backed") > 0, F.col("_backed")).otherwise(F.col("_claimed"))))
+    )
     sole = F.size("leaders") == 1
-    tells = F.when(sole, by_claim == F.col("_best")).otherwise(F.col("_number") == 1)
-    known = F.flatten("_known")
+    known = F.flatten(F.array(F.flatten(F.col("_all")["peers"]), servers, F.col("_all")["leader"]))
     return (
-        of_all.where(tells)
+        led.where(F.col("_number") == F.when(F.size("leaders") > 1, F.col("_first")).otherwise(F.lit(1)))
         .select(
             *of_the_group,
-            F.col("_cluster").alias("cluster"),
+            F.col("_all")["cluster"][F.col("_first") - F.lit(1)].alias("cluster"),
             F.when(sole, F.col("leaders")[0]).alias("leader"),
             "leaders",
-            F.sort_array("_hosts").alias("hosts"),
-            F.array_sort(F.array_distinct(F.filter(known, lambda name: name.isNotNull() & (name != "")))).alias("members"),
-            F.filter("_views", lambda name: name != "").alias("views"),
+            F.array_sort(F.array_distinct(servers)).alias("hosts"),
+            F.array_sort(F.array_distinct(F.filter(known, lambda name: name != ""))).alias("members"),
+            F.filter(F.array_distinct(F.col("_all")["leader"]), lambda name: name != "").alias("views"),
             *figures,
             F.when(sole, F.col("peers")).alias("peers"),
         )
