@@ -23,7 +23,7 @@ def tree(root: int) -> dict[int, Spent]:
     """Return what a process and each below it has spent until now, by their ids."""
     parents: dict[int, int] = {}
     found: dict[int, Spent] = {}
-    virtual: dict[int, str] = {}
+    memory: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -31,7 +31,7 @@ def tree(root: int) -> dict[int, Spent]:
             except OSError:  # it has ended
                 continue
             parents[int(entry.name)] = int(values[1])
-            virtual[int(entry.name)] = values[20]
+            memory[int(entry.name)] = values[23:26]  # where its code and its stack begin, which differ from process to process
             found[int(entry.name)] = Spent(sum(map(int, values[11:13])) / TICKS, int(values[21]) * PAGE)
 
     def below(process: int) -> bool:
@@ -41,6 +41,6 @@ def tree(root: int) -> dict[int, Spent]:
 
     def own(process: int, spent: Spent) -> Spent:
         # Between vfork and exec a child has the memory of its parent, which would count twice.
-        return spent._replace(resident=0) if virtual[process] == virtual.get(parents[process]) else spent
+        return spent._replace(resident=0) if memory[process] == memory.get(parents[process]) else spent
 
     return {process: own(process, spent) for process, spent in found.items() if below(process)}
