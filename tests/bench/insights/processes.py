@@ -31,7 +31,7 @@ def tree(root: int) -> dict[int, Spent]:
             except OSError:  # it has ended
                 continue
             parents[int(entry.name)] = int(values[1])
-            memory[int(entry.name)] = values[23:26]  # where its code and its stack begin, which differ from process to process
+            memory[int(entry.name)] = values[23:26]  # where its code and stack are: chosen anew by each exec
             found[int(entry.name)] = Spent(sum(map(int, values[11:13])) / TICKS, int(values[21]) * PAGE)
 
     def below(process: int) -> bool:
@@ -40,7 +40,8 @@ def tree(root: int) -> dict[int, Spent]:
         return process == root
 
     def own(process: int, spent: Spent) -> Spent:
-        # Between vfork and exec a child has the memory of its parent, which would count twice.
+        # Between vfork and exec a child has the memory of its parent, which would count twice. Nor counts that of a child which
+        # was forked and executes nothing else, such as a worker of PySpark; the measured jobs have none.
         return spent._replace(resident=0) if memory[process] == memory.get(parents[process]) else spent
 
     return {process: own(process, spent) for process, spent in found.items() if below(process)}
