@@ -10,7 +10,7 @@ BENCH ?= assets
 ARGS ?=
 # Which tests with real servers.
 INTEGRATION ?= tests/integration
-DEMO_VERSION ?= 2.10.27
+DEMO_VERSION ?= 2.15.1
 # What the demo shows: cluster or supercluster.
 TOPOLOGY ?= cluster
 # Where pytest leaves its counts for tools/run_parts.py.
@@ -25,18 +25,24 @@ DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
 SPARK_VENV := $(CACHE)/venv-insights
 # So has ansible-rulebook, as where rulebooks run.
 EDA_VENV := $(CACHE)/venv-eda
+# And awx.awx, which playbooks/awx uses, out of an older package ansible.
+AWX_VENV := $(CACHE)/venv-awx
 # And Galaxy's importer, which pins what it uses.
 GALAXY_VENV := $(CACHE)/venv-galaxy
 # And Sphinx, which builds the site of the documents.
 DOCS_VENV := $(CACHE)/venv-docs
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
-SPARK_PYTEST = PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files $(SPARK_VENV)/bin/$(PYTEST)
+# What tests import of the installed pipeline.
+PIPELINE = $(dir $(INSTALLED))roles/nats_insights/files
+SPARK_PYTEST = PYTHONPATH=$(PIPELINE) $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
 SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
-	changelogs LICENSES REUSE.toml tests/config.yml $(wildcard tests/lab/*.py) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
+	changelogs LICENSES REUSE.toml tests/config.yml $(filter-out tests/lab/conftest.py tests/lab/test_%.py,$(wildcard tests/lab/*.py)) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
-LINT_PARTS := lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy
+# Where what tests and tools import is found.
+TYPED = MYPYPATH=tests:tests/lab:tools:roles/nats_insights/files
+LINT_PARTS := lint-words lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy
 # Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
 OTHER_CORES := 2.16 2.17 2.18 2.21
 SANITY_PARTS := sanity-2.19 sanity-2.16
@@ -51,7 +57,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-cluster demo-supercluster demo-stop demo-clean test prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences ee dev lock clean
 
 help: ## this list
@@ -85,9 +91,12 @@ demo-stop: $(CACHE)/venv/.made $(INSTALLED)
 
 ## --- Tests: all of them use the built and installed artifact -----------------------------------------------------------
 
-test: ## all but the longest tests (test-chaos, the other molecule scenarios), the quick parts first; ends with the totals
-	@$(PYTHON) tools/run_parts.py prepare --together test-insights $(filter-out lint-insights,$(LINT_PARTS)) test-unit test-unit-2.16 \
-		sanity-2.19 --lab test-lab --together test-integration --lab test-molecule-default --together test-eda
+# Two at a time: what is over in seconds first, then the longest, and what fills the gaps at the end last.
+QUICK_PARTS := lint-words lint-ruff lint-yaml lint-changelog lint-reuse
+test: ## all but the longest tests (test-chaos, the other molecule scenarios); ends with the totals
+	@$(PYTHON) tools/run_parts.py prepare $(QUICK_PARTS) --together test-playbooks --lab test-lab --together test-insights \
+		--lab test-molecule-default --together sanity-2.19 test-eda test-modules test-unit test-unit-2.16 \
+		$(filter-out lint-insights $(QUICK_PARTS),$(LINT_PARTS))
 
 # What the parts share is made before two of them run at once. Spark's environment takes minutes and only test-insights needs it.
 prepare: dev $(INSTALLED)
@@ -100,18 +109,28 @@ $(OTHER_CORES:%=test-unit-%): test-unit-%:
 	@$(MAKE) --no-print-directory test-unit CORE=$*
 
 # See tests/lab/python/sitecustomize.py.
-test-integration test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(CURDIR)/tests/lab/python
+test-integration test-modules test-playbooks test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(CURDIR)/tests/lab/python
 
-# Most of its time it waits for elections, so that two processes take little more than half of it.
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
-test-integration: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
+test-integration: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## test-modules and test-playbooks in one
 	@$(PYTEST) -m 'not chaos' $(INTEGRATION)
+
+# Five sixths of its time it waits for elections: five processes take one core.
+test-modules: PYTEST_OPTIONS = -n 5 --no-loadscope-reorder
+test-modules: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
+	@$(PYTEST) -m 'not chaos and not playbook' $(INTEGRATION)
+
+test-playbooks: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
+test-playbooks: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## roles and playbooks against real nats-servers on loopback
+	@$(PYTEST) -m 'not chaos and playbook' $(INTEGRATION)
 
 test-insights: lint-insights $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@$(SPARK_PYTEST) -m 'not chaos' tests/insights
 
+# It waits, too.
+test-eda: PYTEST_OPTIONS = -n 3
 test-eda: $(EDA_VENV)/.made $(INSTALLED) ## event sources and rulebooks in ansible-rulebook
-	@$(EDA_VENV)/bin/$(PYTEST) tests/eda
+	@PYTHONPATH=$(PYTHONPATH):$(PIPELINE) $(EDA_VENV)/bin/$(PYTEST) tests/eda
 
 test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
 	@$(PYTEST) -m chaos tests/integration
@@ -122,8 +141,8 @@ test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (ro
 	@$(PYTEST) -m 'not chaos' tests/lab
 
 # Those of the pipeline run in Spark's environment.
-bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/benchmarks.md: BENCH=assets, roll, insights/source or insights/pipeline (ARGS='--help'; not part of test)
-	@PYTHONPATH=$(dir $(INSTALLED))roles/nats_insights/files BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
+bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, backup, leaders, roll, operations, insights/source or insights/pipeline (ARGS='--help'; not part of test)
+	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/lab:$(CACHE)/collections:$(PIPELINE) BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
 		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 
 test-molecule: ## the molecule scenarios on the same hosts (root)
@@ -143,27 +162,30 @@ test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another 
 lint: ## ruff, mypy, yamllint, ansible-lint, changelog, the site of the documents, REUSE, Galaxy's importer
 	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
 
+lint-words: ## holds code and documents to the words of docs/glossary.md
+	@$(PYTHON) tools/words.py
+
 lint-ruff: $(CACHE)/venv/.made
 	@ruff check --output-format concise --cache-dir $(CACHE)/ruff .
+	@ruff format --check --quiet --cache-dir $(CACHE)/ruff . || { echo 'Not formatted: run ruff format.'; exit 1; }
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	MYPYPATH=tests:tests/lab:tools mypy tools tests/conftest.py tests/documents.py tests/unit roles/nats_insights/files/pack.py roles/nats_insights/files/collector || failed=1; \
-	for folder in integration lab; do MYPYPATH=tests:tests/lab:tests/$$folder:tests/bench mypy tests/$$folder || failed=1; done; \
-	MYPYPATH=tests/lab:tests/integration mypy --exclude tests/bench/insights tests/bench || failed=1; \
-	MYPYPATH=tests/eda:tests/lab:tests/integration:roles/nats_insights/files mypy extensions/eda/plugins/event_source tests/eda || failed=1; \
+	$(TYPED) mypy --exclude tests/bench/insights tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
+		extensions/eda/plugins/event_source roles/nats_program/files/pack.py roles/nats_insights/files/collector roles/nats_cluster/files || failed=1; \
+	$(TYPED) mypy tests/lab || failed=1; \
 	test -z "$$failed"
 
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
-	@MYPYPATH=roles/nats_insights/files:tests/insights:tests/integration:tests/bench/insights mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
+	@$(TYPED) mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
 		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights
 
 lint-yaml: $(CACHE)/venv/.made
 	@yamllint --strict .
 
-lint-ansible: $(CACHE)/venv/.made $(INSTALLED)
-	@ansible-lint --nocolor
+lint-ansible: $(CACHE)/venv/.made $(AWX_VENV)/.made $(INSTALLED)
+	@ANSIBLE_COLLECTIONS_PATH=$(ANSIBLE_COLLECTIONS_PATH):$$(echo $(AWX_VENV)/lib/python*/site-packages) ansible-lint --nocolor
 
 lint-changelog: $(CACHE)/venv/.made
 	@antsibull-changelog lint
@@ -204,7 +226,7 @@ build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, in
 	@$(DEV_BIN)/python tools/dependencies.py sbom $(CACHE)/dist/*.tar.gz
 
 # Licences are read from what is installed.
-licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(DOCS_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/licences.md, of all development environments
+licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(DOCS_VENV)/.made $(AWX_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/reference/licences.md, of all development environments
 	@$(DEV_BIN)/python tools/dependencies.py licences
 
 ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/ee

@@ -13,10 +13,17 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _COLLECTIONS = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0] or str(_CHECKOUT / ".cache" / "dev")
 
 if not os.path.isdir(os.path.join(_COLLECTIONS, "ansible_collections", "natsops", "jetstream")):
-    raise RuntimeError(f"The collection is not in {_COLLECTIONS}: run the tests by `make`, or make the link by `make dev`.")
+    raise RuntimeError(
+        f"The collection is not in {_COLLECTIONS}: run the tests by `make`, or make the link by `make dev`."
+    )
 
 sys.path.insert(0, _COLLECTIONS)
+
+# An assertion that fails in a helper shows its values as one in a test does.
+pytest.register_assert_rewrite("support")

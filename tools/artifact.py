@@ -36,7 +36,9 @@ def normalised(artifact: Path, when: int) -> bytes:
     """Return the artifact with its lists and members sorted and all times set to `when`, in seconds since 1970."""
     with tarfile.open(artifact) as source:
         members = {member.name: member for member in source.getmembers()}
-        contents = {name: file.read() for name in members if members[name].isfile() and (file := source.extractfile(name))}
+        contents = {
+            name: file.read() for name in members if members[name].isfile() and (file := source.extractfile(name))
+        }
     listed = json.loads(contents["FILES.json"])
     listed["files"].sort(key=lambda entry: entry["name"])
     contents["FILES.json"] = as_json(listed)

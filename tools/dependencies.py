@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Say what the collection and its development are made with.
 
-    python tools/dependencies.py licences [--check]    writes docs/licences.md (`make licences`), or says whether it is current
-    python tools/dependencies.py sbom ARTIFACT         writes the bill of materials ARTIFACT.cdx.json (`make build`)
+    python tools/dependencies.py licences            writes docs/reference/licences.md (`make licences`)
+    python tools/dependencies.py licences --check    says whether it is current
+    python tools/dependencies.py sbom ARTIFACT       writes the bill of materials ARTIFACT.cdx.json (`make build`)
 
 Packages, versions and what needs what come from the locks in requirements/. Licences come from the metadata of the packages that
-are installed in .cache; of an environment that was not made, what docs/licences.md says already is taken.
+are installed in .cache; of an environment that was not made, what docs/reference/licences.md says already is taken.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from packageurl import PackageURL
 from packaging.markers import Marker
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "docs/licences.md"
+TABLE = ROOT / "docs/reference/licences.md"
 SPDX = get_spdx_licensing()
 
 #: Licences whose code may be used together with GPL-3.0-or-later: https://www.gnu.org/licenses/license-list.html
@@ -54,7 +55,7 @@ CLASSIFIERS = {
     "Python Software Foundation License": "PSF-2.0",
 }
 #: Packages whose metadata tells nothing, or not enough, with what the licence file in them says.
-TOLD = {"parsley": "MIT"}
+TOLD = {"parsley": "MIT", "pyrage": "MIT"}
 
 #: The locks by what they are for, those of the development by more than one ansible-core; the first ones reach a user.
 LOCKS = {
@@ -65,6 +66,7 @@ LOCKS = {
     "Galaxy's importer": "galaxy",
     "site of the documents": "docs",
     "benchmarks": "bench",
+    "modules for AWX": "awx",
 }
 #: Where the first requirements of what reaches a user are written; None: the whole lock.
 STARTS = {
@@ -178,7 +180,7 @@ def table() -> Iterator[str]:
 
 
 def component(package: Package, licences: Mapping[str, str]) -> Component:
-    """Return what the bill tells of a package; raise KeyError for one that docs/licences.md does not have."""
+    """Return what the bill tells of a package; raise KeyError for one that docs/reference/licences.md does not have."""
     purl = PackageURL("pypi", None, package.name, package.version)
     return Component(
         name=package.name,
@@ -236,7 +238,7 @@ def main(arguments: Sequence[str]) -> int:
     wanted = "\n".join(table()) + "\n"
     if "--check" in arguments:
         if not TABLE.is_file() or TABLE.read_text() != wanted:
-            print("docs/licences.md is not current: run `make licences`.")
+            print("docs/reference/licences.md is not current: run `make licences`.")
             return 1
         return 0
     TABLE.write_text(wanted)

@@ -81,7 +81,11 @@ class Here:
         COUNTS.parent.mkdir(parents=True, exist_ok=True)
         COUNTS.unlink(missing_ok=True)
         # Not what the make that runs this was called with.
-        own = {name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")}
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")
+        }
         command = ["make", "--no-print-directory", *words, f"JUNIT={COUNTS}"]
         return subprocess.call(command, cwd=ROOT, env={**own, **environment}), COUNTS
 
@@ -117,7 +121,9 @@ class Debian:
                     yield path if path.is_dir() else path.parent
 
     def _copy_sources(self) -> None:
-        names = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
+        names = subprocess.check_output(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT
+        )
         known = b"\0".join(name for name in names.split(b"\0") if name and os.path.lexists(ROOT / os.fsdecode(name)))
         pack = ["tar", "--create", "--null", "--files-from=-"]
         packed = subprocess.run(pack, cwd=ROOT, check=True, capture_output=True, input=known).stdout
@@ -128,15 +134,23 @@ class Debian:
 
     def _call(self, *command: str, environment: Mapping[str, str] | None = None) -> int:
         words = rootfs.inside(self.root, self.seen, "sh", "-c", 'cd /checkout && exec "$@"', "sh", *command)
-        own = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
-        passed = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "http", "HTTP"))}
+        own = {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+        }
+        passed = {
+            name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "http", "HTTP"))
+        }
         return subprocess.call(words, env={**passed, **own, "NATSOPS_CACHE": str(cache_dir()), **(environment or {})})
 
     def make(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, Path]:
         """As that of Here."""
         report = self.root / "tmp/junit.xml"
         report.unlink(missing_ok=True)
-        return self._call("make", "--no-print-directory", *words, "JUNIT=/tmp/junit.xml", environment=environment), report
+        return self._call(
+            "make", "--no-print-directory", *words, "JUNIT=/tmp/junit.xml", environment=environment
+        ), report
 
 
 def outcome(status: int, report: Path) -> str:

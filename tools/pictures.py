@@ -70,7 +70,11 @@ def terminal(name: str, command: str, text: str) -> None:
     """Write the picture of a terminal in which this command printed this text."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(Text("$ " + command, style="bold green"))
-    colours = {"red": r"\b(CRITICAL|BROKEN|critical|error)\b", "yellow": r"\b(WARNING|warning)\b", "cyan": r"\bn\d-c1\b"}
+    colours = {
+        "red": r"\b(CRITICAL|BROKEN|critical|error)\b",
+        "yellow": r"\b(WARNING|warning)\b",
+        "cyan": r"\bn\d-c1\b",
+    }
     shown = Text(text.rstrip())
     for colour, pattern in colours.items():
         shown.highlight_regex(pattern, colour)

@@ -7,25 +7,31 @@
     python tools/reference.py --check   writes nothing; names the stale files and exits 1 when there are any
 
 Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come from
-ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The checks of the insights come from their registry.
+ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The checks of the insights come from their registry,
+their tables from the declarations of the pipeline, and the versions of nats-server from the table that upgrades are judged by.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 COLLECTION = "natsops.jetstream"
+#: Written by tools/dependencies.py.
+LICENCES = REFERENCE / "licences.md"
+SPARK = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.types")
 NOTICE = "<!-- Written by `make docs`; change what it is made from instead. -->"
 
 
@@ -35,7 +41,9 @@ def text(value: str | Sequence[str] | None) -> str:
     joined = re.sub(r"\bL\(([^,)]+),\s*([^)]+)\)", r"[\1](\2)", joined)
     joined = re.sub(r"\bR\(([^,)]+),[^)]*\)", r"\1", joined)
     joined = re.sub(r"\bU\(([^)]+)\)", r"<\1>", joined)
-    joined = re.sub(r"\b(?:C|O|V|E|M|P|RV)\(((?:\\.|[^)\\])*)\)", lambda m: "`" + re.sub(r"\\(.)", r"\1", m[1]) + "`", joined)
+    joined = re.sub(
+        r"\b(?:C|O|V|E|M|P|RV)\(((?:\\.|[^)\\])*)\)", lambda m: "`" + re.sub(r"\\(.)", r"\1", m[1]) + "`", joined
+    )
     joined = re.sub(r"(`[\w.]+)#\w+`", r"\1`", joined)  # P(name#type)
     joined = re.sub(r"\bB\(([^)]+)\)", r"**\1**", joined)
     joined = re.sub(r"\bI\(([^)]+)\)", r"*\1*", joined)
@@ -44,7 +52,7 @@ def text(value: str | Sequence[str] | None) -> str:
 
 def cell(value: str) -> str:
     """Return text that may stand in a cell of a Markdown table."""
-    return value.replace("|", "\\|")
+    return " ".join(value.split()).replace("|", "\\|")
 
 
 def code(value: object) -> str:
@@ -115,10 +123,18 @@ def role_page(role: Path) -> str:
     )
     lines += ["", "## Variables", ""]
     shown: set[str] = set()
-    for title, names in [*variable_groups(defaults_file), ("Without a default", [n for n in options if n not in defaults])]:
+    for title, names in [
+        *variable_groups(defaults_file),
+        ("Without a default", [n for n in options if n not in defaults]),
+    ]:
         group = {name: options[name] for name in names if name in options}
         if group:
-            lines += [f"### {title}", "", *table(("variable", "type", "default", "what it is"), option_rows(group, defaults)), ""]
+            lines += [
+                f"### {title}",
+                "",
+                *table(("variable", "type", "default", "what it is"), option_rows(group, defaults)),
+                "",
+            ]
         shown.update(group)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -184,7 +200,12 @@ def plugin_page(title: str, plugin_type: str) -> str:
     docs = plugin_docs(plugin_type)
     lines = [NOTICE, "", f"# {title} of {COLLECTION}", "", *index(docs)]
     if shared:
-        lines += ["## Connection options", "", *table(("option", "type", "default", "what it is"), option_rows(shared, {})), ""]
+        lines += [
+            "## Connection options",
+            "",
+            *table(("option", "type", "default", "what it is"), option_rows(shared, {})),
+            "",
+        ]
     for name, entry in docs.items():
         lines += plugin_section(name, entry, shared)
     return "\n".join(lines).rstrip() + "\n"
@@ -196,15 +217,15 @@ def event_source_docs() -> dict[str, Any]:
     for path in sorted((ROOT / "extensions/eda/plugins/event_source").glob("*.py")):
         names = {
             name: re.search(rf'^{name} = r"""\n(.*?)"""', path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-            for name in ("DOCUMENTATION", "EXAMPLES")
+            for name in ("DOCUMENTATION", "EXAMPLES", "RETURN")
         }
-        described, examples = names["DOCUMENTATION"], names["EXAMPLES"]
-        if not described or not examples:
-            raise SystemExit(f"{path.name} lacks DOCUMENTATION or EXAMPLES")
+        described, examples, returned = names["DOCUMENTATION"], names["EXAMPLES"], names["RETURN"]
+        if not described or not examples or not returned:
+            raise SystemExit(f"{path.name} lacks DOCUMENTATION, EXAMPLES or RETURN")
         doc = yaml.safe_load(described[1])
         for fragment in doc.get("extends_documentation_fragment", ()):
             doc["options"].update(fragment_options(fragment.rpartition(".")[2]))
-        found[path.stem] = {"doc": doc, "examples": examples[1]}
+        found[path.stem] = {"doc": doc, "examples": examples[1], "return": yaml.safe_load(returned[1])}
     return found
 
 
@@ -212,17 +233,97 @@ def event_source_page() -> str:
     """Return the page of the event sources."""
     docs = event_source_docs()
     lines = [NOTICE, "", f"# Event sources of {COLLECTION}", ""]
-    lines += ["What they are for, and the events that they make, is in [Event-driven](../event-driven.md).", ""]
+    lines += [
+        "What they are for is in [Event-driven](../event-driven.md). A key of an event that is not known is absent.",
+        "",
+    ]
     lines += index(docs)
     for name, entry in docs.items():
         lines += plugin_section(name, entry, fragment_options("connection"))
-    return "\n".join(lines).replace("(#connection-options)", "(modules.md#connection-options)").rstrip() + "\n"
+    page = "\n".join(lines).replace("(#connection-options)", "(modules.md#connection-options)")
+    return page.replace("| returns |", "| key of `event.nats` |").rstrip() + "\n"
 
 
-def checks_page() -> str:
-    """Return the page of the insights' checks."""
+def insights_page(module: str) -> str:
+    """Return a page that the pipeline describes itself by. What it imports of Spark is not needed for that, and replaced."""
     sys.path.insert(0, str(ROOT / "roles" / "nats_insights" / "files"))
-    return f"{NOTICE}\n\n{importlib.import_module('jetstream_insights.findings.document').page()}"
+    with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in SPARK}):
+        return f"{NOTICE}\n\n{importlib.import_module(f'jetstream_insights.{module}').page()}"
+
+
+SERVER_VERSIONS = """\
+What is known of each version of nats-server. `deploy`, `upgrade` and `restart` warn of what the versions that run, or should run,
+have of it; `diagnose` notes it. Fixes of security that are not listed: <https://advisories.nats.io>.
+"""
+UPGRADES = """\
+Patch releases of a minor release may be skipped, minor releases are taken one by one, each first to its newest patch release.
+`-e nats_server_allow_skipped_minors=true` takes several at once and the responsibility; the tests go from 2.10.27 straight to
+2.15.1 under load that way, after 2.9.10 to 2.10.27, and lose no acknowledged message.
+"""
+DOWNGRADES = """\
+Upstream supports going back one patch release. Anything else needs `-e nats_server_allow_downgrade=true`. What is older than the
+table allows is refused all the same, and so is a version that does not know what a stream or consumer uses; the message names it.
+"""
+
+
+def server_versions_page() -> str:
+    """Return the page of the versions of nats-server."""
+    sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0])
+    rooms = f"ansible_collections.{COLLECTION}.plugins.module_utils"
+    known = importlib.import_module(f"{rooms}.cluster.server_versions")
+    rules = importlib.import_module(f"{rooms}.cluster.version_rules")
+    series, newest = known.SERIES, known.SERIES[-1]
+    lines = [NOTICE, "", "# Versions of nats-server", "", SERVER_VERSIONS, "## Series", ""]
+    lines += table(
+        ("series", "released", "upstream", "JetStream API level"),
+        (
+            (
+                one.name,
+                one.released,
+                f"end-of-life since {ended}" if (ended := known.end_of_life(f"{one.name}.0")) else "maintained",
+                str(rules.api_level(f"{one.name}.0")),
+            )
+            for one in reversed(series)
+        ),
+    )
+    lines += ["", "## Upgrades", "", UPGRADES]
+    lines += table(("from", "steps"), ((one.name, " → ".join(upgrade_steps(one, series))) for one in series[:-1]))
+    lines += ["", f"A step within {newest.name}, or from one series to the next, is one run of `upgrade`.", ""]
+    lines += ["## Going back", "", DOWNGRADES]
+    lines += table(
+        ("from", "back to", "because"),
+        (
+            (
+                one.name,
+                f"{one.oldest_return} or later" if one.oldest_return else f"any {before.name}",
+                one.because
+                or ("the first start reads all messages" if one.new_index else "nothing is known against it"),
+            )
+            for before, one in zip(series, series[1:])
+        ),
+    )
+    lines += ["", "## Known defects", ""]
+    lines += table(
+        ("affected", "what happens", "cured in", "source"),
+        (
+            (
+                ", ".join(first if first == last else f"{first} to {last}" for first, last in defect.affected),
+                defect.what + (f" (with `{defect.needs}`)" if defect.needs and defect.needs not in defect.what else ""),
+                ", ".join(defect.cured),
+                defect.source,
+            )
+            for defect in known.DEFECTS
+        ),
+    )
+    lines += ["", "Series before 2.9 were not looked at; later series than a cure have it as well."]
+    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
+def upgrade_steps(start: Any, series: Sequence[Any]) -> list[str]:
+    """Return the series that follow a series, each with the version that the guide of the next one recommends to come from."""
+    later = [one for one in series if one.numbers > start.numbers]
+    follows = [*(one.best_start for one in later[1:]), ""]
+    return [f"{one.name} ({best} or later)" if best else one.name for one, best in zip(later, follows)]
 
 
 def pages() -> dict[Path, str]:
@@ -234,14 +335,18 @@ def pages() -> dict[Path, str]:
         REFERENCE / "filters.md": plugin_page("Filters", "filter"),
         REFERENCE / "inventory.md": plugin_page("Inventory plugins", "inventory"),
         REFERENCE / "event_sources.md": event_source_page(),
-        REFERENCE / "insights_checks.md": checks_page(),
+        REFERENCE / "insights_checks.md": insights_page("findings.document"),
+        REFERENCE / "insights_tables.md": insights_page("document"),
+        REFERENCE / "server_versions.md": server_versions_page(),
     }
 
 
 def main(arguments: Sequence[str]) -> int:
     wanted = pages()
-    stale = [path for path, content in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != content]
-    stale += [path for path in REFERENCE.glob("*.md") if path not in wanted]
+    stale = [
+        path for path, content in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != content
+    ]
+    stale += [path for path in REFERENCE.glob("*.md") if path not in wanted and path != LICENCES]
     if "--check" in arguments:
         for path in stale:
             print(f"{path.relative_to(ROOT)} is stale: run `make docs` and commit it.")

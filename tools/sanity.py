@@ -45,7 +45,10 @@ def copy_sources() -> None:
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir(parents=True)
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
     ).stdout
     for name in sorted(set(os.fsdecode(listed).split("\0")) - {""}):
         source, target = ROOT / name, COPY / name

@@ -127,7 +127,7 @@ async def greet(service: str, client: str, user: str, password: str, reply: str)
     try:
         await there.subscribe("greet", cb=answer)
         await there.flush()
-        # That somebody answers in another cluster is told over the gateways, which takes a moment.
+        # That somebody answers in another cluster spreads over the gateways, which takes a moment.
         for more in reversed(range(50)):
             began = time.monotonic()
             try:
@@ -150,7 +150,9 @@ async def use(servers: list[str], user: str, password: str, stream: str, seconds
     sent = again = 0
 
     async def read(durable: str, acknowledges: bool) -> int:
-        reader = await client.jetstream(timeout=10).pull_subscribe(f"{stream.lower()}.>", durable=durable, stream=stream)
+        reader = await client.jetstream(timeout=10).pull_subscribe(
+            f"{stream.lower()}.>", durable=durable, stream=stream
+        )
         many = 0
         while time.monotonic() < end:
             try:

@@ -57,7 +57,8 @@ attributes:
 notes:
   - A leader is asked to step down only when a member that fits is in step with it and an election can be won. Otherwise nothing
     is done, and the failure V(step_down_refused) says why. V(unknown_name) says which server, cluster or tag does not exist.
-  - From nats-server 2.11 the leader is told which server is to lead next. Older servers choose by chance, and step down until one
+  - From nats-server 2.11 the request names the server that is to lead next. Older servers choose by chance, and step
+    down until one
     fits, at most ten times for each other member and not longer than O(wait_timeout).
   - Success is a leader that fits, as seen afterwards, whoever made it the leader. V(step_down_failed) says what is seen instead.
 """

@@ -6,47 +6,81 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_certificates
-short_description: Tell the certificates in a PEM text
+short_description: Read the certificates in a PEM text
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Returns each certificate of a PEM text, such as the content of C(ca.crt) or C(server.crt), in its order.
+  - With O(key) it also says why a server cannot present the first of them, which it compares with the key, the time and the names
+    under which the server is reached. The issuer is not looked at.
 positional: _input
 options:
   _input:
-    description: The text. Keys in it are an error. An empty text holds no certificates.
+    description: The text. Keys in it are an error. An empty text holds no certificates, which with O(key) is an error.
     type: str
     required: true
+  key:
+    description: Private key of the first certificate in PEM form.
+    type: str
+  names:
+    description: Host names and addresses that clients and servers connect to.
+    type: list
+    elements: str
+    default: []
+  mutual:
+    description: Whether the server also presents the certificate where it connects itself, as servers do to each other.
+    type: bool
+    default: false
 requirements:
-  - cryptography (which ansible-core itself needs)
+  - cryptography 40 or later (which ansible-core itself needs)
 """
 
 EXAMPLES = r"""
-- name: Show when the certificate ends
+- name: Show when an authority ends
   ansible.builtin.debug:
-    msg: "{{ (lookup('ansible.builtin.file', 'server.crt') | natsops.jetstream.nats_certificates | first).not_after }}"
+    msg: "{{ (lookup('ansible.builtin.file', 'ca.crt') | natsops.jetstream.nats_certificates | first).not_after }}"
+
+- name: Insist on a certificate that can be presented
+  ansible.builtin.assert:
+    that: problems | length == 0
+  vars:
+    problems: >-
+      {{ (certificate | natsops.jetstream.nats_certificates(key=key, names=['n1.example.com']) | first).problems }}
+    certificate: "{{ lookup('ansible.builtin.file', 'n1.crt') }}"
+    key: "{{ lookup('ansible.builtin.file', 'n1.key') }}"
+  no_log: true
 """
 
 RETURN = r"""
 _value:
-  description: Subject, end in UTC, and the SHA-256 fingerprint of each certificate.
+  description:
+    - C(subject), C(not_after) in UTC, and the C(sha256) fingerprint of each certificate. With O(key) the first has C(problems),
+      the reasons why it cannot be presented.
   type: list
   elements: dict
   sample: [{"subject": "CN=n1-c1", "not_after": "2027-12-21T10:00:00+00:00", "sha256": "5f1c0d3b"}]
 """
 
+from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
-def nats_certificates(pem: str) -> list[dict[str, Any]]:
-    """The certificates; see DOCUMENTATION."""
+def nats_certificates(
+    pem: str, key: str | None = None, names: Sequence[str] = (), mutual: bool = False
+) -> list[dict[str, Any]]:
+    """Return the certificates; see DOCUMENTATION."""
     # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
-    from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates
+    from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates, problems
 
-    return certificates(str(pem or ""))
+    found = certificates(str(pem or ""))
+    if key is not None:
+        why = problems(str(pem or ""), str(key), [str(name) for name in names], datetime.now(timezone.utc), mutual)
+        found[0]["problems"] = why
+    return found
 
 
 class FilterModule:

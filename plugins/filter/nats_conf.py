@@ -27,17 +27,17 @@ options:
   secrets:
     description:
       - V(inline) writes passwords, tokens, keys and URLs with credentials where they stand.
-      - V(reference) writes C($SECRET_...) variables in their place, which P(natsops.jetstream.nats_secrets#filter) defines.
+      - V(reference) writes C($SECRET_...) variables in their place.
+      - V(definitions) writes nothing but a line C(SECRET_...) for each of these variables, for a file of its own that the main
+        file includes.
+      - Secrets are passwords, tokens, encryption keys, seeds and whole URLs that carry credentials.
     type: str
-    choices: [inline, reference]
+    choices: [inline, reference, definitions]
     default: inline
   indent:
     description: Number of spaces before each line.
     type: int
     default: 0
-seealso:
-  - plugin: natsops.jetstream.nats_secrets
-    plugin_type: filter
 """
 
 EXAMPLES = r"""
@@ -50,11 +50,19 @@ EXAMPLES = r"""
     config:
       port: 4222
       jetstream: {store_dir: /var/lib/nats, max_file_store: 100GB}
+
+- name: Write its secrets beside it
+  ansible.builtin.copy:
+    content: "{{ config | natsops.jetstream.nats_conf(secrets='definitions') }}"
+    dest: /etc/nats-server/secrets.conf
+    mode: "0640"
+  diff: false
+  no_log: true
 """
 
 RETURN = r"""
 _value:
-  description: The text, without a final newline.
+  description: The text, without a final newline. Empty for V(definitions) when there is no secret.
   type: str
   sample: |-
     port: 4222
@@ -66,15 +74,17 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._conf import write
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import write, write_secrets
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
 def nats_conf(config: dict[str, Any], path: str = "", secrets: str = "inline", indent: int = 0) -> str:
-    """The configuration's text; see DOCUMENTATION."""
-    if secrets not in ("inline", "reference"):
-        raise ValueError(f"secrets is inline or reference, not {secrets!r}")
+    """Return the configuration's text; see DOCUMENTATION."""
+    if secrets not in ("inline", "reference", "definitions"):
+        raise ValueError(f"secrets is inline, reference or definitions, not {secrets!r}")
+    if secrets == "definitions":
+        return write_secrets(config)
     return write(config, tuple(path.split(".")) if path else (), secrets == "reference", int(indent))
 
 

@@ -26,8 +26,14 @@ options:
       version:
         description: The nats-server version that is to run.
         type: str
+      versions:
+        description:
+          - The versions that the servers run, and those that they should run. Of each series without support and of each known
+            defect there is a warning that names the version with the cure.
+        type: list
+        elements: str
       members:
-        description: The cluster's servers, as P(natsops.jetstream.nats_members#filter) returns them.
+        description: The cluster's servers, as the C(servers) of P(natsops.jetstream.nats_topology#filter).
         type: list
         elements: dict
       cluster_size:
@@ -60,6 +66,19 @@ options:
         description: The servers of all its clusters, like C(members).
         type: list
         elements: dict
+      tls_files:
+        description:
+          - Files on the controller with the certificate that the server is to present.
+          - C(host) and C(path) are for messages, C(missing) lists files that do not exist. C(certificate) and C(key) are texts,
+            C(names) what others will call the server, and C(mutual) tells whether it presents the certificate to servers, too.
+        type: dict
+      run:
+        description:
+          - The hosts of a run, which are compared with the inventory and the live cluster. Found are a run that would start a new
+            cluster in parts, and an inventory that lists fewer servers than the cluster has.
+          - C(cluster) (name), C(hosts) of the run, C(running) (whether one of them runs), C(route_style), C(live) servers and
+            C(live_error).
+        type: dict
 """
 
 EXAMPLES = r"""
@@ -72,7 +91,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Problems with C(severity) (V(error) or V(warning)), C(option) and C(message), errors first.
+  description: Problems with C(severity) (V(error) or V(warning)), C(option) and C(message); those of C(run) last.
   type: list
   elements: dict
   sample:
@@ -81,16 +100,34 @@ _value:
       message: 20s is less than the 30s that nats-server requires
 """
 
+from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._config_problems import config_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membership_plan import membership_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
+    config_problems,
+    warning,
+)
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
-def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None = None) -> list[dict[str, str]]:
-    """All problems; see DOCUMENTATION."""
-    return config_problems(config, context or {})
+def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None = None) -> list[ConfigProblem]:
+    """Return all problems; see DOCUMENTATION."""
+    known = dict(context or {})
+    run, tls_files = known.pop("run", None), known.pop("tls_files", None)
+    found = config_problems(config, known)
+    found += [warning("nats_server_version", line) for line in version_warnings(known.get("versions") or (), config)]
+    if tls_files:
+        # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+        from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import file_problems
+
+        found += file_problems(tls_files, datetime.now(timezone.utc))
+    if run:
+        found += membership_problems({**run, "members": known.get("members") or []})
+    return found
 
 
 class FilterModule:

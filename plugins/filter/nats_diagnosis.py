@@ -100,7 +100,7 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._diagnosis import diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnose
 
 
 def nats_diagnosis(

@@ -34,13 +34,13 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._conf import duration_seconds
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
 def nats_duration_seconds(duration: Any) -> float:
-    """The seconds; see DOCUMENTATION."""
+    """Return the seconds; see DOCUMENTATION."""
     return duration_seconds(duration)
 
 

@@ -52,13 +52,13 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._bcrypt import hash_passwords
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import hash_passwords
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
 def nats_hash_passwords(config: dict[str, Any], previous: str = "", cost: int = 11) -> dict[str, Any]:
-    """The configuration with hashes; see DOCUMENTATION."""
+    """Return the configuration with hashes; see DOCUMENTATION."""
     return hash_passwords(config, str(previous or ""), int(cost))
 
 

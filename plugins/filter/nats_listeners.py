@@ -35,7 +35,14 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._listeners import listeners
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import listeners
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+
+@reports_problems
+def nats_listeners(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the listeners; see DOCUMENTATION."""
+    return listeners(config)
 
 
 class FilterModule:
@@ -43,4 +50,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
-        return {"nats_listeners": listeners}
+        return {"nats_listeners": nats_listeners}

@@ -6,23 +6,67 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_report
-short_description: Write the cluster report as tables
+short_description: Make the reports of the nats command, as tables or as data
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Turns what M(natsops.jetstream.nats_cluster_info) returns into framed tables of servers, JetStream and the meta group, what
-    P(natsops.jetstream.nats_report_data#filter) returns into its tables, and what P(natsops.jetstream.nats_diagnosis#filter)
-    returns into one page.
-positional: _input
+  - Makes the tables of C(nats server list), C(nats server report), C(nats stream report) and C(nats consumer report) from what
+    M(natsops.jetstream.nats_cluster_info) and M(natsops.jetstream.nats_server_info) return.
+  - Totals count each stream once as well as every replica, and say which is which. Servers that did not answer and groups
+    without a leader are rows like the others, and marked.
+  - The playbook C(natsops.jetstream.report) does it all.
+positional: _input, server_info, reports
 options:
   _input:
     description:
-      - The registered result of M(natsops.jetstream.nats_cluster_info), or the data of one of the two filters.
+      - The registered result of M(natsops.jetstream.nats_cluster_info). For O(output=text) also what this filter returned as
+        data, or what P(natsops.jetstream.nats_diagnosis#filter) returned.
     type: dict
     required: true
+  server_info:
+    description:
+      - The registered result of M(natsops.jetstream.nats_server_info), with the endpoint C(connz) for the reports V(accounts) and
+        V(connections) (with its option C(auth)), C(routez), C(gatewayz), C(leafz) and C(healthz) for those of like names, and
+        C(jsz) with the options C(account) and C(consumers) for V(jetstream) with O(account).
+    type: dict
+  reports:
+    description: Which reports, in this order.
+    type: list
+    elements: str
+    choices:
+      - servers
+      - jetstream
+      - streams
+      - consumers
+      - accounts
+      - backups
+      - connections
+      - routes
+      - gateways
+      - leafnodes
+      - cpu
+      - mem
+      - health
+    default: [servers, jetstream]
+  cluster:
+    description: Only the servers and streams of the cluster with exactly this name.
+    type: str
+  account:
+    description: Only this account. Both inputs must have been read for it.
+    type: str
+  server_names:
+    description: Only these servers, and the streams with a replica on one of them.
+    type: list
+    elements: str
+  output:
+    description: V(text) for people, V(data) for programs.
+    type: str
+    choices: [text, data]
+    default: text
+  catalogue:
+    description: The C(catalogue) that M(natsops.jetstream.nats_backup_info) returned, for the report V(backups).
+    type: dict
 seealso:
-  - plugin: natsops.jetstream.nats_report_data
-    plugin_type: filter
   - plugin: natsops.jetstream.nats_diagnosis
     plugin_type: filter
 """
@@ -32,30 +76,73 @@ EXAMPLES = r"""
   natsops.jetstream.nats_cluster_info:
   register: info
 
-- name: Show the report
+- name: Read the routes
+  natsops.jetstream.nats_server_info:
+    endpoints: [routez]
+  register: servers
+
+- name: Show streams and routes
   ansible.builtin.debug:
-    msg: "{{ (info | natsops.jetstream.nats_report).splitlines() }}"
+    msg: "{{ (info | natsops.jetstream.nats_report(servers, ['streams', 'routes'])).splitlines() }}"
 """
 
 RETURN = r"""
 _value:
-  description: The report, several lines of text.
-  type: str
+  description:
+    - With O(output=text) the report, several lines of text.
+    - With O(output=data) the reports. Each table has C(name), C(title), C(columns), C(rows), C(totals) and C(notes); sizes are
+      bytes, times seconds.
+  type: raw
+  sample:
+    schema: 1
+    cluster: null
+    account: null
+    servers: [n1-c1, n2-c1]
+    not_answering: [n3-c1]
+    tables:
+      - name: clusters
+        title: Cluster Overview
+        columns: [{key: cluster, title: Cluster, unit: text, grouped: false}]
+        rows: [{cluster: C1, servers: 2, gateways: 0, inbound_gateways: 0, connections: 4}]
+        totals: [{cluster: "", servers: 2, gateways: 0, inbound_gateways: 0, connections: 4}]
+        notes: []
+        shown: 0
+    problems:
+      - {code: server_missing, severity: error, subject: n3-c1, message: expected server n3-c1 did not answer, servers: [n3-c1]}
 """
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._diagnosis import diagnosis_text
-from ansible_collections.natsops.jetstream.plugins.module_utils._report import report_data, report_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnosis_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import (
+    DEFAULT_REPORTS,
+    report_data,
+    report_text,
+)
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
 @reports_problems
-def nats_report(value: dict[str, Any]) -> str:
-    """The report as text; see DOCUMENTATION."""
-    if "verdict" in value:
+def nats_report(
+    value: dict[str, Any],
+    server_info: dict[str, Any] | None = None,
+    reports: list[str] | None = None,
+    cluster: str | None = None,
+    account: str | None = None,
+    server_names: list[str] | None = None,
+    output: str = "text",
+    catalogue: dict[str, Any] | None = None,
+) -> str | dict[str, Any]:
+    """Return the report; see DOCUMENTATION."""
+    if output not in ("text", "data"):
+        raise ValueError(f"output is text or data, not {output!r}")
+    if output == "text" and "verdict" in value:
         return diagnosis_text(value)
-    return report_text(value if "tables" in value else report_data(value))
+    if output == "text" and "tables" in value:
+        return report_text(value)
+    chosen = list(DEFAULT_REPORTS) if reports is None else reports
+    data = report_data(value, server_info, chosen, cluster or None, account or None, server_names or None, catalogue)
+    return report_text(data) if output == "text" else data
 
 
 class FilterModule:

@@ -81,10 +81,10 @@ from ansible.errors import AnsibleParserError
 from ansible.module_utils.basic import missing_required_lib
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, Server
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import CONNECTION_SPEC, resolve_connection
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import CONNECTION_SPEC, resolve_connection
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
 #: Addresses that mean every address of a host.
 _EVERY_ADDRESS = ("", "0.0.0.0", "::", "0")
@@ -103,14 +103,20 @@ def read_hosts(client: Client, expected: Iterable[str]) -> list[dict[str, Any]]:
                 seen.setdefault(route.get("remote_name", ""), route.get("ip", ""))
     hosts = [describe(server, cluster, seen.get(server.name, "")) for server in cluster.servers]
     members = set(cluster.meta.group.members) if cluster.meta else set()
-    hosts += [{"name": name, "answers": False, "healthy": False} for name in sorted((members | expected) - cluster.names)]
+    hosts += [
+        {"name": name, "answers": False, "healthy": False} for name in sorted((members | expected) - cluster.names)
+    ]
     return hosts
 
 
 def describe(server: Server, cluster: Cluster, seen: str) -> dict[str, Any]:
     """Return a server that answered; `seen`: the address that the other servers of its cluster have for it."""
     group = cluster.meta.group if cluster.meta else None
-    behind = [peer for peer in (group.peers if group else ()) if peer.name == server.name and (peer.offline or not peer.current)]
+    behind = [
+        peer
+        for peer in (group.peers if group else ())
+        if peer.name == server.name and (peer.offline or not peer.current)
+    ]
     errors = list(server.health.errors) if server.health else ["the server did not say how it is"]
     if behind:
         errors.append("not current in the meta group")

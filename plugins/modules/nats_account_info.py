@@ -47,7 +47,9 @@ EXAMPLES = r"""
 - name: Show who stores most
   ansible.builtin.debug:
     msg: "{{ item.name }} stores {{ item.jetstream.usage.replicas.storage | human_readable }} on disk"
-  loop: "{{ all_accounts.accounts | selectattr('jetstream') | sort(attribute='jetstream.usage.replicas.storage', reverse=true) }}"
+  loop: >-
+    {{ all_accounts.accounts | selectattr('jetstream')
+       | sort(attribute='jetstream.usage.replicas.storage', reverse=true) }}
   loop_control:
     label: "{{ item.name }}"
 
@@ -109,21 +111,17 @@ incomplete:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import Answer, SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._assets import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import NOT_ENABLED, JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server, build_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import (
     ACCOUNT_VIEW,
     SYSTEM_VIEW,
     is_system_user,
     own_account_api,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import NOT_ENABLED, JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, Server, build_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    ACCOUNT_SPEC,
-    Connections,
-    make_module,
-    run_connected,
 )
 
 _LIMITS = (
@@ -151,7 +149,7 @@ _NETWORK = {
 }
 
 
-def told_jetstream(info: Mapping[str, Any]) -> dict[str, Any]:
+def reported_jetstream(info: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JetStream part from `$JS.API.INFO` (jetstream.go JetStreamAccountStats).
 
     The server counts usage with each replica, and a reservation once for each stream.
@@ -174,7 +172,7 @@ def told_jetstream(info: Mapping[str, Any]) -> dict[str, Any]:
 def seen_jetstream(cluster: Cluster, account: str, details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the JetStream part from what the servers hold; `details`: the account's JSZ detail on each server.
 
-    A stream is counted with the figures of its leader, and each replica with its own figures, as far as they were told.
+    A stream is counted with the figures of its leader, and each replica with its own figures, as far as servers reported them.
     """
     streams = [stream for stream in cluster.streams if stream.account == account]
     once = {"memory": 0, "storage": 0}
@@ -193,8 +191,8 @@ def seen_jetstream(cluster: Cluster, account: str, details: Sequence[Mapping[str
             replicas[kind] += (held.get("state") or {}).get("bytes", 0)
     limits: dict[str, Any] = dict.fromkeys(_LIMITS)
     # monitor.go accountDetail: what it calls reserved is the account's limit, with -1 written as an unsigned number.
-    for name, told in (("max_memory", "reserved_memory"), ("max_storage", "reserved_storage")):
-        limit = details[0].get(told, 0)
+    for name, field in (("max_memory", "reserved_memory"), ("max_storage", "reserved_storage")):
+        limit = details[0].get(field, 0)
         limits[name] = -1 if limit >= 1 << 63 else limit
     levels = [server.summary.api_level for server in cluster.servers if server.summary]
     return {
@@ -221,7 +219,7 @@ def add_network(total: dict[str, int], stat: Mapping[str, Any]) -> None:
 def read_account(api: JetStreamApi) -> dict[str, Any]:
     """Return an account as its own user sees it."""
     try:
-        jetstream = told_jetstream(api.info())
+        jetstream = reported_jetstream(api.info())
     except NatsFailure as failure:
         if failure.err_code not in NOT_ENABLED:
             raise
@@ -245,7 +243,7 @@ def read_system(client: Client, account: str | None) -> dict[str, Any]:
     network: dict[str, dict[str, int]] = {}
     for answer in _data(statistics):
         for stat in answer.get("account_statz") or ():
-            # Its name is told by 2.11 and later; with an operator its id is a public key.
+            # Its name is reported by 2.11 and later; with an operator its id is a public key.
             name = names.setdefault(stat["acc"], stat.get("name") or stat["acc"])
             add_network(network.setdefault(name, {}), stat)
     cluster = build_cluster(servers, {key: value for key, value in jsz.items() if isinstance(value, dict)}, {})

@@ -10,7 +10,7 @@ short_description: Keep a private certificate authority and the certificates of 
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Makes a key and a certificate, and makes them anew only when they no longer do.
+  - Makes a key and a certificate, and recreates them only when they no longer do.
   - Meant for the controller, where the private authority is kept. Only the files for a host are copied to it.
   - A server's certificate serves for both sides of a connection, as routes and gateways ask for it.
 requirements:
@@ -61,7 +61,7 @@ attributes:
     support: full
 notes:
   - An authority that is about to expire is renewed with its own key, so that the certificates it signed stay valid.
-  - An authority's key is never replaced. To start anew, remove both of its files.
+  - An authority's key is never replaced. To start over, remove both of its files.
 """
 
 EXAMPLES = r"""
@@ -88,7 +88,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reasons:
-  description: Why the certificate was made anew. Empty when nothing changed.
+  description: Why the certificate was recreated. Empty when nothing changed.
   type: list
   elements: str
   returned: always
@@ -144,7 +144,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the certificate should be; ``authority`` signs it, None when it signs itself."""
+    """What the certificate should be; `authority` signs it, None when it signs itself."""
 
     purpose: str
     common_name: str
@@ -155,9 +155,9 @@ class Wanted:
 
 
 def normal_name(name: str) -> str:
-    """An IP address in its shortest form, a host name in lower case.
+    """Return an IP address in its shortest form, a host name in lower case.
 
-    :raises CertificateError: for what can be neither
+    Raises CertificateError for what can be neither.
     """
     try:
         return str(ipaddress.ip_address(name))
@@ -169,7 +169,7 @@ def normal_name(name: str) -> str:
 
 
 def names_of(certificate: x509.Certificate) -> frozenset[str]:
-    """The DNS names and IP addresses a certificate is valid for."""
+    """Return the DNS names and IP addresses a certificate is valid for."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -179,19 +179,19 @@ def names_of(certificate: x509.Certificate) -> frozenset[str]:
 
 
 def common_name_of(certificate: x509.Certificate) -> str:
-    """The common name in a certificate's subject; empty when there is none."""
+    """Return the common name in a certificate's subject; empty when there is none."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else ""
 
 
 def expiry(certificate: x509.Certificate) -> datetime:
-    """When it expires, in UTC. cryptography before 42 only knows a time without zone."""
+    """Return when it expires, in UTC. cryptography before 42 only knows a time without zone."""
     aware = getattr(certificate, "not_valid_after_utc", None)
     return aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)
 
 
 def signed_by(certificate: x509.Certificate, authority: Pair) -> bool:
-    """Whether the authority's key signed the certificate."""
+    """Return whether the authority's key signed the certificate."""
     algorithm = certificate.signature_hash_algorithm
     if certificate.issuer != authority.certificate.subject or algorithm is None:
         return False
@@ -203,7 +203,7 @@ def signed_by(certificate: x509.Certificate, authority: Pair) -> bool:
 
 
 def reasons_to_renew(pair: Pair, wanted: Wanted, now: datetime) -> list[str]:
-    """Why the pair does not do any more, in words; empty when it does."""
+    """Return why the pair does not do any more, in words; empty when it does."""
     certificate = pair.certificate
     reasons = []
     if certificate.public_key() != pair.key.public_key():
@@ -223,12 +223,12 @@ def reasons_to_renew(pair: Pair, wanted: Wanted, now: datetime) -> list[str]:
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """A new key on the curve P-256."""
+    """Return a new key on the curve P-256."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def issue(wanted: Wanted, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
-    """A certificate for the key, signed by the authority or, without one, by itself."""
+    """Return a certificate for the key, signed by the authority or, without one, by itself."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wanted.common_name)])
     issuer, signing_key, end = subject, key, now + wanted.lifetime
     if wanted.authority:
@@ -282,7 +282,7 @@ def _general_name(name: str) -> Union[x509.IPAddress, x509.DNSName]:
 def load_certificate(path: str) -> x509.Certificate:
     """Read a PEM certificate.
 
-    :raises CertificateError: when there is none in the file
+    Raises CertificateError when there is none in the file.
     """
     try:
         return x509.load_pem_x509_certificate(Path(path).read_bytes())
@@ -293,7 +293,7 @@ def load_certificate(path: str) -> x509.Certificate:
 def load_key(path: str) -> ec.EllipticCurvePrivateKey:
     """Read a PEM private key.
 
-    :raises CertificateError: when there is none in the file that this module could have made
+    Raises CertificateError when there is none in the file that this module could have made.
     """
     try:
         key = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
@@ -305,9 +305,9 @@ def load_key(path: str) -> ec.EllipticCurvePrivateKey:
 
 
 def load_authority(path: str, key_path: str) -> Pair:
-    """The authority that signs.
+    """Return the authority that signs.
 
-    :raises CertificateError: when it cannot sign
+    Raises CertificateError when it cannot sign.
     """
     for missing in (name for name in (path, key_path) if not os.path.exists(name)):
         raise CertificateError(f"{missing} is missing: the authority can only sign with both of its files")
@@ -320,7 +320,7 @@ def load_authority(path: str, key_path: str) -> Pair:
 
 
 def key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """The key in PEM form (PKCS 8), without a passphrase."""
+    """Return the key in PEM form (PKCS 8), without a passphrase."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -343,7 +343,7 @@ def write(path: str, content: bytes, mode: int) -> None:
 
 
 def description(certificate: Optional[x509.Certificate]) -> dict[str, Any]:
-    """What a person wants to know of a certificate; empty for none."""
+    """Return what a person wants to know of a certificate; empty for none."""
     if certificate is None:
         return {}
     return {
@@ -358,9 +358,9 @@ def description(certificate: Optional[x509.Certificate]) -> dict[str, Any]:
 def current(
     purpose: str, path: str, key_path: str
 ) -> tuple[Optional[x509.Certificate], Optional[ec.EllipticCurvePrivateKey]]:
-    """The certificate and the key on disk, None for what is missing or, of a server or client, unusable.
+    """Return the certificate and the key on disk, None for what is missing or, of a server or client, unusable.
 
-    :raises CertificateError: when an authority's key is missing or wrong; it is never replaced by a new one
+    Raises CertificateError when an authority's key is missing or wrong; it is never replaced by a new one.
     """
     if purpose == "ca":
         if os.path.exists(path) and not os.path.exists(key_path):
@@ -380,7 +380,7 @@ def current(
 
 
 def wanted_of(module: AnsibleModule) -> Wanted:
-    """What the options ask for."""
+    """Return what the options ask for."""
     parameters = module.params
     is_authority = parameters["purpose"] == "ca"
     if parameters["valid_days"] <= parameters["renew_before_days"]:
@@ -398,8 +398,8 @@ def wanted_of(module: AnsibleModule) -> Wanted:
     )
 
 
-def run(module: AnsibleModule) -> dict[str, Any]:
-    """The return values of the module."""
+def ensure(module: AnsibleModule) -> dict[str, Any]:
+    """Return what the module returns."""
     purpose, path, key_path = (module.params[name] for name in ("purpose", "path", "key_path"))
     certificate, key = current(purpose, path, key_path)
     now = datetime.now(timezone.utc)
@@ -454,7 +454,7 @@ def main() -> None:
     if CRYPTOGRAPHY_ERROR:
         module.fail_json(msg=missing_required_lib("cryptography"), exception=CRYPTOGRAPHY_ERROR)
     try:
-        module.exit_json(**run(module))
+        module.exit_json(**ensure(module))
     except (CertificateError, OSError) as error:
         module.fail_json(msg=str(error))
 

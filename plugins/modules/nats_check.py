@@ -21,7 +21,8 @@ description:
   - O(checks[].meta) and O(checks[].server) need a user of the system account. O(checks[].jetstream), O(checks[].stream),
     O(checks[].consumer), O(checks[].last_message) and O(checks[].kv) need a user of the account that owns the asset.
     O(checks[].connection) and O(checks[].request) work with any user, and check what that user can do.
-    O(checks[].credential) reads a file where the module runs and needs no connection.
+    O(checks[].credential) and O(checks[].backup) read a file where the module runs and need no
+    connection.
   - So the task's own user is one of the account, or one of the system account together with O(account_users) and the C(account)
     of the check.
 extends_documentation_fragment:
@@ -45,7 +46,7 @@ options:
     suboptions:
       connection:
         description:
-          - Connect anew, ping the server, and send a message to oneself. A threshold counts once it is reached.
+          - Reconnect, ping the server, and send a message to oneself. A threshold counts once it is reached.
           - A user that may not publish to its own inbox is V(UNKNOWN).
         type: dict
         suboptions:
@@ -424,6 +425,63 @@ options:
             description: Whether a credential that never expires is critical.
             type: bool
             default: true
+      backup:
+        description:
+          - The catalogue of a directory of backups, see M(natsops.jetstream.nats_backup). A stream that the last run could not
+            save, and one whose last drill failed, is critical, as is a directory without a catalogue.
+        type: dict
+        suboptions:
+          directory:
+            description: The directory, where the module runs, or C(s3://BUCKET/PREFIX).
+            type: path
+            required: true
+          s3:
+            description: How object storage is reached, as for M(natsops.jetstream.nats_backup).
+            type: dict
+            suboptions:
+              endpoint_url:
+                description: Address of a server other than AWS.
+                type: str
+              region:
+                description: Region of the bucket.
+                type: str
+              access_key:
+                description: Access key, by default that of boto3.
+                type: str
+              secret_key:
+                description: Secret key.
+                type: str
+              session_token:
+                description: Session token of temporary credentials.
+                type: str
+              ca_file:
+                description: CA certificates that the server's is verified by.
+                type: path
+              addressing_style:
+                description: Whether the bucket is in the path or in the host's name.
+                type: str
+                choices: [auto, path, virtual]
+                default: auto
+          streams:
+            description:
+              - Which streams, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), with C(*) and C(?) for any characters and any one.
+            type: list
+            elements: str
+            default: ["*"]
+          age_warn:
+            description: Warning when a stream was last saved, or seen to be as saved, longer ago than this.
+            type: str
+            default: 26h
+          age_critical:
+            description: Critical when a stream was last saved, or seen to be as saved, longer ago than this.
+            type: str
+            default: 50h
+          proof_warn:
+            description: Warning when a restore of a stream was last proven longer ago than this, or never was.
+            type: str
+          proof_critical:
+            description: Critical when a restore of a stream was last proven longer ago than this, or never was.
+            type: str
   fail_on:
     description:
       - The task fails when a check is of this status or a worse one, in the order V(OK), V(WARNING), V(UNKNOWN), V(CRITICAL).
@@ -586,19 +644,27 @@ from datetime import datetime, timezone
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils import _checks
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._checks import CRITICAL, STATUSES, UNKNOWN, Result
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi, require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import build_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import CatalogueError, read_catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster import checks
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.checks import (
+    CRITICAL,
+    STATUSES,
+    UNKNOWN,
+    Result,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
-    Connections,
     fail,
     make_module,
     run_connected,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import build_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import PLACE_SPEC, store_of
 
 #: There is no connection: no other check of the same user can succeed.
 _NO_CONNECTION = ("unreachable", "authorization", "tls")
@@ -627,13 +693,14 @@ class Checker:
             "kv": self._kv,
             "request": self._request,
             "credential": self._credential,
+            "backup": self._backup,
         }
 
     def run(self, check: str, options: Options) -> dict[str, Any]:
         """Return the result of one check. Raises NatsFailure for options that make no sense."""
         account = options.get("account")
         try:
-            if account in self._dead and check != "credential":
+            if account in self._dead and check not in ("credential", "backup"):
                 raise self._dead[account]
             result = self._checks[check](options)
         except NatsFailure as failure:
@@ -641,7 +708,7 @@ class Checker:
                 raise
             if failure.code in _NO_CONNECTION:
                 self._dead[account] = failure
-            result = Result(check, _checks.result_name(check, options))
+            result = Result(check, checks.result_name(check, options))
             result.add(CRITICAL if self._is_critical(check, failure) else UNKNOWN, failure.description)
         return {**result.as_dict(), "account": account}
 
@@ -658,45 +725,47 @@ class Checker:
 
     def _connection(self, options: Options) -> Result:
         latency = self._connections.client(options["account"]).latency()
-        return _checks.check_connection(options, latency.connect, latency.rtt, latency.round_trip)
+        return checks.check_connection(options, latency.connect, latency.rtt, latency.round_trip)
 
     def _meta(self, options: Options) -> Result:
         api = SystemApi(self._connections.own)
         servers = api.discover().servers
         answers = api.ask(servers, "JSZ")
-        told = {key: answer for key, answer in answers.items() if not isinstance(answer, NatsFailure)}
-        if not told:
+        answered = {key: answer for key, answer in answers.items() if not isinstance(answer, NatsFailure)}
+        if not answered:
             raise NatsFailure("timeout", "no server answered JSZ: the meta group is unknown")
-        return _checks.check_meta(options, build_cluster(servers, told, {}))
+        return checks.check_meta(options, build_cluster(servers, answered, {}))
 
     def _jetstream(self, options: Options) -> Result:
         api = self._connections.account(options["account"])
         account = api.info()
         if not options["replicas"]:
-            return _checks.check_jetstream(options, account, (), {})
+            return checks.check_jetstream(options, account, (), {})
         listing = api.streams()
-        return _checks.check_jetstream(options, account, listing.rows, listing.unknown)
+        return checks.check_jetstream(options, account, listing.rows, listing.unknown)
 
     def _stream(self, options: Options) -> Result:
-        return _checks.check_stream(options, _stream_info(self._connections.account(options["account"]), options["stream"]))
+        return checks.check_stream(
+            options, _stream_info(self._connections.account(options["account"]), options["stream"])
+        )
 
     def _consumer(self, options: Options) -> Result:
         api = self._connections.account(options["account"])
         stream, consumer = options["stream"], options["consumer"]
         config = _stream_info(api, stream)["config"]
         info = _info(lambda: api.consumer(stream, consumer), lambda: api.consumer_names(stream), f"consumer {consumer}")
-        return _checks.check_consumer(options, info, config, _now())
+        return checks.check_consumer(options, info, config, _now())
 
     def _message(self, options: Options) -> Result:
         api = self._connections.account(options["account"])
         message = api.last_message(options["stream"], options["subject"])
         info = _stream_info(api, options["stream"])  # after the message, so that its clock is not behind
-        return _checks.check_message(options, message, _checks.info_time(info, _now()))
+        return checks.check_message(options, message, checks.info_time(info, _now()))
 
     def _server(self, options: Options) -> Result:
         api = SystemApi(self._connections.own)
         server = api.discover({options["server_name"]}).named(options["server_name"])
-        return _checks.check_server(options, api.ask_one(server, "VARZ"))
+        return checks.check_server(options, api.ask_one(server, "VARZ"))
 
     def _kv(self, options: Options) -> Result:
         api = self._connections.account(options["account"])
@@ -704,21 +773,21 @@ class Checker:
         info = _stream_info(api, stream)
         message = None
         if options["key"] is not None:
-            subject = _checks.kv_subject(options["bucket"], options["key"], info["config"])
+            subject = checks.kv_subject(options["bucket"], options["key"], info["config"])
             message = api.last_message(stream, subject)
-        return _checks.check_kv(options, info, message)
+        return checks.check_kv(options, info, message)
 
     def _request(self, options: Options) -> Result:
         headers = {name: str(value) for name, value in (options["headers"] or {}).items()}
         call = Call(options["subject"], options["payload"].encode(), headers)
         reply = self._connections.client(options["account"]).request(call)
-        return _checks.check_request(options, reply.body, reply.headers, reply.seconds)
+        return checks.check_request(options, reply.body, reply.headers, reply.seconds)
 
     def _credential(self, options: Options) -> Result:
-        result = Result("credential", _checks.result_name("credential", options))
+        result = Result("credential", checks.result_name("credential", options))
         try:
             with open(options["credential"], encoding="utf-8") as file:
-                claims = _checks.credential_claims(file.read())
+                claims = checks.credential_claims(file.read())
         except OSError as error:
             missing = isinstance(error, (FileNotFoundError, IsADirectoryError))
             result.add(CRITICAL if missing else UNKNOWN, f"credential not accessible: {error.strerror}")
@@ -726,7 +795,24 @@ class Checker:
         except ValueError as error:
             result.add(CRITICAL, f"invalid credential: {error}")
             return result
-        return _checks.check_credential(options, claims, _now())
+        return checks.check_credential(options, claims, _now())
+
+    def _backup(self, options: Options) -> Result:
+        store = store_of(options)
+        path = store.place(CATALOGUE)
+        result = Result("backup", checks.result_name("backup", options))
+        try:
+            catalogue = read_catalogue(store.read(CATALOGUE))
+        except FileNotFoundError:
+            result.add(CRITICAL, f"there is no {path}: nothing was ever saved there")
+            return result
+        except (OSError, UnicodeDecodeError, CatalogueError) as error:
+            result.add(UNKNOWN, f"{path} cannot be read: {error}")
+            return result
+        except NatsFailure as failure:
+            result.add(UNKNOWN, f"{path} cannot be read: {failure.description}")
+            return result
+        return checks.check_backup(options, catalogue, _now())
 
 
 def _now() -> datetime:
@@ -750,14 +836,14 @@ def _info(read: Callable[[], dict[str, Any]], names: Callable[[], list[str]], wh
         raise NatsFailure("no_leader", f"No leader answered for {what}, which exists") from silence
 
 
-def prepare(checks: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def prepare(items: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """Return the name and the options of each check. Raises NatsFailure invalid_option."""
     prepared = []
-    for number, item in enumerate(checks):
+    for number, item in enumerate(items):
         check, given = next((check, given) for check, given in item.items() if given is not None)
         where = f"checks[{number}].{check}"
         try:
-            options = _checks.prepare(check, given)
+            options = checks.prepare(check, given)
         except ValueError as error:
             raise NatsFailure("invalid_option", f"{where}.{error}") from error
         for option in _NAMES:
@@ -868,7 +954,31 @@ SPECS: dict[str, dict[str, dict[str, Any]]] = {
         **_pair("validity", "str"),
         "require_expiry": {"type": "bool", "default": True},
     },
+    "backup": {
+        "directory": {"type": "path", "required": True},
+        **PLACE_SPEC,
+        "streams": {"type": "list", "elements": "str", "default": ["*"]},
+        **_pair("age", "str", "26h", "50h"),
+        **_pair("proof", "str"),
+    },
 }
+
+
+def check(connections: Connections, module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result."""
+    prepared = prepare(module.params["checks"])
+    for _check, options in prepared:
+        # An account without a user is refused before anything is asked.
+        connections.client(options.get("account"))
+    checker = Checker(connections)
+    results = [checker.run(check, options) for check, options in prepared]
+    outcome = {"status": checks.worst([result["status"] for result in results]), "results": results}
+    limit = module.params["fail_on"].upper()
+    bad = [item for item in results if limit != "NEVER" and STATUSES.index(item["status"]) >= STATUSES.index(limit)]
+    if bad:
+        lines = "\n".join(f"- {item['check']}: {item['nagios'].partition(' | ')[0]}" for item in bad)
+        fail(module, NatsFailure("check_failed", f"{len(bad)} of {len(results)} checks failed:\n{lines}"), **outcome)
+    return {"changed": False, **outcome}
 
 
 def main() -> None:
@@ -887,21 +997,7 @@ def main() -> None:
         }
     )
 
-    def work(connections: Connections) -> dict[str, Any]:
-        checks = prepare(module.params["checks"])
-        for _check, options in checks:
-            connections.client(options.get("account"))  # so that an account without a user is refused before anything is asked
-        checker = Checker(connections)
-        results = [checker.run(check, options) for check, options in checks]
-        outcome = {"status": _checks.worst([result["status"] for result in results]), "results": results}
-        limit = module.params["fail_on"].upper()
-        bad = [item for item in results if limit != "NEVER" and STATUSES.index(item["status"]) >= STATUSES.index(limit)]
-        if bad:
-            lines = "\n".join(f"- {item['check']}: {item['nagios'].partition(' | ')[0]}" for item in bad)
-            fail(module, NatsFailure("check_failed", f"{len(bad)} of {len(results)} checks failed:\n{lines}"), **outcome)
-        return {"changed": False, **outcome}
-
-    run_connected(module, work)
+    run_connected(module, lambda connections: check(connections, module))
 
 
 if __name__ == "__main__":

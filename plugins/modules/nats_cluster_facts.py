@@ -45,8 +45,8 @@ ansible_facts:
   contains:
     nats_cluster:
       description:
-        - The state of the cluster with the keys C(servers), C(meta), C(clusters), C(streams), C(missing) and C(problems), as
-          documented for M(natsops.jetstream.nats_cluster_info).
+        - The state of the cluster with the keys C(servers), C(meta), C(clusters), C(streams), C(raft_silent), C(missing) and
+          C(problems), as documented for M(natsops.jetstream.nats_cluster_info).
       returned: success
       type: dict
       sample:
@@ -54,15 +54,16 @@ ansible_facts:
         meta: {leader: n1-c1, size: 3, quorum: 2}
         clusters: [{name: C1, servers: [n1-c1]}]
         streams: []
+        raft_silent: []
         missing: []
         problems: []
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._cluster_info import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_info import (
     CLUSTER_INFO_SPEC,
     read_cluster_info,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, run
 
 
 def main() -> None:

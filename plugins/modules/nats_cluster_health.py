@@ -15,7 +15,7 @@ description:
   - The gate to pass before and after anything that stops a server. Needs a user of the system account.
   - It looks at the servers by name, at the meta group (one leader that all agree on, its size, every member in step), at
     each server's own health, and at every stream and consumer as its leader sees it (one leader, all replicas, all in step).
-  - It sees what the servers' own /healthz does not, such as a stream that lost its quorum, which nobody leads.
+  - It sees what the servers' own /healthz does not, such as a stream that lost its quorum, which no server leads.
   - Healthy means O(samples) good samples in a row that span at least O(span) seconds. A single good sample can be luck, since
     a server takes up to ten seconds to notice that it lost its peers.
   - Assets all of whose replicas are on servers that do not answer cannot be seen. Give O(expected_servers), so that such
@@ -23,6 +23,7 @@ description:
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.health
+  - natsops.jetstream.progress
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
 options:
@@ -36,6 +37,20 @@ options:
       - Seconds after which a cluster that is not healthy is a failure. Must be more than O(span).
     type: float
     default: 120
+  stall_timeout:
+    description:
+      - Seconds without any change of what is wrong after which waiting ends in a failure before O(wait_timeout), for an operation
+        that may take long while it makes progress. A replica that is fewer entries behind than before is a change; the time for
+        which a server has been silent is none.
+      - The failure has the code V(stalled) in place of V(unhealthy). By default O(wait_timeout) alone ends the wait.
+    type: float
+  stuck_timeout:
+    description:
+      - Seconds without any change after which waiting ends in a failure before O(wait_timeout) when a root cause is one that
+        waiting alone does not heal, such as an expected server that does not answer, JetStream that is off for want of storage,
+        or a server that is raft-silent. For a gate before a stop, where an early refusal costs nothing.
+      - The failure has the code V(stuck) in place of V(unhealthy). By default O(wait_timeout) alone ends the wait.
+    type: float
   interval:
     description:
       - Seconds between the starts of two samples.
@@ -64,9 +79,26 @@ options:
     type: str
     choices: [accept, fail]
     default: accept
+  problems:
+    description:
+      - How many problems RV(problems), RV(warnings_found) and RV(tolerated) hold, all of them or the first five each, so that a
+        failure fits on a screen. With V(none) they are empty, and RV(causes) are without their evidence and commands, which
+        the message has.
+      - RV(problem_codes) counts all of them in any case, and where the result does not hold all problems, they are in
+        RV(problems_file).
+    type: str
+    choices: [none, first, all]
+    default: first
+  problems_dir:
+    description:
+      - Directory for RV(problems_file) on the machine on which the module runs, by default V(natsops) in Ansible's home
+        (C(~/.ansible)).
+    type: path
   tolerate:
     description:
-      - Codes of problems that are acceptable, and names of servers that may be missing or behind.
+      - Codes of problems that are acceptable, names of servers that may be missing or behind, and streams and consumers as
+        RV(problems) names them in C(subject), such as V(consumer APP/ORDERS/worker), whose state is no obstacle.
+      - What O(stop_servers) would break is excused by its code alone.
       - A server's name excuses the problems that only this server causes; a group without a leader or without quorum is never
         excused by it.
         It does not count as up for O(stop_servers) either.
@@ -99,6 +131,13 @@ EXAMPLES = r"""
     expected_clusters: {n1: east, n2: central, n3: west}
     context: east-sys
 
+- name: Wait until a server that joined holds its replicas, as long as that makes progress
+  natsops.jetstream.nats_cluster_health:
+    expected_servers: [n1-c1, n2-c1, n3-c1, n4-c1]
+    wait_timeout: 3600
+    stall_timeout: 300
+    context: c1-sys
+
 - name: Wait for the rest while n3-c1 is being repaired
   natsops.jetstream.nats_cluster_health:
     expected_servers: [n1-c1, n2-c1, n3-c1]
@@ -109,7 +148,7 @@ EXAMPLES = r"""
 RETURN = r"""
 problems:
   description:
-    - What is wrong in the last sample, except for what O(tolerate) covers. Empty on success.
+    - What is wrong in the last sample, except for what O(tolerate) covers. Empty on success. See O(problems).
     - Codes of the servers are V(unreachable), V(cluster_missing), V(server_missing), V(server_unexpected),
       V(server_wrong_cluster), V(server_duplicate), V(server_silent), V(server_unhealthy) and V(jetstream_disabled).
     - V(gateway_missing) is a server that has no gateway connection to another cluster of its supercluster, of which a server
@@ -117,8 +156,10 @@ problems:
     - Codes of the meta group are V(meta_no_leader), V(meta_leader_disputed), V(meta_no_quorum), V(meta_size),
       V(meta_peer_missing), V(meta_peer_unexpected), V(meta_replica_behind) and V(meta_pending).
     - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum), V(stream_replica_count),
-      V(stream_replica_behind) and V(stream_moving), and the same for consumers with C(consumer).
+      V(stream_replica_behind), V(stream_moving) and V(stream_unhealthy) (a server says so of its replica), and the same for
+      consumers with C(consumer).
     - Codes of O(stop_servers) are V(stop_breaks_quorum), V(stop_r1) and V(stop_unknown_server).
+    - C(absent) are the members of a group that cannot be counted on, which explains the problem.
   returned: always
   type: list
   elements: dict
@@ -130,8 +171,48 @@ problems:
         stream APP/ORDERS (R3, S-R3F-vJPJ0ZU5) has no leader: 2 of 3 members must be up, 1 answered (n1-c1);
         members: n1-c1, n2-c1, n3-c1
       servers: []
+      absent: [n2-c1, n3-c1]
+problem_count:
+  description: How many problems there are.
+  returned: always
+  type: int
+  sample: 1403
+problem_codes:
+  description: How many problems of each code there are.
+  returned: always
+  type: dict
+  sample: {server_missing: 2, stream_no_leader: 411, consumer_no_leader: 402, stream_replica_behind: 588}
+problems_file:
+  description: File with all problems, warnings and causes as JSON, mode 0600, null where RV(problems) holds all of them.
+  returned: always
+  type: str
+  sample: /home/ops/.ansible/natsops/health-C1.json
+causes:
+  description:
+    - The root causes of RV(problems) and RV(warnings_found), those with errors first and then the most fundamental. Each problem
+      has one. At most ten.
+    - Kinds are V(cluster_unreachable), V(site_down), V(servers_down), V(storage), V(version_defect), V(routes_cut),
+      V(meta_group), V(server_fault), V(asset_fault) (the fault of single streams and consumers, which is no server's),
+      V(catching_up), V(membership) (inventory and cluster differ), V(request) (what speaks against O(stop_servers) alone) and
+      V(unknown).
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - kind: servers_down
+      severity: error
+      title: "n4-c1 and n5-c1 do not answer: 411 streams and 402 consumers have no quorum, 588 miss a replica"
+      servers: [n4-c1, n5-c1]
+      assets: []
+      counts: {server_missing: 2, stream_no_leader: 411, consumer_no_leader: 402, stream_replica_behind: 588}
+      age: 725.2
+      evidence: [expected server n4-c1 did not answer, expected server n5-c1 did not answer]
+      commands:
+        - "systemctl status nats-server; journalctl -u nats-server -n 50  # on n4-c1 and n5-c1"
 warnings_found:
-  description: What is worth knowing, but does not fail, in the same form as RV(problems).
+  description:
+    - What is worth knowing, but does not fail, in the same form as RV(problems). V(stream_ghost) and V(consumer_ghost) are assets
+      that the meta group's log has and that no server holds, so that every member's /healthz fails.
   returned: always
   type: list
   elements: dict
@@ -171,72 +252,76 @@ meta_leader:
 """
 
 import time
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import fail, make_module, positive, run
-from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import (
-    ERROR,
-    Expectations,
-    Limits,
-    Problem,
-    StopPolicy,
-    health_problems,
-    split_tolerated,
-    stop_problems,
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import MAX_LINES, cause_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import (
+    SAMPLE_SPEC,
+    Sample,
+    make_sampler,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-#: Failures that a restart under way explains; any other one will not go away by waiting.
-TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
-
-#: What the judgement of one sample needs, beside the servers to stop.
-SAMPLE_SPEC: dict[str, dict[str, Any]] = {
-    "expected_servers": {"type": "list", "elements": "str"},
-    "expected_jetstream_servers": {"type": "list", "elements": "str"},
-    "expected_clusters": {"type": "dict", "default": {}},
-    "cluster": {"type": "str"},
-    "assets": {"type": "bool", "default": True},
-    "max_lag": {"type": "int", "default": 200},
-    "max_active": {"type": "float", "default": 5},
-    "tolerate": {"type": "list", "elements": "str", "default": []},
-}
-
-#: How many reasons the message spells out; all of them are in `problems`.
-SHOWN = 20
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One look at the cluster; `cluster` is None when it could not be reached at all."""
-
-    cluster: Cluster | None
-    errors: tuple[Problem, ...]
-    warnings: tuple[Problem, ...]
-    tolerated: tuple[Problem, ...]
+#: How many problems of each list the result holds, by option `problems`; None for all.
+HELD: dict[str, int | None] = {"none": 0, "first": 5, "all": None}
+#: How many causes it holds.
+MAX_CAUSES = 10
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the gate decided: the last sample, the number of samples, the seconds it took."""
+    """What the gate decided: the last sample, the number of samples, the seconds it took. `stalled`: the seconds without
+    any change that ended it, None when something else did; `stuck`: the same where waiting cannot heal a cause."""
 
     healthy: bool
     last: Sample
     samples: int
     waited: float
+    stalled: float | None = None
+    stuck: float | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    @property
+    def code(self) -> str:
+        """Return the code of the failure."""
+        return "stuck" if self.stuck is not None else "stalled" if self.stalled is not None else "unhealthy"
+
+    @property
+    def headline(self) -> str:
+        """Return what was refused, when, and how much speaks against it."""
+        after = f"after {self.waited:.0f} s and {self.samples} sample(s)"
+        if not self.last.errors:
+            return f"the cluster was not healthy for long enough {after}; the last sample was good"
+        if self.stalled is not None:
+            after += f", and nothing has changed for {self.stalled:.0f} s"
+        count = len(self.last.errors)
+        return f"the cluster is not healthy {after}: {count} problem{'' if count == 1 else 's'}"
+
+    def as_dict(self, most: int | None = None) -> dict[str, Any]:
+        """Return it for the result, with at most so many problems of each kind."""
         cluster = self.last.cluster
+        causes = [cause.as_dict() for cause in self.last.causes[:MAX_CAUSES]]
+        if most == 0:
+            causes = [{**cause, "evidence": [], "commands": []} for cause in causes]
         meta = cluster.meta if cluster else None
         return {
             "healthy": self.healthy,
-            "problems": [problem.as_dict() for problem in self.last.errors],
-            "warnings_found": [problem.as_dict() for problem in self.last.warnings],
-            "tolerated": [problem.as_dict() for problem in self.last.tolerated],
+            "problems": [problem.as_dict() for problem in self.last.errors[:most]],
+            "problem_count": len(self.last.errors),
+            "problem_codes": dict(Counter(problem.code for problem in self.last.errors)),
+            "causes": causes,
+            "warnings_found": [problem.as_dict() for problem in self.last.warnings[:most]],
+            "tolerated": [problem.as_dict() for problem in self.last.tolerated[:most]],
             "samples": self.samples,
             "waited": round(self.waited, 3),
             "servers": sorted(cluster.names) if cluster else [],
@@ -244,105 +329,96 @@ class Outcome:
         }
 
 
-def judge(cluster: Cluster, params: Mapping[str, Any]) -> Sample:
-    """Return the sample for a cluster that was read."""
-    limits = Limits(params["max_lag"], params["max_active"])
-    servers = params["expected_servers"]
-    jetstream_servers = params["expected_jetstream_servers"]
-    if jetstream_servers is None:
-        jetstream_servers = servers
-    problems = health_problems(
-        cluster,
-        Expectations(
-            servers=None if servers is None else frozenset(servers),
-            jetstream_servers=None if jetstream_servers is None else frozenset(jetstream_servers),
-            cluster=params["cluster"],
-            limits=limits,
-            clusters=params["expected_clusters"],
-        ),
-    )
-    problems += stop_problems(cluster, params["stop_servers"], StopPolicy(params["r1_policy"], limits))
-    return sorted_sample(cluster, problems, params)
+class Streaks:
+    """For how many samples and how long the cluster has been healthy, and for how long nothing has changed, by the last sample.
 
-
-def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapping[str, Any]) -> Sample:
-    """Return the sample with its problems parted into errors, warnings and what is tolerated."""
-    remaining, tolerated = split_tolerated(problems, params["tolerate"])
-    return Sample(
-        cluster,
-        tuple(problem for problem in remaining if problem.severity == ERROR),
-        tuple(problem for problem in remaining if problem.severity != ERROR),
-        tuple(tolerated),
-    )
-
-
-def make_sampler(api: SystemApi, params: Mapping[str, Any]) -> Callable[[], Sample]:
-    """Return a function that reads the cluster once and judges it.
-
-    A cluster that cannot be reached is a problem. Credentials that do not work are a failure, unless they worked before:
-    then it is a server on its way down that refuses them.
+    `started`: when the wait began, in seconds of a clock that only goes on.
     """
-    known = {
-        *(params["expected_servers"] or ()),
-        *(params["expected_jetstream_servers"] or ()),
-        *params["stop_servers"],
-    }
-    awaited = known - set(params["tolerate"])
-    worked = False
 
-    def sample() -> Sample:
-        nonlocal worked
-        try:
-            cluster = api.read_cluster(awaited=awaited, known_names=known, assets=params["assets"])
-        except NatsFailure as failure:
-            if not worked and failure.code not in TRANSIENT:
-                raise
-            return sorted_sample(None, [Problem("unreachable", ERROR, "cluster", failure.description)], params)
-        worked = True
-        return judge(cluster, params)
+    def __init__(self, started: float) -> None:
+        self.taken = self.good = self.most_errors = 0
+        self.good_for: float | None = None
+        self.unchanged_for = 0.0
+        self._good_since = self._unchanged_since = started
+        self._state: frozenset[object] | None = None
 
-    return sample
+    def add(self, sample: Sample, begun: float) -> None:
+        """Take in a sample that was begun then."""
+        self.taken += 1
+        self.most_errors = max(self.most_errors, len(sample.errors))
+        self._good_since = begun if self.good == 0 else self._good_since
+        self.good = 0 if sample.errors else self.good + 1
+        self.good_for = begun - self._good_since if self.good else None
+        self._unchanged_since = begun if sample.state != self._state else self._unchanged_since
+        self._state = sample.state
+        self.unchanged_for = begun - self._unchanged_since
+
+    def passed(self, samples: int, span: float) -> bool:
+        """Return whether enough good samples in a row span enough time."""
+        return self.good >= samples and self.good_for is not None and self.good_for >= span
+
+    def unchanged(self, limit: float | None) -> float | None:
+        """Return for how long nothing has changed if that is as long as the limit; None if not, or without a limit."""
+        return None if limit is None or self.unchanged_for < limit else self.unchanged_for
 
 
 def wait_for_health(sample: Callable[[], Sample], params: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of sampling until enough good samples in a row span enough time, or until the time is over."""
+    """Return the outcome of sampling until enough good samples in a row span enough time, until nothing changes any more, until
+    nothing changes and waiting cannot heal it, or until the time is over."""
     started = time.monotonic()
-    needed, span = (params["samples"], params["span"]) if params["wait"] else (1, 0)
-    good_since: float | None = None
-    good = taken = 0
+    streaks = Streaks(started)
+    progress = Progress(params.get("progress"), params["wait_timeout"])
     while True:
         begun = time.monotonic()
         last = sample()
-        taken += 1
-        if last.errors:
-            good, good_since = 0, None
-        else:
-            good += 1
-            good_since = begun if good_since is None else good_since
-        if good_since is not None and good >= needed and begun - good_since >= span:
-            return Outcome(True, last, taken, time.monotonic() - started)
+        streaks.add(last, begun)
+        outcome = Outcome(False, last, streaks.taken, time.monotonic() - started)
+        if not params["wait"]:
+            return replace(outcome, healthy=not last.errors)
+        if streaks.passed(params["samples"], params["span"]):
+            return replace(outcome, healthy=True)
+        stalled, stuck = (streaks.unchanged(params.get(name)) for name in ("stall_timeout", "stuck_timeout"))
+        if last.errors and stalled is not None:
+            return replace(outcome, stalled=stalled)
+        if last.errors and stuck is not None and any(cause.stuck for cause in last.causes):
+            return replace(outcome, stuck=stuck)
+        progress.report(partial(_missing, last, streaks))
         following = max(begun + params["interval"], time.monotonic())
-        if not params["wait"] or following - started > params["wait_timeout"]:
-            return Outcome(False, last, taken, time.monotonic() - started)
+        if following - started > params["wait_timeout"]:
+            return outcome
         time.sleep(max(0.0, following - time.monotonic()))
 
 
-def message(outcome: Outcome) -> str:
-    """Return the failure for people: one line for each reason."""
-    after = f"after {outcome.waited:.0f} s and {outcome.samples} sample(s)"
-    errors = outcome.last.errors
-    if not errors:
-        return f"the cluster was not healthy for long enough {after}; the last sample was good"
-    lines = [f"- {problem.message}" for problem in errors[:SHOWN]]
-    if len(errors) > SHOWN:
-        lines.append(f"- and {len(errors) - SHOWN} more, see problems")
-    return "\n".join([f"the cluster is not healthy {after}:", *lines])
+def _missing(last: Sample, streaks: Streaks) -> str:
+    """Return what keeps the gate closed."""
+    if streaks.good_for is not None:
+        return f"healthy for {streaks.good_for:.0f} s, not yet long enough"
+    count, most, first = len(last.errors), streaks.most_errors, next(iter(last.causes))
+    fewer = f" of {most}" if most > count else ""
+    return f"{count}{fewer} problem{'' if most == 1 else 's'} left: {first.title}"
+
+
+def message(outcome: Outcome, file: str | None = None) -> str:
+    """Return the failure for people, on one screen: what was refused, the root causes in order with what to run, and where all
+    problems are."""
+    notes = []
+    if outcome.stuck is not None:
+        notes.append(f"Nothing has changed for {outcome.stuck:.0f} s, and waiting alone does not heal it.")
+    if outcome.stalled is not None:
+        notes.append("What was begun continues in the servers; run the same command again to wait for it")
+    if file:
+        notes.append(file)
+    lines = cause_lines(outcome.last.causes, MAX_LINES - 1 - len(notes)) if outcome.last.errors else []
+    return "\n".join([outcome.headline, *lines, *notes])
 
 
 def check_options(params: Mapping[str, Any]) -> None:
     """Raise NatsFailure invalid_option for values that can never be satisfied."""
     for name in ("wait_timeout", "interval", "max_active"):
         positive(params[name], name)
+    for name in ("stall_timeout", "stuck_timeout"):
+        if params[name] is not None:
+            positive(params[name], name)
     if params["samples"] < 1:
         raise NatsFailure("invalid_option", f"samples: must be at least 1, not {params['samples']}")
     if params["wait"] and params["span"] >= params["wait_timeout"]:
@@ -352,28 +428,59 @@ def check_options(params: Mapping[str, Any]) -> None:
         )
 
 
+def _write_all(outcome: Outcome, params: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Write every problem to a file; return its path, None when that could not be done, and the sentence that says so."""
+    cluster = outcome.last.cluster
+    names = {server.cluster for server in cluster.servers} if cluster else set()
+    name = params["cluster"] or (names.pop() if len(names) == 1 else "supercluster" if names else "cluster")
+    everything = {
+        "made": f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+        **outcome.as_dict(),
+        "causes": [cause.as_dict() for cause in outcome.last.causes],
+    }
+    try:
+        path = write_problem_file(params["problems_dir"], f"health-{name}", everything)
+    except OSError as error:
+        return None, f"The list of all problems could not be written: {error}; option problems=all returns it"
+    return path, f"All {len(outcome.last.errors)} problems: {path}"
+
+
+def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result. Leaves the module when the cluster is not healthy."""
+    check_options(module.params)
+    outcome = wait_for_health(make_sampler(SystemApi(client), module.params), module.params)
+    most = HELD[module.params["problems"]]
+    if outcome.healthy:
+        return {"changed": False, **outcome.as_dict(most), "problems_file": None}
+    file, note = None, None
+    if most is not None and len(outcome.last.errors) > most:
+        file, note = _write_all(outcome, module.params)
+    # The description does without what the message has already, so that it is not printed twice.
+    failure = NatsFailure(outcome.code, outcome.headline).as_dict()
+    module.fail_json(msg=message(outcome, note), failure=failure, **outcome.as_dict(most), problems_file=file)
+    return {}
+
+
 def main() -> None:
     module: AnsibleModule = make_module(
         {
             **SAMPLE_SPEC,
             "wait": {"type": "bool", "default": True},
             "wait_timeout": {"type": "float", "default": 120},
+            "stall_timeout": {"type": "float"},
+            "stuck_timeout": {"type": "float"},
             "interval": {"type": "float", "default": 2},
             "samples": {"type": "int", "default": 4},
             "span": {"type": "float", "default": 10},
             "stop_servers": {"type": "list", "elements": "str", "default": []},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
+            "problems": {"type": "str", "choices": ["none", "first", "all"], "default": "first"},
+            "problems_dir": {"type": "path"},
+            **PROGRESS_SPEC,
         }
     )
 
-    def work(client: Client) -> dict[str, Any]:
-        check_options(module.params)
-        outcome = wait_for_health(make_sampler(SystemApi(client), module.params), module.params)
-        if not outcome.healthy:
-            fail(module, NatsFailure("unhealthy", message(outcome)), **outcome.as_dict())
-        return {"changed": False, **outcome.as_dict()}
-
-    run(module, work)
+    run(module, lambda client: read(client, module))
 
 
 if __name__ == "__main__":

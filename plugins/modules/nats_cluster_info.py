@@ -149,6 +149,15 @@ streams:
         - {name: worker, durable: true, pull: true, ack_policy: explicit, ack_wait: 30.0, num_pending: 10, num_ack_pending: 0,
            num_redelivered: 0, ack_floor: 0, api_level: 0, raft_group: C-R3F-BDkClPak, cluster: C1,
            leader: n2-c1, leaders: [n2-c1], size: 3, quorum: 2, members: [n1-c1, n2-c1, n3-c1], replicas: []}
+raft_silent:
+  description:
+    - Names of the servers that answer requests and that the meta leader has not heard of for more than 10 s, although they have
+      run for 15 s. With O(detail=assets) also those of which the leader of a stream or consumer has not heard. Only a restart
+      helps them, see docs/health-gate.md.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 missing:
   description: Names from O(expected_servers) that did not answer.
   returned: success
@@ -164,11 +173,11 @@ problems:
     - {code: server_missing, severity: error, subject: n3-c1, message: expected server n3-c1 did not answer, servers: [n3-c1]}
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._cluster_info import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_info import (
     CLUSTER_INFO_SPEC,
     read_cluster_info,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, run
 
 
 def main() -> None:

@@ -117,7 +117,7 @@ connections:
       name_tag: APP
       tags: null
 servers:
-  description: The servers that told their connections, with the totals of those that match.
+  description: The servers that reported their connections, with the totals of those that match.
   returned: success
   type: list
   elements: dict
@@ -146,16 +146,16 @@ incomplete:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._connections import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.connections import (
     ANY,
     CLOSED,
     FILTER_SPEC,
     OPEN,
     read_connections,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, run
 
 _UPWARDS = ("server", "cid", "name", "account", "start")
 _FIGURES = ("subscriptions", "pending_bytes", "in_msgs", "out_msgs", "in_bytes", "out_bytes")

@@ -58,7 +58,7 @@ options:
     default: 10
   notice:
     description:
-      - Seconds before the end of its connection at which a client is told that its server goes into lame duck mode, which
+      - Seconds before the end of its connection at which a client is notified that its server enters lame duck mode, which
         it does not. Clients that act on that leave by themselves. V(0) tells nothing.
     type: float
     default: 0
@@ -72,7 +72,7 @@ notes:
   - "Clients notice this act. Those of the official libraries connect again by themselves, mostly to another server of those
     they know of. What they publish meanwhile is kept in a buffer or refused, as the client is set up; requests under way
     fail; messages that were delivered and not acknowledged are delivered again after the consumer's C(ack_wait); core NATS
-    messages for them are lost meanwhile. A client that was told not to reconnect ends."
+    messages for them are lost meanwhile. A client that is configured not to reconnect ends."
   - After O(balance) the clients choose their next server themselves. A second run may find some surplus again, and less of it.
 seealso:
   - module: natsops.jetstream.nats_connection_info
@@ -93,7 +93,7 @@ EXAMPLES = r"""
     server_names: [n2-c1]
     cid: 42
 
-- name: Send the clients of a server away, each told five seconds before
+- name: Drain client connections of a server, each notified five seconds before
   natsops.jetstream.nats_connection_kick:
     context: c1-sys
     server_names: [n2-c1]
@@ -144,17 +144,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._connections import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.connections import (
     CLOSED,
     FILTER_SPEC,
     OPEN,
     Reading,
     read_connections,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, positive, run, wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
 
 KIND_SPEC: dict[str, Any] = {
     "type": "list",
@@ -213,19 +214,21 @@ def check_options(params: Mapping[str, Any]) -> None:
         raise NatsFailure("invalid_option", "cid: every server counts its own, so name the one server in server_names")
     if params["balance"]:
         if params["server_names"]:
-            raise NatsFailure("invalid_option", "balance: all servers of a cluster take part; use cluster, not server_names")
+            raise NatsFailure(
+                "invalid_option", "balance: all servers of a cluster take part; use cluster, not server_names"
+            )
     elif not any(params[name] for name in FILTER_SPEC):
         raise NatsFailure("invalid_option", f"at least one filter is required, of: {', '.join(FILTER_SPEC)}")
 
 
 def kick(api: SystemApi, servers: Mapping[str, Server], chosen: Sequence[Row], rate: float, notice: float) -> set[Key]:
-    """Close the connections one by one, each `notice` seconds after its client was told, and return those that were still
+    """Close the connections one by one, each `notice` seconds after its client was notified, and return those that were still
     there. Raises NatsFailure, with the number of those that were closed before."""
     closed: set[Key] = set()
     ends = [(number / rate + notice, False, row) for number, row in enumerate(chosen)]
-    told = [(end - notice, True, row) for end, _tell, row in ends] if notice else []
+    notices = [(end - notice, True, row) for end, _tell, row in ends] if notice else []
     began = time.monotonic()
-    for moment, tell, row in sorted(told + ends, key=lambda step: step[0]):
+    for moment, tell, row in sorted(notices + ends, key=lambda step: step[0]):
         time.sleep(max(0.0, began + moment - time.monotonic()))
         try:
             if tell:
@@ -238,13 +241,15 @@ def kick(api: SystemApi, servers: Mapping[str, Server], chosen: Sequence[Row], r
     return closed
 
 
-def work(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result, having closed what was chosen."""
     check_options(params)
     api = SystemApi(client)
     reading = read_connections(api, params, params["kind"])
-    if reading.holes():
-        raise NatsFailure("server_missing", f"not all connections are known, none was closed: {'; '.join(reading.holes())}")
+    if reading.missing_servers():
+        raise NatsFailure(
+            "server_missing", f"not all connections are known, none was closed: {'; '.join(reading.missing_servers())}"
+        )
     system, own = api.own_account(), client.identity
     if system is None:
         raise NatsFailure("unsupported", f"{client.url} does not tell this user's account; that needs nats-server 2.10")
@@ -292,12 +297,14 @@ def wait_until_gone(api: SystemApi, chosen: Sequence[Row], params: Mapping[str, 
 
     def still_there() -> list[str]:
         reading = read_ended(api, chosen, params["kind"], OPEN)
-        return reading.holes() + [line(row).strip() for row in reading.connections if key(row) in keys]
+        return reading.missing_servers() + [line(row).strip() for row in reading.connections if key(row) in keys]
 
     seen = wait_until(still_there, lambda lines: not lines, params["wait_timeout"])
     if not seen.done:
         still = "; ".join(seen.value)
-        raise NatsFailure("kick_not_seen", f"not seen to be gone {params['wait_timeout']:g} s after being closed: {still}")
+        raise NatsFailure(
+            "kick_not_seen", f"not seen to be gone {params['wait_timeout']:g} s after being closed: {still}"
+        )
     return seen.waited
 
 
@@ -313,7 +320,7 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 60},
         }
     )
-    run(module, lambda client: work(client, module.params, module.check_mode))
+    run(module, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

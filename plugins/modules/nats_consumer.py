@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a durable consumer of a stream, pull or push, to the wished configuration, and sees by reading again that the servers
+  - Brings a durable consumer of a stream, pull or push, to the desired configuration, and sees by reading again that the servers
     have it and that its group is whole and in step. Knows the keys of the server's consumer configuration up to nats-server 2.15,
     except those of the servers' own consumers (C(direct), C(sourcing)).
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
@@ -99,7 +99,7 @@ options:
     description: Greatest rate of a push consumer in bits per second, V(0) for any.
     type: int
   sample_freq:
-    description: Share of acknowledgements that are told about, in percent.
+    description: Share of acknowledgements that are sampled, in percent.
     type: str
   max_waiting:
     description: Greatest number of pull requests that wait. Cannot be changed.
@@ -238,31 +238,27 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import CONSUMER_FIELDS, argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils._asset_state import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import CONSUMER_FIELDS, argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_state import (
     COMMON_SPEC,
     ConsumerAsset,
-    Terms,
+    RunOptions,
+    desired_config,
     ensure_absent,
     ensure_present,
-    wished,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    ACCOUNT_SPEC,
-    Connections,
-    make_module,
-    run_connected,
 )
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
     stream, name = require_name("stream", params["stream"]), require_name("consumer", params["consumer"])
-    terms = Terms.of(params, check_mode)
-    wish = wished(CONSUMER_FIELDS, params)
+    run_options = RunOptions.of(params, check_mode)
+    desired = desired_config(CONSUMER_FIELDS, params)
     asset = ConsumerAsset(connections.account(params["account"]), stream, name)
-    return (ensure_absent if params["state"] == "absent" else ensure_present)(asset, wish, terms)
+    return (ensure_absent if params["state"] == "absent" else ensure_present)(asset, desired, run_options)
 
 
 def main() -> None:

@@ -91,17 +91,18 @@ view:
   sample: account
 unknown:
   description:
-    - Assets whose state nobody told, such as those without a leader, with the reason. When one of their replicas told what it
+    - Assets whose state no leader reported, such as those without a leader, with the reason. When one of their replicas
+      reported what it
       knows, that is in RV(consumers).
   returned: success
   type: list
   elements: dict
   sample:
-    - {account: APP, stream: LOST, consumer: worker, reason: no leader told its state}
+    - {account: APP, stream: LOST, consumer: worker, reason: no leader reported its state}
 problems:
   description:
     - What is wrong with the consumers, with the codes of M(natsops.jetstream.nats_cluster_health), and V(consumer_unknown) for
-      what not even a replica told of.
+      what not even a replica reported.
   returned: success
   type: list
   elements: dict
@@ -122,9 +123,9 @@ unread_accounts:
   sample: []
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._assets import read_assets
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import CONSUMER
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import read_assets
 
 
 def main() -> None:

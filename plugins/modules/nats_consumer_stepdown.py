@@ -12,7 +12,8 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Makes the leaders of consumers step down unless they already are servers that are wished for, and waits until each consumer is
+  - Makes the leaders of consumers step down unless they already are servers that fit the options, and waits until each
+    consumer is
     seen to be led by a server that fits. With O(away_from) alone it takes all consumers off servers that are about to be stopped.
   - A consumer may have fewer replicas than its stream, and is led by one of its own. An ephemeral one often has a single one.
   - While a consumer elects its leader, nothing is delivered. Messages whose acknowledgement was under way may be delivered again.
@@ -141,8 +142,8 @@ waited:
   sample: 0.5
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import CONSUMER
-from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_assets import step_down_assets
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import step_down_assets
 
 
 def main() -> None:

@@ -11,19 +11,22 @@ short_description: Take or give back a lock on a host
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Takes a named lock on the host, or gives it back. Whoever holds it on more than half of a cluster's hosts may operate the
-    cluster; it needs no JetStream, which may be what is to be repaired.
-  - A lock that somebody else holds is no failure, see RV(acquired) and RV(holder).
-  - Runs on the managed host and needs no connection to NATS.
+  - Takes a lock on the host for this run of Ansible, or gives it back. Whoever holds it on more than half of a cluster's hosts
+    may operate the cluster; it needs no JetStream, which may be what is to be repaired.
+  - A lock that somebody else holds is no failure, see RV(acquired) and RV(holder). One that a run on this controller left
+    behind, whose process has ended, or an earlier run of the same O(name), is taken over.
+  - Runs on the managed host and needs no connection to NATS. Who takes the lock is read on the controller, from C(/proc).
 options:
   path:
     description: File of the lock. Its directory must exist; in C(/run) a lock ends with a reboot, as does what it stood for.
     type: path
     required: true
-  owner:
-    description: Who takes it. The same owner may take it again, which renews it.
+  name:
+    description:
+      - Name of whatever starts this operation and never starts it twice at the same time, such as a job template of AWX. A lock
+        that was taken under the same name is one that an ended run left behind.
     type: str
-    required: true
+    default: ''
   purpose:
     description: What it is taken for, to be shown to others.
     type: str
@@ -36,6 +39,14 @@ options:
     description: Take or remove the lock although somebody else holds it.
     type: bool
     default: false
+  owner:
+    description:
+      - Who takes the lock; by default this run, with the keys C(name), C(user), C(controller), C(boot), C(pid_namespace), C(pid)
+        and C(started). The same owner may take it again, which renews it.
+    type: dict
+  take_over_from:
+    description: An owner that is known to have ended; by default one that this controller sees to have ended.
+    type: raw
   state:
     description: V(present) takes it, V(absent) gives it back.
     type: str
@@ -59,7 +70,6 @@ EXAMPLES = r"""
 - name: Take the lock of the cluster on this host
   natsops.jetstream.nats_host_lock:
     path: /run/lock/natsops-C1.json
-    owner: "{{ lookup('ansible.builtin.env', 'USER') }}@{{ lookup('ansible.builtin.pipe', 'hostname') }}"
     purpose: rolling restart
     ttl: 1800
   become: true
@@ -68,25 +78,40 @@ EXAMPLES = r"""
 - name: Give it back
   natsops.jetstream.nats_host_lock:
     path: /run/lock/natsops-C1.json
-    owner: "{{ lookup('ansible.builtin.env', 'USER') }}@{{ lookup('ansible.builtin.pipe', 'hostname') }}"
     state: absent
   become: true
 """
 
 RETURN = r"""
 acquired:
-  description: Whether O(owner) holds the lock now. In check mode, whether it would.
+  description: Whether this run, or O(owner), holds the lock now. In check mode, whether it would.
   type: bool
   returned: success
 holder:
   description: Who holds the lock now, with C(owner), C(purpose), C(since) and C(expires) (epoch seconds); null for nobody.
   type: dict
   returned: success
-  sample: {owner: ops@awx-1, purpose: rolling restart, since: 1795254000, expires: 1795255800}
+  sample:
+    owner:
+      name: ""
+      user: ops
+      controller: ctl-1
+      boot: 2c1f9f2e-8a1b-4c55-9d07-5a0f6a6d9b11
+      pid_namespace: "pid:[4026531836]"
+      pid: 4711
+      started: 83511
+    purpose: rolling restart
+    since: 1795254000
+    expires: 1795255800
 broken:
-  description: Whose lock was taken away with O(break_foreign), null otherwise.
+  description: Whose lock was taken away, with O(break_foreign) or since its owner had ended; null otherwise.
   type: dict
   returned: success
+valid_until:
+  description: When a lock that was acquired expires, by the controller's clock (epoch seconds).
+  type: float
+  returned: when the host could be reached
+  sample: 1795255799.6
 """
 
 import fcntl
@@ -95,11 +120,14 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Optional
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-
-Holder = Optional[dict[str, Any]]
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.lock_rules import (
+    Holder,
+    LockRequest,
+    resolve_holder,
+)
 
 
 @contextmanager
@@ -131,33 +159,25 @@ def write(descriptor: int, holder: Holder) -> None:
     os.fsync(descriptor)
 
 
-def settle(params: dict[str, Any], held: Holder, now: float) -> Holder:
-    """Return who holds the lock afterwards."""
-    foreign = held is not None and held["owner"] != params["owner"]
-    if foreign and not params["break_foreign"]:
-        return held
-    if params["state"] == "absent":
-        return None
-    since = held["since"] if held is not None and not foreign else int(now)
-    return {
-        "owner": params["owner"],
-        "purpose": params["purpose"],
-        "since": since,
-        "expires": int(now) + params["ttl"],
-    }
-
-
-def lock(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result."""
     params = module.params
+    request = LockRequest(
+        owner=params["owner"],
+        purpose=params["purpose"],
+        ttl=params["ttl"],
+        release=params["state"] == "absent",
+        break_foreign=params["break_foreign"],
+        take_over_from=params["take_over_from"],
+    )
     if module.check_mode and not os.path.exists(params["path"]):
         before: Holder = None
-        after = settle(params, before, time.time())
+        after = resolve_holder(before, request, time.time())
     else:
         with opened(params["path"]) as descriptor:
             now = time.time()
             before = read(descriptor, now)
-            after = settle(params, before, now)
+            after = resolve_holder(before, request, now)
             if before != after and not module.check_mode:
                 write(descriptor, after)
     mine = after is not None and after["owner"] == params["owner"]
@@ -177,7 +197,9 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "owner": {"type": "str", "required": True},
+            "name": {"type": "str", "default": ""},
+            "owner": {"type": "dict"},
+            "take_over_from": {"type": "raw"},
             "purpose": {"type": "str", "default": ""},
             "ttl": {"type": "int", "default": 3600},
             "break_foreign": {"type": "bool", "default": False},
@@ -185,10 +207,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    if not module.params["owner"]:
+        module.fail_json(msg="owner: the action plugin of this module sets it, and here it was run without")
     if module.params["ttl"] < 1:
         module.fail_json(msg=f"ttl: must be at least 1 second, not {module.params['ttl']}")
     try:
-        module.exit_json(**lock(module))
+        module.exit_json(**ensure(module))
     except OSError as error:
         module.fail_json(msg=f"the lock {module.params['path']} cannot be used: {error.strerror}")
 

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a key-value bucket to the wished configuration, and sees by reading again that the servers have it and that its
+  - Brings a key-value bucket to the desired configuration, and sees by reading again that the servers have it and that its
     group is whole and in step. The bucket is the stream that NATS clients would make (ADR-8), and they can use it at once.
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
   - An option that is not given stays as it is on an existing bucket, and gets the default on a new one.
@@ -46,7 +46,7 @@ options:
     description:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
       - V(purged) removes keys with their history, see O(keys), and needs V(data_loss) in O(allow). Clients that watch the
-        bucket are not told.
+        bucket are not notified.
       - For V(absent) and V(purged) no other option of the configuration counts than O(metadata), which may tell that the
         bucket is the task's own.
     type: str
@@ -249,22 +249,18 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils._asset_state import COMMON_SPEC, ensure_bucket
-from ansible_collections.natsops.jetstream.plugins.module_utils._buckets import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
     KV_FIELDS,
     is_kv,
     kv_defaults,
+    kv_desired,
     kv_selection,
     kv_stream,
-    kv_wish,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    ACCOUNT_SPEC,
-    Connections,
-    make_module,
-    run_connected,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_state import COMMON_SPEC, ensure_bucket
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -277,8 +273,8 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
         fields=KV_FIELDS,
         stream=kv_stream(bucket),
         label=f"key-value bucket {bucket}",
-        wish_of=lambda given: kv_wish(bucket, given),
-        defaults_of=lambda wish: kv_defaults(bucket, wish),
+        desired_of=lambda given: kv_desired(bucket, given),
+        defaults_of=lambda desired: kv_defaults(bucket, desired),
         fits=lambda config: is_kv(bucket, config),
         select=lambda: kv_selection(bucket, params["keys"]),
     )

@@ -139,6 +139,15 @@ def look(listener: Mapping[str, Any], context: ssl.SSLContext, timeout: float) -
     return found
 
 
+def read(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises OSError for TLS files that cannot be used."""
+    context = trusting(params["tls_ca_file"], params["tls_cert_file"], params["tls_key_file"])
+    return {
+        "changed": False,
+        "listeners": [look(listener, context, params["timeout"]) for listener in params["listeners"]],
+    }
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -160,14 +169,10 @@ def main() -> None:
         required_together=[("tls_cert_file", "tls_key_file")],
         supports_check_mode=True,
     )
-    options = module.params
     try:
-        context = trusting(options["tls_ca_file"], options["tls_cert_file"], options["tls_key_file"])
+        module.exit_json(**read(module.params))
     except OSError as error:
         module.fail_json(msg=f"the TLS files cannot be used: {error}")
-    module.exit_json(
-        changed=False, listeners=[look(listener, context, options["timeout"]) for listener in options["listeners"]]
-    )
 
 
 if __name__ == "__main__":

@@ -81,14 +81,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     CREDENTIAL_SPEC,
     ONE_KIND_OF_CREDENTIALS,
-    as_user,
     make_module,
     run_unconnected,
     secrets_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import as_user
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Client,
+    ConnectionOptions,
+    NatsFailure,
 )
 
 
@@ -122,6 +127,13 @@ def attempts(own: ConnectionOptions, logins: Sequence[Mapping[str, Any]]) -> lis
     return found
 
 
+def read(own: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result."""
+    for login in module.params["logins"]:
+        module.no_log_values.update(secrets_of(as_user(own, login)))
+    return {"changed": False, "logins": attempts(own, module.params["logins"])}
+
+
 def main() -> None:
     module = make_module(
         {
@@ -136,12 +148,7 @@ def main() -> None:
         }
     )
 
-    def work(own: ConnectionOptions) -> dict[str, Any]:
-        for login in module.params["logins"]:
-            module.no_log_values.update(secrets_of(as_user(own, login)))
-        return {"changed": False, "logins": attempts(own, module.params["logins"])}
-
-    run_unconnected(module, work)
+    run_unconnected(module, lambda own: read(own, module))
 
 
 if __name__ == "__main__":

@@ -111,27 +111,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import MEMBER_CHANGE_IN_FLIGHT, MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import Wish
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, MetaGroup, peer_id
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    make_module,
-    passes,
-    positive,
-    run,
-    wait_until,
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import LeaderConstraints
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    MEMBER_CHANGE_IN_FLIGHT,
+    MetaApi,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Limits
-from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_meta import lead_elsewhere
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_meta import move_meta_leader
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, positive, wait_until
 
 #: SERVER.REMOVE for a server that is no member (server/errors.json JSClusterServerNotMemberErr).
 NOT_A_MEMBER = 10044
 
 
 def meta_of(cluster: Cluster) -> MetaGroup:
-    """Return the meta group. Raises NatsFailure when nobody leads it: then nothing can be changed."""
+    """Return the meta group. Raises NatsFailure when no server leads it: then nothing can be changed."""
     meta = cluster.meta
     if meta is None or meta.group.leader is None:
         answered = ", ".join(sorted(cluster.names)) or "no server"
@@ -153,7 +151,7 @@ def members_of(meta: MetaGroup) -> dict[str, str]:
     return {peer_id(leader): leader, **{peer.id: peer.name for peer in meta.group.peers}}
 
 
-def told(meta: MetaGroup) -> dict[str, Any]:
+def to_dict(meta: MetaGroup) -> dict[str, Any]:
     """Return the meta group for the module's result."""
     members = dict(sorted(members_of(meta).items(), key=lambda item: item[1]))
     return {"leader": meta.group.leader, "cluster_size": meta.group.size, "quorum": meta.quorum, "members": members}
@@ -183,7 +181,9 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
     left = sorted(({meta.group.leader or ""} | in_step) - {name})
     size = meta.group.size - 1
     quorum = size // 2 + 1
-    count = f"{size} members would be left, {quorum} of them must be up, and {len(left)} are ({', '.join(left) or 'none'})"
+    count = (
+        f"{size} members would be left, {quorum} of them must be up, and {len(left)} are ({', '.join(left) or 'none'})"
+    )
     if len(left) < quorum:
         raise NatsFailure(
             "meta_quorum_lost",
@@ -197,7 +197,7 @@ def remove(client: Client, meta: MetaGroup, peer: str, timeout: float) -> None:
     """Take the member out, once no other change of members is under way. Raises NatsFailure."""
     name = members_of(meta)[peer]
     if name == meta.group.leader:
-        lead_elsewhere(client, Wish(away_from=frozenset([name])), timeout)
+        move_meta_leader(client, LeaderConstraints(away_from=frozenset([name])), timeout)
     api = MetaApi(client)
 
     def ask() -> bool:
@@ -213,7 +213,7 @@ def remove(client: Client, meta: MetaGroup, peer: str, timeout: float) -> None:
     try:
         seen_free = wait_until(ask, bool, timeout)
     except NatsFailure as failure:
-        if passes(failure):
+        if is_transient(failure):
             return
         raise
     if not seen_free.done:
@@ -239,7 +239,7 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
     known = [params["server_name"]] if params["server_name"] else []
     cluster = system.read_cluster(known_names=known, health=False)
     meta = meta_of(cluster)
-    before = told(meta)
+    before = to_dict(meta)
     result = {"before": before, "after": before, "agree": agreeing(meta), "waited": 0.0, "changed": False}
     if peer in before["members"]:
         for warning in refuse(cluster, meta, peer, params["force"], params["force_assets"]):
@@ -276,7 +276,7 @@ def _removed(client: Client, meta: MetaGroup, peer: str, timeout: float) -> dict
             f"{', '.join(agreeing(now)) or 'nobody'} agree(s)",
             server=name,
         )
-    return {"after": told(now), "agree": agreeing(now), "waited": seen.waited}
+    return {"after": to_dict(now), "agree": agreeing(now), "waited": seen.waited}
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Makes the leader of the meta group step down unless it already is one that is wished for, and waits until a majority of the
+  - Makes the leader of the meta group step down unless it already is one that fits the options, and waits until a majority of the
     meta group's servers name the same new leader and that one fits.
   - While the meta group elects a leader, streams and consumers go on, but none can be made, changed or deleted.
   - Needs a user of the system account.
@@ -76,70 +76,65 @@ waited:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
     REFUSED,
     SINGLE,
     STEP_DOWN,
     Plan,
-    handing_over,
     plan_group,
+    supports_placement,
     with_targets,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    fail,
-    make_module,
-    positive,
-    run,
-    wait_until,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import (
+    CONSTRAINTS_SPEC,
     SETTLE_SECONDS,
-    WISH_SPEC,
     Job,
+    constraints_of,
     leader_text,
     outcome,
     refuse,
     require_known,
     step_down,
-    wish_of,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_meta import MetaGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_meta import MetaGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
 
 
-def work(module: AnsibleModule, client: Client) -> dict[str, Any]:
+def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:
     """Return the module's result once a fitting server leads."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
-    wish = wish_of(params)
+    constraints = constraints_of(params)
     groups = MetaGroups(client)
 
     def plan() -> tuple[dict[str, Server], Plan]:
         there, group = groups.state()
-        require_known(wish, there, [group])
+        require_known(constraints, there, [group])
         servers = {server.name: server for server in there}
-        return servers, with_targets([plan_group(group, wish, servers)], handing_over(there), ())[0]
+        return servers, with_targets([plan_group(group, constraints, servers)], supports_placement(there), ())[0]
 
-    seen = wait_until(plan, lambda found: not found[1].passing, min(timeout, SETTLE_SECONDS))
+    seen = wait_until(plan, lambda found: not found[1].transient, min(timeout, SETTLE_SECONDS))
     servers, planned = seen.value
     if planned.action in (REFUSED, SINGLE):
         refuse(module, [f"the meta group: {planned.reason}"], {"before": {"leader": planned.before}})
     job = None
     if planned.action == STEP_DOWN and not module.check_mode:
         job = Job("meta", planned)
-        step_down(groups, [job], servers, handing_over(servers.values()), timeout - seen.waited)
+        step_down(groups, [job], servers, supports_placement(servers.values()), timeout - seen.waited)
     result = outcome(planned, job, module.check_mode)
     if module._diff:
         result["diff"] = {when: {"meta leader": leader_text(result, when)} for when in ("before", "after")}
     if job is not None and job.failed is not None:
-        fail(module, NatsFailure("step_down_failed", f"the meta group is not led as wished: {job.failed}"), **result)
+        fail(module, NatsFailure("step_down_failed", f"the meta group has no leader that fits: {job.failed}"), **result)
     return result
 
 
 def main() -> None:
-    module = make_module(WISH_SPEC)
-    run(module, lambda client: work(module, client))
+    module = make_module(CONSTRAINTS_SPEC)
+    run(module, lambda client: ensure(module, client))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings an object bucket to the wished configuration, and sees by reading again that the servers have it and that its group is
+  - Brings an object bucket to the desired configuration, and sees by reading again that the servers have it and that its group is
     whole and in step. The bucket is the stream that NATS clients would make (ADR-20), and they can use it at once.
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
   - An option that is not given stays as it is on an existing bucket, and gets the default on a new one.
@@ -45,7 +45,7 @@ options:
   state:
     description:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
-      - V(purged) removes all objects, and needs V(data_loss) in O(allow). Clients that watch the bucket are not told.
+      - V(purged) removes all objects, and needs V(data_loss) in O(allow). Clients that watch the bucket are not notified.
       - For V(absent) and V(purged) no other option of the configuration counts than O(metadata), which may tell that the
         bucket is the task's own.
     type: str
@@ -169,21 +169,17 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils._asset_state import COMMON_SPEC, ensure_bucket
-from ansible_collections.natsops.jetstream.plugins.module_utils._buckets import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
     OBJECT_FIELDS,
     is_object,
     object_defaults,
+    object_desired,
     object_stream,
-    object_wish,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    ACCOUNT_SPEC,
-    Connections,
-    make_module,
-    run_connected,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_state import COMMON_SPEC, ensure_bucket
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -196,8 +192,8 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
         fields=OBJECT_FIELDS,
         stream=object_stream(bucket),
         label=f"object bucket {bucket}",
-        wish_of=object_wish,
-        defaults_of=lambda wish: object_defaults(bucket),
+        desired_of=object_desired,
+        defaults_of=lambda desired: object_defaults(bucket),
         fits=lambda config: is_object(bucket, config),
         select=dict,
     )

@@ -14,8 +14,8 @@ author:
 description:
   - Compares what the servers of a cluster carry, in number of replicas and in their bytes, and returns the moves that help most,
     such as after servers were added. Each is one that the meta leader would allow (cluster, tags, unique_tag, room).
-  - Streams with a single replica, and those that are not whole or at rest, stay where they are. So do replicas on servers that
-    are being drained (tag C(!jetstream)).
+  - Streams with a single replica, and those that are not fully replicated or are being moved, stay where they are. So do replicas
+    on servers that are being drained (tag C(!jetstream)).
   - It only plans, and the same state gives the same plan. M(natsops.jetstream.nats_stream_peer) with C(state=moved) carries a
     move out.
   - The connection must be that of a user of the system account.
@@ -66,6 +66,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+lines:
+  description: The plan for people.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - APP/ORDERS moves from n1-c1 to n4-c1 (420000 bytes)
+    - 'load of n1-c1: 2.60, afterwards 2.00'
 moves:
   description: The moves in their order. C(bytes) is the size of the stream.
   returned: success
@@ -87,28 +95,32 @@ after:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils._rebalance import plan_rebalance
-from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import Mover, Wish
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import plan_rebalance, rebalance_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
 
 
 def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure for a cluster or server that is not there."""
     if params["max_moves"] < 0:
         raise NatsFailure("invalid_option", f"max_moves: must be at least 0, not {params['max_moves']}")
-    # The mover waits for an election of the meta leader, and knows the settings by which it chooses.
-    cluster = Mover(connections, Wish("")).read_cluster()
+    cluster = read_led_cluster(SystemApi(connections.own))
     there = {server.name for server in cluster.servers if server.cluster == params["cluster"]}
     if not there:
         names = ", ".join(sorted({server.cluster for server in cluster.servers}))
         raise NatsFailure("cluster_missing", f"cluster: no server of {params['cluster']} answered; there are: {names}")
-    strangers = sorted(set(params["onto"]) - there)
-    if strangers:
-        raise NatsFailure("server_missing", f"onto: {', '.join(strangers)} did not answer", server=strangers[0])
+    unknown_servers = sorted(set(params["onto"]) - there)
+    if unknown_servers:
+        raise NatsFailure(
+            "server_missing", f"onto: {', '.join(unknown_servers)} did not answer", server=unknown_servers[0]
+        )
     made = plan_rebalance(cluster, params["cluster"], params["max_moves"], params["onto"])
     return {
         "changed": False,
+        "lines": rebalance_lines(made),
         "moves": [
             {"account": move.account, "stream": move.stream, "from": move.source, "to": move.target, "bytes": move.size}
             for move in made.moves

@@ -204,14 +204,19 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.parameters import remove_values
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, Client, MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     fail,
     make_module,
-    positive,
     resolve_connection,
     secrets_of,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Call,
+    Client,
+    MissingLibrary,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 #: Version of the events' schema.
 VERSION = 1
@@ -223,7 +228,9 @@ _SUBJECT = re.compile(r"[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*")
 def make_event(params: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the event. Raises NatsFailure invalid_option for a name, number or duration that is none."""
     if not _NAME.fullmatch(params["event"]):
-        raise NatsFailure("invalid_option", f"event: must be a word in lower case such as batch_done, not {params['event']!r}")
+        raise NatsFailure(
+            "invalid_option", f"event: must be a word in lower case such as batch_done, not {params['event']!r}"
+        )
     for option in ("batch", "of"):
         if params[option] is not None and params[option] < 0:
             raise NatsFailure("invalid_option", f"{option}: must not be negative, not {params[option]}")
@@ -254,7 +261,9 @@ def check_subjects(subjects: Sequence[str]) -> None:
     """Raise NatsFailure invalid_option for a subject that cannot be published to, or that belongs to the servers."""
     for subject in subjects:
         if subject.startswith("$"):
-            raise NatsFailure("invalid_option", f"subjects: {subject!r} belongs to the servers: give one that begins without $")
+            raise NatsFailure(
+                "invalid_option", f"subjects: {subject!r} belongs to the servers: give one that begins without $"
+            )
         if not _SUBJECT.fullmatch(subject):
             rule = "it must have no wildcards, no spaces and no empty parts"
             raise NatsFailure("invalid_option", f"subjects: {subject!r} is no subject to publish to: {rule}")
@@ -294,14 +303,14 @@ def publish(module: AnsibleModule, line: bytes) -> list[NatsFailure | None]:
 
 
 def mask_secrets(module: AnsibleModule) -> None:
-    """Let the connection's secrets be masked, from whatever source they are. A connection that cannot be told has none."""
+    """Let the connection's secrets be masked, from whatever source they are. One that cannot be resolved has none."""
     try:
         module.no_log_values.update(secrets_of(resolve_connection(module.params, os.environ)))
     except NatsFailure:
         pass
 
 
-def tell(module: AnsibleModule) -> dict[str, Any]:
+def emit(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure for options that cannot be, and for a journal that cannot be written."""
     params = module.params
     positive(params["publish_timeout"], "publish_timeout")
@@ -315,7 +324,9 @@ def tell(module: AnsibleModule) -> dict[str, Any]:
             try:
                 append(params["journal"], line.encode())
             except OSError as error:
-                raise NatsFailure("journal", f"the journal {params['journal']} cannot be written: {error.strerror}") from error
+                raise NatsFailure(
+                    "journal", f"the journal {params['journal']} cannot be written: {error.strerror}"
+                ) from error
         if params["subjects"]:
             outcomes = publish(module, line.encode())
     failed = [(subject, outcome) for subject, outcome in zip(params["subjects"], outcomes) if outcome is not None]
@@ -352,7 +363,7 @@ def main() -> None:
         }
     )
     try:
-        result = tell(module)
+        result = emit(module)
     except NatsFailure as failure:
         fail(module, failure)
     else:

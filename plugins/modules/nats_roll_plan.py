@@ -16,7 +16,8 @@ description:
     moment the meta group and every stream and consumer keep their quorum. The same state gives the same plan.
   - It only plans. Ask M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each batch, because the state
     may have changed since.
-  - Servers that are down come first and together, then the canaries, and the meta leader is in the last batch.
+  - Raft-silent servers come first, one by one, then servers that are down, together, then the canaries, and the meta leader is in
+    the last batch.
   - With O(target_version) it also judges the way from the versions that run to the one that is wanted, and names the streams and
     consumers that stand in the way of a downgrade.
   - Needs a user of the system account.
@@ -28,9 +29,30 @@ options:
   server_names:
     description:
       - Servers to restart, matched exactly.
+      - One of O(server_names) and O(hosts) is required.
     type: list
     elements: str
-    required: true
+  hosts:
+    description:
+      - Hosts of the inventory to restart, each with the name of its server. RV(batches) then has the names of hosts.
+    type: dict
+  reasons:
+    description:
+      - Why each host is restarted, as a list of phrases for RV(lines).
+    type: dict
+    default: {}
+  disk_free:
+    description:
+      - Bytes that are free in the file system of each host's store, where they are known. A server on a full disk does not come
+        back from a restart.
+    type: dict
+    default: {}
+  gate:
+    description:
+      - Whether a health gate watches the restart. Without one nothing is read, and RV(batches) has one host after another.
+      - With one, a cluster that cannot be read is a failure that says so.
+    type: bool
+    default: true
   expected_servers:
     description:
       - Names of all servers of the (super)cluster. They are waited for, and those that do not answer count as down.
@@ -41,12 +63,12 @@ options:
       - Most servers in one batch; V(0) for as many as the quorums allow.
     type: int
     default: 1
-  members_down:
+  max_unavailable_replicas:
     description:
       - Most members of any stream or consumer group that may be down together. The group keeps its quorum in any case.
     type: int
     default: 1
-  meta_spare:
+  meta_headroom:
     description:
       - Members that the meta group must have beyond its quorum while a batch of several servers is down.
     type: int
@@ -56,7 +78,7 @@ options:
       - Servers that go first, one by one. Those that lead the fewest groups are taken.
     type: int
     default: 0
-  few_replicas:
+  r1_policy:
     description:
       - What to do about streams and consumers of one or two replicas, which are away while a member restarts. V(fail) makes
         them an error in RV(problems), V(accept) a warning.
@@ -115,13 +137,46 @@ EXAMPLES = r"""
 
 RETURN = r"""
 batches:
-  description: The batches in their order, each with the names of the servers that restart together.
+  description: The batches in their order, each with the names of the servers (of the hosts, with O(hosts)) that restart together.
   returned: success
   type: list
   elements: list
   sample: [[n2-c1], [n3-c1], [n4-c1], [n5-c1], [n1-c1]]
+lines:
+  description: The plan for people.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "batch 1 of 3: n2 (max_payload changed)"
+    - "while batch 1 is down: streams and consumers that miss a replica: 31, that need another leader: 12"
+refusal:
+  description: Why the restart must not begin, as the root causes of RV(errors); empty where nothing speaks against it.
+  returned: success
+  type: str
+  sample: ""
+causes:
+  description: The root causes of RV(problems), in the same form as those of M(natsops.jetstream.nats_cluster_health).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+asset_faults:
+  description:
+    - Streams and consumers with a fault of their own (C(consumer APP/ORDERS/worker)), which some server has been reporting since
+      long and which is not that they catch up. No restart is the cause of it, so that the gates of a roll need not wait for it.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+raft_silent:
+  description: Names of the servers that are raft-silent, as in M(natsops.jetstream.nats_cluster_info).
+  returned: success
+  type: list
+  elements: str
+  sample: []
 effects:
-  description: What is known of each of RV(batches), in their order.
+  description: What is known of each of RV(batches), in their order; empty without O(gate).
   returned: success
   type: list
   elements: dict
@@ -167,11 +222,18 @@ versions:
   returned: success
   type: dict
   sample: {2.10.27: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1]}
+version_warnings:
+  description: What everybody who runs these versions, or O(target_version), should know; a line for each defect, with its cure.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "nats-server 2.12.15: end-of-life since 2026-09; upstream maintains 2.15 and 2.14"
 problems:
   description:
     - What speaks against the plan (severity V(error)), or what it costs (V(warning)), as in
       M(natsops.jetstream.nats_cluster_health).
-    - Codes of the batches are V(roll_few_replicas) and V(roll_meta_quorum).
+    - Codes of the batches are V(roll_few_replicas), V(roll_meta_quorum) and V(disk_full).
     - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version cannot read
       the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses what the
       version does not know), V(roll_state_rebuild) (the first start is slow), V(roll_best_start), V(roll_mixed_versions) and
@@ -187,28 +249,38 @@ problems:
       servers: [n2-c1]
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import ERROR
-from ansible_collections.natsops.jetstream.plugins.module_utils._rolling import RollRules, batch_effects, plan_roll
-from ansible_collections.natsops.jetstream.plugins.module_utils._versions import VersionRules, parse, version_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import root_causes, scene_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import lasting_asset_faults
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import zones_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import (
+    BatchEffect,
+    RollPlan,
+    RollRules,
+    batch_effects,
+    disk_problems,
+    plan_lines,
+    plan_roll,
+    refusal,
+    unreadable_refusal,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import (
+    VersionRules,
+    parse,
+    version_problems,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 
-_RULES = ("max_parallel", "members_down", "meta_spare", "canary", "few_replicas")
-
-
-def zones_of(servers: Iterable[Server], prefix: str) -> dict[str, str]:
-    """Return server → zone from the servers' tags; nats-server may keep them in lower case."""
-    found = {}
-    for server in servers:
-        zones = sorted(tag[len(prefix) :] for tag in server.tags if tag.lower().startswith(prefix.lower()))
-        if zones:
-            found[server.name] = zones[0]
-    return found
+_RULES = ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary", "r1_policy")
 
 
 def target_of(params: Mapping[str, Any]) -> VersionRules | None:
@@ -222,62 +294,111 @@ def target_of(params: Mapping[str, Any]) -> VersionRules | None:
     return VersionRules(params["target_version"], params["allow_skipped_minors"], params["allow_downgrade"])
 
 
+def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[str]) -> Cluster:
+    """Return the cluster. Raises NatsFailure, for hosts with what the gate needs, or server_missing for unknown servers."""
+    expected = params["expected_servers"] or ()
+    try:
+        cluster = SystemApi(client).read_cluster(awaited=expected, known_names={*servers, *expected})
+    except NatsFailure as failure:
+        if params["hosts"]:
+            failure.description = unreadable_refusal(params["hosts"], params["reasons"], failure.description)
+        raise
+    members = cluster.meta.group.members if cluster.meta else ()
+    unknown = sorted(set(servers) - {*cluster.names, *expected, *members})
+    if unknown:
+        there = ", ".join(sorted(cluster.names))
+        message = f"no server and no member of the meta group has the name(s) {', '.join(unknown)}; there are: {there}"
+        raise NatsFailure("server_missing", message, server=unknown[0])
+    return cluster
+
+
 def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result. Raises NatsFailure server_missing for a server that nobody has heard of."""
-    for option in ("max_parallel", "members_down", "meta_spare", "canary"):
-        least = 1 if option == "members_down" else 0
+    """Return the module's result. Raises NatsFailure as `read_cluster`, and invalid_option for rules that nothing meets."""
+    for option in ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary"):
+        least = 1 if option == "max_unavailable_replicas" else 0
         if params[option] < least:
             raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]}")
     target = target_of(params)
-    wanted, expected = params["server_names"], params["expected_servers"] or ()
-    cluster = SystemApi(client).read_cluster(awaited=expected, known_names={*wanted, *expected})
-    heard_of = {*cluster.names, *expected, *(cluster.meta.group.members if cluster.meta else ())}
-    strangers = sorted(set(wanted) - heard_of)
-    if strangers:
-        raise NatsFailure(
-            "server_missing",
-            f"server_names: nobody has heard of {', '.join(strangers)}; there are: {', '.join(sorted(cluster.names))}",
-            server=strangers[0],
-        )
+    # Servers that are given without hosts are called by their own names.
+    host_of = {server: host for host, server in (params["hosts"] or {}).items()}
+    host_of = host_of or {name: name for name in params["server_names"] or ()}
+    cluster = read_cluster(client, params, host_of)
     rules = RollRules(**{name: params[name] for name in _RULES})
-    made = plan_roll(cluster, wanted, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
-    problems = list(made.problems)
-    if target is not None:
-        problems += version_problems(cluster, wanted, target)
+    made = plan_roll(cluster, host_of, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
+    effects = batch_effects(cluster, made.batches)
+    free = {server: params["disk_free"].get(host) for server, host in host_of.items()}
+    problems = [
+        *disk_problems(free),
+        *made.problems,
+        *(version_problems(cluster, list(host_of), target) if target else ()),
+    ]
+    batches = tuple(tuple(host_of[name] for name in batch) for batch in made.batches)
+    made = replace(made, batches=batches, problems=tuple(problems))
+    return result(cluster, made, params["reasons"], effects, params["target_version"] or "")
+
+
+def ungated_plan(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result where nothing is known of the cluster: one after another, in the order that was given."""
+    names = list(params["hosts"] or params["server_names"] or ())
+    return result(Cluster(), RollPlan(tuple((name,) for name in names), len(names)), params["reasons"])
+
+
+def result(
+    cluster: Cluster,
+    made: RollPlan,
+    why: Mapping[str, Sequence[str]],
+    effects: Sequence[BatchEffect] = (),
+    wanted: str = "",
+) -> dict[str, Any]:
+    """Return the module's result for a plan, of which the batches are named as the task names them."""
     versions: dict[str, list[str]] = {}
     for server in cluster.servers:
         versions.setdefault(server.version, []).append(server.name)
-    errors = [problem.message for problem in problems if problem.severity == ERROR]
-    effects = zip(made.reasons, batch_effects(cluster, made.batches))
+    errors = [problem.message for problem in made.problems if problem.severity == ERROR]
+    scene = scene_of(cluster, {})
     return {
         "changed": False,
         "batches": [list(batch) for batch in made.batches],
-        "effects": [{"reason": reason, **effect.__dict__} for reason, effect in effects],
+        "lines": plan_lines(made.batches, why, made.reasons, effects),
+        "refusal": refusal(made.problems, scene),
+        "causes": [cause.as_dict() for cause in root_causes(made.problems, scene)],
+        "raft_silent": raft_silent_servers(cluster),
+        "asset_faults": lasting_asset_faults(cluster),
+        "effects": [{"reason": reason, **effect.__dict__} for reason, effect in zip(made.reasons, effects)],
         "ok": not errors,
         "errors": errors,
         "versions": versions,
+        "version_warnings": version_warnings([*versions, wanted]),
         "lower_bound": made.lower_bound,
         "meta_leader": cluster.meta.group.leader if cluster.meta else None,
-        "problems": [problem.as_dict() for problem in problems],
+        "problems": [problem.as_dict() for problem in made.problems],
     }
 
 
 def main() -> None:
     module = make_module(
         {
-            "server_names": {"type": "list", "elements": "str", "required": True},
+            "server_names": {"type": "list", "elements": "str"},
+            "hosts": {"type": "dict"},
+            "reasons": {"type": "dict", "default": {}},
+            "disk_free": {"type": "dict", "default": {}},
+            "gate": {"type": "bool", "default": True},
             "expected_servers": {"type": "list", "elements": "str"},
             "max_parallel": {"type": "int", "default": 1},
-            "members_down": {"type": "int", "default": 1},
-            "meta_spare": {"type": "int", "default": 1},
+            "max_unavailable_replicas": {"type": "int", "default": 1},
+            "meta_headroom": {"type": "int", "default": 1},
             "canary": {"type": "int", "default": 0},
-            "few_replicas": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
+            "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
             "target_version": {"type": "str"},
             "allow_skipped_minors": {"type": "bool", "default": False},
             "allow_downgrade": {"type": "bool", "default": False},
-        }
+        },
+        required_one_of=[("server_names", "hosts")],
+        mutually_exclusive=[("server_names", "hosts")],
     )
+    if not module.params["gate"]:
+        module.exit_json(**ungated_plan(module.params))
     run(module, lambda client: plan(client, module.params))
 
 

@@ -99,37 +99,26 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._install import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import (
     InstallError,
     binary_path,
+    is_installed,
     sha256,
-    source_digest,
     store,
     superfluous,
     unpack,
     versions,
     versions_of,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._process import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     ProcessError,
     running_binaries,
     version_of,
 )
 
 
-def is_installed(install_dir: str, version: str, digest: str) -> bool:
-    """Whether the executable is there, runs, is that version, and came from that source when one is given."""
-    path = binary_path(install_dir, version)
-    if not path.is_file() or (digest and source_digest(install_dir, version) != digest):
-        return False
-    try:
-        return version_of(str(path)) == version
-    except ProcessError:
-        return False
-
-
 def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
-    """Install from the source unless the same is installed; ``digest`` is the expected SHA-256 or empty."""
+    """Install from the source unless the same is installed; `digest` is the expected SHA-256 or empty."""
     source, install_dir, version = (module.params[name] for name in ("src", "install_dir", "version"))
     if module.check_mode and not os.path.exists(source):
         return result(install_dir, version or "", changed=True, installed=False)
@@ -153,12 +142,12 @@ def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
 
 
 def existing_parent(path: str) -> str:
-    """The directory itself, or in check mode, where it may not exist yet, none: the default for temporary files."""
+    """Return the directory itself, or in check mode, where it may not exist yet, none: the default for temporary files."""
     return path if os.path.isdir(path) else tempfile.gettempdir()
 
 
 def result(install_dir: str, version: str, changed: bool, installed: bool) -> dict[str, Any]:
-    """The return values for a version."""
+    """Return what the module returns about a version."""
     return {
         "changed": changed,
         "installed": installed,
@@ -187,8 +176,8 @@ def remove_all(module: AnsibleModule) -> dict[str, Any]:
     return {"changed": bool(names) or empty, "versions": sorted(running), "removed": names}
 
 
-def run(module: AnsibleModule) -> dict[str, Any]:
-    """The return values of the module."""
+def ensure(module: AnsibleModule) -> dict[str, Any]:
+    """Return what the module returns."""
     parameters = module.params
     if parameters["state"] == "absent":
         return remove_all(module)
@@ -225,7 +214,7 @@ def main() -> None:
     )
     before = versions(module.params["install_dir"])
     try:
-        done = run(module)
+        done = ensure(module)
     except (InstallError, ProcessError, OSError) as error:
         module.fail_json(msg=f"Installing nats-server in {module.params['install_dir']}: {error}")
     if not module.check_mode:

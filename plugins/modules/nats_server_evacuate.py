@@ -25,6 +25,7 @@ description:
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
+  - natsops.jetstream.progress
   - natsops.jetstream.attributes
 attributes:
   check_mode:
@@ -68,8 +69,8 @@ options:
       - Whether to move streams with a single replica also before nats-server 2.15, where messages that are published meanwhile
         may be lost, and to take replicas off a server that is down or behind although it has the only one of something. See
         M(natsops.jetstream.nats_stream_peer).
-      - Without it, a stream that nobody leads is a failure, since a server that is down may have its only replica.
-        M(natsops.jetstream.nats_leave_plan) names such streams.
+      - Without it, a stream that has no leader is a failure, since a server that is down may have its only replica.
+        M(natsops.jetstream.nats_membership_plan) names such streams.
     type: bool
     default: false
   allow_partial:
@@ -78,6 +79,14 @@ options:
         O(account_users). What is left is in RV(stuck).
     type: bool
     default: false
+  avoid_servers:
+    description:
+      - Servers that get leaders only where no other member of the group can lead, such as those that are restarted next, which
+        would have to hand them over again. Only with O(state=absent).
+      - Before nats-server 2.11 a step-down cannot name its successor, so that this does nothing for its groups.
+    type: list
+    elements: str
+    default: []
   concurrency:
     description:
       - How many groups may elect a leader, or be on the move, at once.
@@ -165,51 +174,53 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
     REFUSED,
-    agreed,
+    LeaderConstraints,
+    leader_by_majority,
     plan_group,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._leaders import (
-    Wish as LeaderWish,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, RaftGroup, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import DRAIN_TAG
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
-    Connections,
     fail,
     make_module,
-    positive,
     run_connected,
-    wait_until,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._placement import DRAIN_TAG
-from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
     ELECTION_SECONDS,
+    read_led_cluster,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
     Job,
     Mover,
-    Wish,
+    MoveRequest,
     hosted_streams,
     joined,
-    lead_assets,
-    require_led,
+    move_leaders,
+    require_leaders,
     stalled_failure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_assets import Asset
-from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_meta import lead_elsewhere
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_meta import move_meta_leader
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
 
 #: How the meta group is called in `RaftGroup.subject`.
 META_SUBJECT = "meta group"
 
 
 def leading(subject: str) -> str:
-    """Return how it is told that a group is led."""
+    """Return the label of a group that the server leads."""
     return f"{subject} (leader)"
 
 
 def hosting(subject: str) -> str:
-    """Return how it is told that a group has a replica."""
+    """Return the label of a group with a replica there."""
     return f"{subject} (replica)"
 
 
@@ -289,7 +300,9 @@ def within_reach(connections: Connections, cluster: Cluster, scope: Scope) -> tu
 
 def require_users(connections: Connections, cluster: Cluster, scope: Scope) -> None:
     """Raise NatsFailure that names every account with something to move and no user."""
-    accounts = {stream.account for stream in scope.streams(cluster)} | {asset.account for asset, _group in scope.led(cluster)}
+    accounts = {stream.account for stream in scope.streams(cluster)} | {
+        asset.account for asset, _group in scope.led(cluster)
+    }
     absent = sorted(str(account) for account in accounts - set(connections.accounts))
     if absent:
         raise NatsFailure(
@@ -314,15 +327,15 @@ def leaders_stuck(cluster: Cluster, scope: Scope) -> tuple[dict[str, str], bool]
     """Return the groups that no other member can lead, or that are led alone against the policy, each with the reason, and
     whether some of that may pass."""
     servers = {server.name: server for server in cluster.servers}
-    wish = LeaderWish(away_from=frozenset([scope.server]))
+    constraints = LeaderConstraints(away_from=frozenset([scope.server]))
     led = [group for _asset, group in scope.led(cluster)]
     if cluster.meta is not None and cluster.meta.group.leader == scope.server:
-        led.append(agreed(cluster.meta))
-    plans = {group.subject: plan_group(group, wish, servers) for group in led}
+        led.append(leader_by_majority(cluster.meta))
+    plans = {group.subject: plan_group(group, constraints, servers) for group in led}
     stuck = {leading(subject): plan.reason for subject, plan in plans.items() if plan.action == REFUSED}
     if scope.r1_policy == "fail":
         stuck.update({hosting(group.subject): "is the only one" for group in scope.alone(cluster)})
-    return stuck, any(plan.passing for plan in plans.values())
+    return stuck, any(plan.transient for plan in plans.values())
 
 
 def infeasible(server: str, stuck: Mapping[str, str]) -> NatsFailure:
@@ -335,7 +348,7 @@ def evacuate(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result once nothing that is meant is left on the server."""
     params, server = module.params, module.params["server_name"]
     scope = Scope(server, params["replicas"], params["r1_policy"])
-    mover = Mover(connections, Wish(server, accept_loss=params["accept_loss"]))
+    mover = Mover(connections, MoveRequest(server, accept_loss=params["accept_loss"]))
     cluster = mover.read_cluster()
     require_server(cluster, server)
     far: dict[str, str] = {}
@@ -343,7 +356,7 @@ def evacuate(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         scope, far = within_reach(connections, cluster, scope)
     require_users(connections, cluster, scope)
     if params["replicas"] and not params["accept_loss"]:
-        require_led(connections, connections.accounts, server)
+        require_leaders(connections, connections.accounts, server)
     seen = wait_until(lambda: leaders_stuck(mover.read_cluster(), scope), lambda found: not found[1], ELECTION_SECONDS)
     jobs = mover.prepare(cluster, [(stream.account, stream.name) for stream in scope.streams(cluster)])
     stuck = {**far, **seen.value[0]}
@@ -353,16 +366,16 @@ def evacuate(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
             with_it = [item.group for item in job.state.stream.consumers if server in item.group.members]
             stuck.update({hosting(group.subject): f"stays with stream {job.state.label}" for group in with_it})
     before = holds(cluster, server)
-    told = result(before, before, stuck, jobs)
+    summary = result(before, before, stuck, jobs)
     if stuck and not params["allow_partial"]:
-        fail(module, infeasible(server, stuck), **told)
+        fail(module, infeasible(server, stuck), **summary)
     advise(module, cluster, server)
     movable = [job for job in jobs if job.failure is None]
     left = scope.left(cluster, stuck)
     if module.check_mode:
         return {**result(before, predicted(before, left), stuck, movable), "changed": bool(left)}
     if not left and not any(job.state.moving for job in movable):
-        return told
+        return summary
     return carry_out(module, connections, mover, scope, movable, stuck, before)
 
 
@@ -383,35 +396,34 @@ def carry_out(
     def remaining() -> float:
         return max(1.0, deadline - time.monotonic())
 
-    away = LeaderWish(away_from=frozenset([server]))
+    away = LeaderConstraints(away_from=frozenset([server]), avoid=frozenset(params["avoid_servers"]))
     failures: list[str] = []
 
     def step_leaders_down() -> Cluster:
         """Return the cluster after whoever leads on the server was asked to step down; elections may have brought some back."""
         now = mover.read_cluster()
         if holds(now, server)["meta_leader"]:
-            lead_elsewhere(connections.own, away, remaining())
+            move_meta_leader(connections.own, away, remaining())
         led = [asset for asset, group in scope.led(now) if leading(group.subject) not in stuck]
-        failures[:] = lead_assets(connections, now, led, away, remaining(), params["concurrency"])
+        failures[:] = move_leaders(connections, now, led, away, remaining(), params["concurrency"])
         return mover.read_cluster() if led else now
 
     step_leaders_down()
-    told: dict[str, Any] = result(before, holds(mover.read_cluster(), server), stuck, jobs)
+    summary: dict[str, Any] = result(before, holds(mover.read_cluster(), server), stuck, jobs)
     if not failures:
-        outcome = mover.carry_out(jobs, remaining(), params["concurrency"])
+        outcome = mover.carry_out(jobs, remaining(), params["concurrency"], progress=params["progress"])
         seen = wait_until(step_leaders_down, lambda now: not scope.left(now, stuck), min(ELECTION_SECONDS, remaining()))
-        told.update(result(before, holds(seen.value, server), stuck, jobs), progress=outcome.progress)
-        told["waited"] = round(time.monotonic() - began, 3)
+        summary.update(result(before, holds(seen.value, server), stuck, jobs), progress=outcome.progress)
+        summary["waited"] = round(time.monotonic() - began, 3)
         if outcome.failures:
-            fail(module, joined(outcome.failures), **told)
+            fail(module, joined(outcome.failures), **summary)
         if outcome.pending:
-            fail(module, stalled_failure(outcome, params["wait_timeout"], server), **told)
-        if seen.done:
-            return told
-        failures = failures or scope.left(seen.value, stuck)
-    what = f"{server} is not evacuated: {'; '.join(failures)}. Run it again to continue"
-    fail(module, NatsFailure("evacuation_not_done", what, server=server), **told)
-    return told
+            fail(module, stalled_failure(outcome, params["wait_timeout"], server), **summary)
+        failures = [] if seen.done else failures or scope.left(seen.value, stuck)
+    if failures:
+        what = f"{server} is not evacuated: {'; '.join(failures)}. Run it again to continue"
+        fail(module, NatsFailure("evacuation_not_done", what, server=server), **summary)
+    return summary
 
 
 def predicted(before: Mapping[str, Any], left: Collection[str]) -> dict[str, Any]:
@@ -459,7 +471,7 @@ def to_take_over(cluster: Cluster, server: str) -> list[tuple[Asset, RaftGroup]]
 def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result once the server leads its share."""
     params, server = module.params, module.params["server_name"]
-    cluster = Mover(connections, Wish(server)).read_cluster()
+    cluster = read_led_cluster(SystemApi(connections.own), known_names=[server])
     require_server(cluster, server)
     advise(module, cluster, server)
     chosen = to_take_over(cluster, server)
@@ -474,15 +486,15 @@ def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     if module.check_mode or not chosen:
         return {**result(before, after, {}, []), "changed": bool(chosen)}
     began = time.monotonic()
-    wish = LeaderWish(preferred=server)
+    constraints = LeaderConstraints(preferred=server)
     assets = [asset for asset, _group in chosen]
-    failed = lead_assets(connections, cluster, assets, wish, params["wait_timeout"], params["concurrency"])
-    told = result(before, holds(Mover(connections, Wish(server)).read_cluster(), server), {}, [])
-    told["waited"] = round(time.monotonic() - began, 3)
+    failed = move_leaders(connections, cluster, assets, constraints, params["wait_timeout"], params["concurrency"])
+    summary = result(before, holds(read_led_cluster(SystemApi(connections.own), known_names=[server]), server), {}, [])
+    summary["waited"] = round(time.monotonic() - began, 3)
     if failed:
         what = f"{server} does not lead its share: {'; '.join(failed)}"
-        fail(module, NatsFailure("step_down_failed", what, server=server), **told)
-    return told
+        fail(module, NatsFailure("step_down_failed", what, server=server), **summary)
+    return summary
 
 
 def result(
@@ -502,7 +514,7 @@ def result(
     }
 
 
-def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result."""
     params = module.params
     positive(params["wait_timeout"], "wait_timeout")
@@ -510,8 +522,8 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
     if params["state"] == "absent":
         return evacuate(module, connections)
-    if params["replicas"] or params["accept_loss"] or params["r1_policy"] != "accept":
-        raise NatsFailure("invalid_option", "replicas, r1_policy and accept_loss are for state=absent")
+    if params["replicas"] or params["accept_loss"] or params["r1_policy"] != "accept" or params["avoid_servers"]:
+        raise NatsFailure("invalid_option", "replicas, r1_policy, accept_loss and avoid_servers are for state=absent")
     return present(module, connections)
 
 
@@ -524,12 +536,14 @@ def main() -> None:
             "r1_policy": {"type": "str", "choices": ["accept", "fail", "move"], "default": "accept"},
             "accept_loss": {"type": "bool", "default": False},
             "allow_partial": {"type": "bool", "default": False},
+            "avoid_servers": {"type": "list", "elements": "str", "default": []},
             "concurrency": {"type": "int", "default": 2},
             "wait_timeout": {"type": "float", "default": 1800},
             **ACCOUNT_USERS_SPEC,
+            **PROGRESS_SPEC,
         }
     )
-    run_connected(module, lambda connections: work(module, connections))
+    run_connected(module, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

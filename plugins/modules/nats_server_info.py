@@ -265,10 +265,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import fail, make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
 _STRING: dict[str, Any] = {"type": "str"}
 _BOOLEAN: dict[str, Any] = {"type": "bool"}
@@ -365,8 +365,8 @@ def describe(server: Server) -> dict[str, Any]:
     }
 
 
-def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result: servers, missing, incomplete."""
+def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return servers, missing and incomplete."""
     api = SystemApi(client)
     names = params["server_names"]
     expected = {*(names or ()), *params["expected_servers"]}
@@ -399,6 +399,15 @@ def refusal(result: Mapping[str, Any]) -> NatsFailure | None:
     return NatsFailure("server_missing", "; ".join(reasons)) if reasons else None
 
 
+def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result. Leaves the module when it is to fail for what is missing."""
+    result = read_servers(client, module.params)
+    failure = refusal(result) if module.params["fail_on_missing"] else None
+    if failure is not None:
+        fail(module, failure, **result)
+    return {"changed": False, **result}
+
+
 def main() -> None:
     module: AnsibleModule = make_module(
         {
@@ -415,14 +424,7 @@ def main() -> None:
         }
     )
 
-    def work(client: Client) -> dict[str, Any]:
-        result = read(client, module.params)
-        failure = refusal(result) if module.params["fail_on_missing"] else None
-        if failure is not None:
-            fail(module, failure, **result)
-        return {"changed": False, **result}
-
-    run(module, work)
+    run(module, lambda client: read(client, module))
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ import signal
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._process import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     ProcessError,
     ServerProcess,
     find_server,
@@ -106,9 +106,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils._process import 
 
 
 def environment(path: str | None) -> dict[str, str]:
-    """The assignments of an environment file, added to the few variables that a service manager would pass too.
+    """Return the assignments of an environment file, added to the few variables that a service manager would pass too.
 
-    :raises ProcessError: when a line is no assignment
+    Raises ProcessError when a line is no assignment.
     """
     result = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
     if not path or not os.path.exists(path):
@@ -125,7 +125,7 @@ def environment(path: str | None) -> dict[str, str]:
 
 
 def identity(user: str | None, group: str | None) -> dict[str, Any]:
-    """Arguments for Popen that change the user; empty when the server runs as whoever runs this module."""
+    """Return the arguments for Popen that change the user; empty when the server runs as whoever runs this module."""
     if not user or pwd.getpwuid(os.geteuid()).pw_name == user:
         return {}
     if os.geteuid() != 0:
@@ -192,14 +192,14 @@ def stop(module: AnsibleModule) -> dict[str, Any]:
 
 
 def ask_for_lame_duck(module: AnsibleModule, server: ServerProcess) -> None:
-    """``nats-server --signal ldm=PID`` with the executable that runs, which exists even when its file was replaced."""
+    """`nats-server --signal ldm=PID` with the executable that runs, which exists even when its file was replaced."""
     module.run_command([f"/proc/{server.pid}/exe", "--signal", f"ldm={server.pid}"], check_rc=True)
 
 
 def reload(module: AnsibleModule) -> dict[str, Any]:
     """Send SIGHUP to the running server.
 
-    :raises ProcessError: when none runs
+    Raises ProcessError when none runs.
     """
     running = find_server(module.params["config"])
     if not running:

@@ -13,23 +13,11 @@ description:
   - Finds the nats-server that runs with a given configuration file, from C(/proc) and, where a unit is named, from systemd.
   - Runs on the managed host and needs no connection to NATS.
   - Reading the executable and the sockets of another user's process needs root.
+extends_documentation_fragment:
+  - natsops.jetstream.process
 options:
-  config:
-    description: Path of the configuration file on the server's command line. It identifies the server.
-    type: path
-    required: true
   includes:
     description: The other configuration files, which O(config) includes.
-    type: list
-    elements: path
-    default: []
-  unit:
-    description: Name of the systemd unit that should run it. Leave out where systemd is not used.
-    type: str
-  files:
-    description:
-      - Files that the process read only when it started, such as its environment file.
-      - With O(unit), the unit, its drop-ins and its environment files are added.
     type: list
     elements: path
     default: []
@@ -113,89 +101,36 @@ unit_changed_after_start:
   returned: always
 """
 
-import os
-import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._process import (
-    ProcessError,
-    ServerProcess,
-    find_server,
-    listening_ports,
-    running_version,
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
+    PROCESS_SPEC,
+    read_process,
+    unit_properties,
 )
-
-_PROPERTIES = ("ActiveState", "FragmentPath", "DropInPaths", "EnvironmentFiles")
-
-
-def unit_properties(module: AnsibleModule, unit: str) -> dict[str, str]:
-    """What systemd knows of the unit; empty values for a unit that does not exist."""
-    wanted = ",".join(_PROPERTIES)
-    _rc, out, _err = module.run_command(["systemctl", "show", f"--property={wanted}", f"{unit}.service"], check_rc=True)
-    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-
-
-def newest(files: list[str]) -> float:
-    """The newest modification time of the files that exist, in epoch seconds; 0 when none does."""
-    return max((os.stat(path).st_mtime for path in files if os.path.exists(path)), default=0.0)
-
-
-def unit_files(properties: dict[str, str]) -> list[str]:
-    """The files that systemd read for the unit. EnvironmentFiles has the form ``PATH (ignore_errors=yes)``."""
-    environment = properties.get("EnvironmentFiles", "").partition(" (")[0]
-    paths = [properties.get("FragmentPath", ""), environment, *properties.get("DropInPaths", "").split()]
-    return [path for path in paths if path]
-
-
-def wait(config: str, wanted: list[int], timeout: float) -> tuple[ServerProcess | None, list[int]]:
-    """The server and its ports: as soon as all wanted ones are there, when it is gone, or after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while True:
-        server = find_server(config)
-        ports = listening_ports(server.pid) if server else []
-        if not server or set(wanted) <= set(ports) or time.monotonic() >= deadline:
-            return server, ports
-        time.sleep(0.2)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
 
 
 def read(module: AnsibleModule) -> dict[str, Any]:
-    """The return values of the module."""
-    properties = unit_properties(module, module.params["unit"]) if module.params["unit"] else {}
-    server, ports = wait(module.params["config"], module.params["ports"], module.params["timeout"])
-    result: dict[str, Any] = {
-        "running": server is not None,
-        "pid": server.pid if server else 0,
-        "binary": server.binary if server else "",
-        "version": running_version(server) if server else "",
-        "started": server.started if server else 0.0,
-        "instance": server.instance if server else "",
-        "config_changed": newest([module.params["config"], *module.params["includes"]]),
-        "ports": ports,
-        "missing_ports": sorted(set(module.params["ports"]) - set(ports)),
-        "active_state": properties.get("ActiveState", ""),
-        "unit_changed_after_start": False,
-    }
-    if server:
-        files = module.params["files"] + unit_files(properties)
-        result["unit_changed_after_start"] = newest(files) > server.started
-    return result
+    """Return the module's result. Raises ProcessError."""
+    properties = unit_properties(module.run_command, module.params["unit"]) if module.params["unit"] else {}
+    wanted = {name: module.params[name] for name in ("config", "includes", "files", "ports", "timeout")}
+    return {"changed": False, **read_process(properties, **wanted)}
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "config": {"type": "path", "required": True},
+            **PROCESS_SPEC,
             "includes": {"type": "list", "elements": "path", "default": []},
-            "unit": {"type": "str"},
-            "files": {"type": "list", "elements": "path", "default": []},
             "ports": {"type": "list", "elements": "int", "default": []},
             "timeout": {"type": "float", "default": 0},
         },
         supports_check_mode=True,
     )
     try:
-        module.exit_json(changed=False, **read(module))
+        module.exit_json(**read(module))
     except ProcessError as error:
         module.fail_json(msg=str(error))
 

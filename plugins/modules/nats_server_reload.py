@@ -90,10 +90,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, positive, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 #: nats-server has answered $SYS.REQ.SERVER.<id>.RELOAD since this version (server/events.go).
 FIRST_VERSION = (2, 10)
@@ -109,8 +111,7 @@ def loaded_config(api: SystemApi, server: Server) -> dict[str, Any]:
 
 def require_reload_api(server: Server) -> None:
     """Raise NatsFailure unsupported when the server is too old to be reloaded over NATS."""
-    major, minor = (int(part) for part in server.version.split(".")[:2])
-    if (major, minor) < FIRST_VERSION:
+    if reported_version(server.version) < FIRST_VERSION:
         raise NatsFailure(
             "unsupported",
             f"{server.name} runs nats-server {server.version}, which cannot be reloaded over NATS; that needs 2.10. "

@@ -20,6 +20,7 @@ description:
   - A server or an endpoint that did not answer is a row that says so, and RV(complete) is false.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.backup_store
   - natsops.jetstream.attributes
 attributes:
   check_mode:
@@ -70,6 +71,13 @@ options:
       - Directory with recent lines of the servers' logs, which somebody brought there. Each server has a file that is called by
         its name, such as C(n1-c1.jsonl), with what C(journalctl --output=json) or the server itself wrote. The last 10,000 lines
         of each are written as the table C(server_log).
+    type: path
+  backups:
+    description:
+      - Directory of backups of M(natsops.jetstream.nats_backup), where the module runs, or C(s3://BUCKET/PREFIX), see O(s3).
+        Its catalogue is written as the table
+        C(backups), with a row for each stream of the fleet. One that cannot be read makes the snapshot incomplete; where there
+        is none, no stream has a backup.
     type: path
   fail_on_incomplete:
     description:
@@ -149,25 +157,22 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run_unconnected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._collect import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import PLACE_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import (
     ENDPOINTS,
     Wanted,
     collect,
     import_archive,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    fail,
-    make_module,
-    positive,
-    run_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import servers_summary
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import servers_summary
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
 def result_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -198,8 +203,35 @@ def refusal(result: dict[str, Any]) -> NatsFailure | None:
     if result["complete"]:
         return None
     reasons = [f"{name} did not answer" for name in result["missing"]]
-    reasons += [f"{item['server']} did not give {item['endpoint']}: {item['description']}" for item in result["failures"]]
+    reasons += [
+        f"{item['server']} did not give {item['endpoint']}: {item['description']}" for item in result["failures"]
+    ]
     return NatsFailure("incomplete", "; ".join(reasons) or "the servers know of others that did not answer")
+
+
+def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result. Leaves the module when it is to fail for what is missing."""
+    params = module.params
+    lake = Path(params["lake"])
+    if params["archive"]:
+        if module.check_mode:
+            return {"changed": True}
+        result = result_of(*import_archive(Path(params["archive"]), lake, params["fleet"]))
+    else:
+        deadline = positive(params["deadline"], "deadline")
+        logs = Path(params["logs"]) if params["logs"] else None
+        if logs is not None and not logs.is_dir():
+            raise NatsFailure("invalid_option", f"logs: {logs} is no directory")
+        backups = store_of(params, "backups") if params["backups"] else None
+        wanted = Wanted(lake, params["fleet"], params["endpoints"], params["expected_servers"], deadline, logs, backups)
+        with Client(options) as client:
+            if module.check_mode:
+                return preview(client, params["expected_servers"])
+            result = result_of(*collect(client, wanted))
+    failure = refusal(result) if params["fail_on_incomplete"] else None
+    if failure is not None:
+        fail(module, failure, **result)
+    return result
 
 
 def main() -> None:
@@ -212,34 +244,14 @@ def main() -> None:
             "deadline": {"type": "float", "default": 60.0},
             "archive": {"type": "path"},
             "logs": {"type": "path"},
+            "backups": {"type": "path"},
+            **PLACE_SPEC,
             "fail_on_incomplete": {"type": "bool", "default": False},
         },
-        mutually_exclusive=[("archive", "logs")],
+        mutually_exclusive=[("archive", "logs"), ("archive", "backups")],
     )
-    params = module.params
 
-    def work(options: ConnectionOptions) -> dict[str, Any]:
-        lake = Path(params["lake"])
-        if params["archive"]:
-            if module.check_mode:
-                return {"changed": True}
-            result = result_of(*import_archive(Path(params["archive"]), lake, params["fleet"]))
-        else:
-            deadline = positive(params["deadline"], "deadline")
-            logs = Path(params["logs"]) if params["logs"] else None
-            if logs is not None and not logs.is_dir():
-                raise NatsFailure("invalid_option", f"logs: {logs} is no directory")
-            wanted = Wanted(lake, params["fleet"], params["endpoints"], params["expected_servers"], deadline, logs)
-            with Client(options) as client:
-                if module.check_mode:
-                    return preview(client, params["expected_servers"])
-                result = result_of(*collect(client, wanted))
-        failure = refusal(result) if params["fail_on_incomplete"] else None
-        if failure is not None:
-            fail(module, failure, **result)
-        return result
-
-    run_unconnected(module, work)
+    run_unconnected(module, lambda options: ensure(options, module))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a stream to the wished configuration, and sees by reading again that the servers have it and that its group is
+  - Brings a stream to the desired configuration, and sees by reading again that the servers have it and that its group is
     whole and in step. Knows every key of the server's own stream configuration up to nats-server 2.15.
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
   - An option that is not given stays as it is on an existing stream, and gets the server's default on a new one. An empty value
@@ -381,37 +381,33 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._asset_config import STREAM_FIELDS, argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils._asset_state import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import STREAM_FIELDS, argument_spec
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_state import (
     COMMON_SPEC,
+    RunOptions,
     StreamAsset,
-    Terms,
+    desired_config,
     ensure_absent,
     ensure_present,
     ensure_purged,
     selected,
-    wished,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    ACCOUNT_SPEC,
-    Connections,
-    make_module,
-    run_connected,
 )
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
     name = require_name("stream", params["stream"])
-    terms = Terms.of(params, check_mode)
-    wish = wished(STREAM_FIELDS, params)
+    run_options = RunOptions.of(params, check_mode)
+    desired = desired_config(STREAM_FIELDS, params)
     asset = StreamAsset(connections.account(params["account"]), name)
     if params["state"] == "absent":
-        return ensure_absent(asset, wish, terms)
+        return ensure_absent(asset, desired, run_options)
     if params["state"] == "purged":
-        return ensure_purged(asset, selected(params["purge"]), wish, terms)
-    return ensure_present(asset, wish, terms)
+        return ensure_purged(asset, selected(params["purge"]), desired, run_options)
+    return ensure_present(asset, desired, run_options)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ streams:
     - The streams by account and name. C(config) and C(state) are the server's own, C(account) is null when a server
       before 2.10 did not tell it.
     - C(replicas) holds the leader too; C(active) is the seconds since the leader last heard of it, C(lag) the Raft entries
-      that it is behind. C(leader) is null when nobody, or more than one server, claims to lead. C(leader_since) is told by
+      that it is behind. C(leader) is null when nobody, or more than one server, claims to lead. C(leader_since) is reported by
       2.11 and later.
     - C(mirror) and C(sources) are there for streams that have them. Their C(active) is the seconds since the origin was last
       heard of, null for never.
@@ -92,17 +92,18 @@ view:
   sample: account
 unknown:
   description:
-    - Assets whose state nobody told, such as those without a leader, with the reason. When one of their replicas told what it
+    - Assets whose state no leader reported, such as those without a leader, with the reason. When one of their replicas
+      reported what it
       knows, that is in RV(streams).
   returned: success
   type: list
   elements: dict
   sample:
-    - {account: APP, stream: LOST, consumer: null, reason: no leader told its state}
+    - {account: APP, stream: LOST, consumer: null, reason: no leader reported its state}
 problems:
   description:
     - What is wrong with the streams, with the codes of M(natsops.jetstream.nats_cluster_health), and V(stream_unknown) for what
-      not even a replica told of.
+      not even a replica reported.
   returned: success
   type: list
   elements: dict
@@ -123,9 +124,9 @@ unread_accounts:
   sample: []
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._assets import read_assets
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import read_assets
 
 
 def main() -> None:

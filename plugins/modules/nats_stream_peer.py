@@ -27,6 +27,7 @@ description:
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
+  - natsops.jetstream.progress
   - natsops.jetstream.attributes
 attributes:
   check_mode:
@@ -209,31 +210,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import MetaApi, require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_SPEC,
-    Connections,
     fail,
     make_module,
-    positive,
     run_connected,
-    wait_until,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._replicas import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import MetaApi, require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
     Job,
     Mover,
-    Wish,
+    MoveRequest,
     hosted_streams,
     joined,
     predicted,
     read_state,
-    require_led,
+    require_leaders,
     short_failure,
     stalled_failure,
     unsettled,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
 
 
 def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -244,9 +245,11 @@ def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping
     if params["stream"]:
         return [(params["account"], require_name("stream", params["stream"]))]
     server = params["server_name"]
-    hosted = [item for item in hosted_streams(cluster, server) if params["all_accounts"] or item.account == params["account"]]
+    hosted = [
+        item for item in hosted_streams(cluster, server) if params["all_accounts"] or item.account == params["account"]
+    ]
     accounts = connections.accounts if params["all_accounts"] else (params["account"],)
-    require_led(connections, [*accounts, *(stream.account for stream in hosted)], server)
+    require_leaders(connections, [*accounts, *(stream.account for stream in hosted)], server)
     return [(stream.account, stream.name) for stream in hosted]
 
 
@@ -294,13 +297,11 @@ def cancel(connections: Connections, params: Mapping[str, Any], check_mode: bool
                 f"the move of stream {after.label} was cancelled, but after {waited:g} s: {'; '.join(unsettled(after))}",
                 account=account,
             )
-    told = result([], {before.label: before.as_dict()}, {after.label: after.as_dict()}, True)
-    return {**told, "waited": waited}
+    summary = result([], {before.label: before.as_dict()}, {after.label: after.as_dict()}, True)
+    return {**summary, "waited": waited}
 
 
-def result(
-    jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, Any], changed: bool
-) -> dict[str, Any]:
+def result(jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, Any], changed: bool) -> dict[str, Any]:
     """Return what every run returns."""
     return {
         "changed": changed,
@@ -315,7 +316,7 @@ def result(
     }
 
 
-def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result. Leaves with a failure that tells how far it came."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
@@ -325,8 +326,8 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         return cancel(connections, params, module.check_mode)
     moved = params["state"] == "moved"
     source = params["from"] if moved else params["server_name"]
-    wish = Wish(source, params["to"] if moved else None, params["method"], params["accept_loss"])
-    mover = Mover(connections, wish)
+    request = MoveRequest(source, params["to"] if moved else None, params["method"], params["accept_loss"])
+    mover = Mover(connections, request)
     cluster = mover.read_cluster(account=params["account"])
     jobs = mover.prepare(cluster, streams_to_leave(connections, cluster, params))
     before = {job.state.label: job.state.as_dict() for job in jobs}
@@ -339,7 +340,9 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         fail(module, joined([short_failure(job.state) for job in short]), **result(jobs, before, before, False))
     hosting = [job for job in needed if job.state.hosted_by(source)]
     if module.check_mode:
-        return result(hosting, before, {job.state.label: predicted(job, source) for job in jobs}, bool(hosting or short))
+        return result(
+            hosting, before, {job.state.label: predicted(job, source) for job in jobs}, bool(hosting or short)
+        )
 
     began = time.monotonic()
     repaired = []
@@ -347,8 +350,16 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         job.state = mover.repair(job.state, cluster, timeout)
         repaired.append(job.state.label)
         if job.state.hosted_by(source):
-            module.warn(f"stream {job.state.label} has its replicas again, one of them on {source}: no other server was chosen")
-    outcome = mover.carry_out([job for job in needed if job not in short], timeout, params["concurrency"], params["wait"])
+            module.warn(
+                f"stream {job.state.label} has its replicas again, one of them on {source}: no other server was chosen"
+            )
+    outcome = mover.carry_out(
+        [job for job in needed if job not in short],
+        timeout,
+        params["concurrency"],
+        params["wait"],
+        params["progress"],
+    )
     for job in outcome.jobs:
         if params["repair"] and job.failure and job.failure.code == "group_short":
             job.state = mover.repair(job.state, mover.read_cluster(assets=False), timeout)
@@ -356,7 +367,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
             repaired.append(job.state.label)
     after = {job.state.label: job.state.as_dict() for job in jobs}
     changed = before != after or any(job.started for job in jobs)
-    told = {
+    summary = {
         **result(jobs, before, after, changed),
         "moving": bool(outcome.pending),
         "progress": outcome.progress,
@@ -364,21 +375,21 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         "waited": round(time.monotonic() - began, 3),
     }
     if outcome.failures:
-        fail(module, joined(outcome.failures), **told)
+        fail(module, joined(outcome.failures), **summary)
     if params["wait"] and outcome.pending:
-        fail(module, stalled_failure(outcome, timeout, source), **told)
+        fail(module, stalled_failure(outcome, timeout, source), **summary)
     if moved and not outcome.pending:
-        check_target(jobs, params["to"], module, told)
-    return told
+        check_target(jobs, params["to"], module, summary)
+    return summary
 
 
-def check_target(jobs: Sequence[Job], target: str, module: AnsibleModule, told: Mapping[str, Any]) -> None:
+def check_target(jobs: Sequence[Job], target: str, module: AnsibleModule, summary: Mapping[str, Any]) -> None:
     """Leave with a failure when the meta leader chose another server."""
     for job in jobs:
         if target not in job.state.group.members:
             members = ", ".join(job.state.group.members)
             description = f"stream {job.state.label} is on {members} now, and not on {target}"
-            fail(module, NatsFailure("wrong_target", description, server=target), **told)
+            fail(module, NatsFailure("wrong_target", description, server=target), **summary)
 
 
 def main() -> None:
@@ -397,6 +408,7 @@ def main() -> None:
             "wait": {"type": "bool", "default": True},
             "wait_timeout": {"type": "float", "default": 600},
             **ACCOUNT_SPEC,
+            **PROGRESS_SPEC,
         },
         required_if=[
             ("state", "absent", ["server_name"]),
@@ -406,7 +418,7 @@ def main() -> None:
         mutually_exclusive=[("account", "all_accounts")],
         required_one_of=[("account", "all_accounts")],
     )
-    run_connected(module, lambda connections: work(module, connections))
+    run_connected(module, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Makes the leaders of streams step down unless they already are servers that are wished for, and waits until each stream is
+  - Makes the leaders of streams step down unless they already are servers that fit the options, and waits until each stream is
     seen to be led by a server that fits. With O(away_from) alone it takes all streams off servers that are about to be stopped.
   - No acknowledged message is lost. While a stream elects its leader, publishers wait for their acknowledgement, or get none and
     have to publish again (with the same message id).
@@ -131,8 +131,8 @@ waited:
   sample: 0.5
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils._stepdown_assets import step_down_assets
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import step_down_assets
 
 
 def main() -> None:

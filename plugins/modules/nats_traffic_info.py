@@ -111,10 +111,10 @@ incomplete:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import Answer, SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure, Observed
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure, Observed
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
 
 MAX_DURATION = 60.0
 
@@ -198,7 +198,8 @@ def server_rates(server: Server, before: Mapping[str, Any], after: Mapping[str, 
     """Return a server's rates between two VARZ replies, null for what it does not count."""
     seconds = (parse_time(after["now"]) - parse_time(before["now"])).total_seconds()
     rates = {
-        f"{name}_per_second": per_second(after[name] - before[name], seconds) if name in after else None for name in _RATES
+        f"{name}_per_second": per_second(after[name] - before[name], seconds) if name in after else None
+        for name in _RATES
     }
     return {"name": server.name, "cluster": server.cluster, "seconds": round(seconds, 3), **rates}
 

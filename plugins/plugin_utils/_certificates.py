@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 
 try:
     from cryptography import x509
@@ -25,9 +27,11 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re
 
 
 def parse(pem: str) -> list[x509.Certificate]:
-    """The certificates of a text. Raises ValueError for a key among them, and for what cannot be read."""
+    """Return the certificates of a text. Raises ValueError for a key among them, and for what cannot be read."""
     if not HAS_CRYPTOGRAPHY:
-        raise ValueError("the Python package cryptography, which ansible-core itself needs, is missing on the controller")
+        raise ValueError(
+            "the Python package cryptography, which ansible-core itself needs, is missing on the controller"
+        )
     if "PRIVATE KEY-----" in pem:
         raise ValueError("there is a private key among the certificates")
     return [x509.load_pem_x509_certificate(text.encode()) for text in _PEM.findall(pem)]
@@ -46,7 +50,7 @@ def certificates(pem: str) -> list[dict[str, Any]]:
 
 
 def trusted(pem: str, authorities: str) -> bool:
-    """Whether signatures lead from the first certificate, over the others of its text, to one of the authorities."""
+    """Return whether signatures lead from the first certificate, over the others of its text, to one of the authorities."""
     chain, roots = parse(pem), parse(authorities)
     if not chain:
         raise ValueError("there is no certificate in the text")
@@ -61,9 +65,10 @@ def trusted(pem: str, authorities: str) -> bool:
 
 
 def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bool = False) -> list[str]:
-    """Why a server cannot present the first certificate of a text to those who connect to one of the names; empty when it can.
+    """Return why a server cannot present the first certificate of a text to those who connect to one of the names; empty when
+    it can.
 
-    ``mutual``: it also presents it where it connects itself, as between servers; Go wants the extended key usage for each.
+    `mutual`: it also presents it where it connects itself, as between servers; Go wants the extended key usage for each.
 
     Without any name in the certificate Go, and so nats-server, does not fall back on its subject (crypto/x509, VerifyHostname).
     """
@@ -80,7 +85,10 @@ def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bo
         found.append(f"it ended {_end(leaf).isoformat()}")
     if _begin(leaf) > now:
         found.append(f"it begins {_begin(leaf).isoformat()}")
-    usages = (("serverAuth", ExtendedKeyUsageOID.SERVER_AUTH, True), ("clientAuth", ExtendedKeyUsageOID.CLIENT_AUTH, mutual))
+    usages = (
+        ("serverAuth", ExtendedKeyUsageOID.SERVER_AUTH, True),
+        ("clientAuth", ExtendedKeyUsageOID.CLIENT_AUTH, mutual),
+    )
     unusable = [usage for usage, oid, wanted in usages if wanted and not _may_be_used(leaf, oid)]
     if unusable:
         found.append(f"its extended key usage lacks {' and '.join(unusable)}")
@@ -88,6 +96,26 @@ def problems(pem: str, key: str, names: Sequence[str], now: datetime, mutual: bo
     if missing:
         found.append(f"it does not name {', '.join(missing)}")
     return found
+
+
+def file_problems(given: Mapping[str, Any], now: datetime) -> list[ConfigProblem]:
+    """Return what is wrong with the files of a certificate that a server is to present: `host`, `path`, `missing`, `certificate`,
+    `key`, `names` and `mutual`, see the filter nats_config_problems."""
+    if given["missing"]:
+        absent = [f"there is no file {path} on the controller" for path in given["missing"]]
+        return [{"severity": "error", "option": "nats_server_tls_source", "message": message} for message in absent]
+    try:
+        reasons = problems(given["certificate"], given["key"], given["names"], now, given["mutual"])
+    except ValueError as error:
+        reasons = [str(error)]
+    return [
+        {
+            "severity": "error",
+            "option": "nats_server_tls_cert_src",
+            "message": f"{given['host']} cannot present {given['path']}: {reason}",
+        }
+        for reason in reasons
+    ]
 
 
 def _may_be_used(certificate: x509.Certificate, usage: Any) -> bool:

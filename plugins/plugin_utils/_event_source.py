@@ -13,17 +13,17 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Callable
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    CONNECTION_SPEC,
+    resolve_connection,
+    with_connection_rules,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     ConnectionOptions,
     MissingLibrary,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
-    CONNECTION_SPEC,
-    positive,
-    resolve_connection,
-    with_connection_rules,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 #: As the modules', whose inbox prefix comes from a context only.
 _CONNECTION_SPEC: dict[str, dict[str, Any]] = {**CONNECTION_SPEC, "inbox_prefix": {"type": "str"}}
@@ -39,7 +39,7 @@ _POSITIVE = {"interval", "max_active"}
 _CONFIRMATIONS = "eda_feedback_queue"
 
 #: Failures that end by themselves. Once it has worked, every other one may be that of a server on its way down.
-_PASSING = ("unreachable", "timeout", "connection_lost", "no_responders", "bad_reply")
+_TRANSIENT = ("unreachable", "timeout", "connection_lost", "no_responders", "bad_reply")
 
 #: Seconds between two attempts, the first and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -90,7 +90,9 @@ def checked_with_connection(
         raise ArgumentError(f"connection: must be a dictionary of options, not {type(connection).__name__}")
     unknown = sorted(set(connection) - set(_CONNECTION_SPEC))
     if unknown:
-        raise ArgumentError(f"connection: it has no {', '.join(unknown)}; there are {', '.join(sorted(_CONNECTION_SPEC))}")
+        raise ArgumentError(
+            f"connection: it has no {', '.join(unknown)}; there are {', '.join(sorted(_CONNECTION_SPEC))}"
+        )
     beside = {name: value for name, value in _given(arguments).items() if name != "connection"}
     params = checked({**connection, **beside}, {**CONNECTED_SPEC, **own}, **with_connection_rules(rules))
     try:
@@ -99,7 +101,7 @@ def checked_with_connection(
         raise ArgumentError(failure.description) from failure
 
 
-class Outlet:
+class EventEmitter:
     """Puts events on the queue of ansible-rulebook and, with `feedback`, waits until each has come to the rules."""
 
     def __init__(self, queue: Any, arguments: Mapping[str, Any]) -> None:
@@ -114,9 +116,9 @@ class Outlet:
         if self._confirmations is not None:
             while not self._confirmations.empty():  # a late one, of an event that was given up
                 self._confirmations.get_nowait()
-        told = {name: value for name, value in content.items() if value is not None}
+        given = {name: value for name, value in content.items() if value is not None}
         unique = str(uuid.uuid5(uuid.NAMESPACE_URL, f"nats:{identity}"))
-        await self._queue.put({"nats": {"id": identity, **told}, "meta": {"uuid": unique}})
+        await self._queue.put({"nats": {"id": identity, **given}, "meta": {"uuid": unique}})
         if self._confirmations is not None:
             try:
                 await asyncio.wait_for(self._confirmations.get(), CONFIRMED_WITHIN)
@@ -144,7 +146,7 @@ async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], No
         except MissingLibrary as missing:
             raise ArgumentError(missing_library(missing)) from missing
         except NatsFailure as failure:
-            if not worked and failure.code not in _PASSING:
+            if not worked and failure.code not in _TRANSIENT:
                 raise ArgumentError(failure.description) from failure
             logger.warning("%s; trying again in %g s", failure.description, pause)
         working = False
@@ -154,4 +156,6 @@ async def keep_trying(logger: logging.Logger, attempt: Callable[[Callable[[], No
 
 def missing_library(missing: MissingLibrary) -> str:
     """Return what to do about a library that is not there."""
-    return f"the Python library {missing.library} is not there: install it in the Python environment of ansible-rulebook"
+    return (
+        f"the Python library {missing.library} is not there: install it in the Python environment of ansible-rulebook"
+    )

@@ -1,21 +1,24 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the filters share: problems with a configuration become Ansible's own kind of error."""
+"""What the filters share: problems with a configuration become Ansible's own kind of error, and arguments get their types."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ansible.errors import AnsibleFilterError
+from ansible.module_utils.parsing.convert_bool import boolean
 
+Options = TypeVar("Options")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def reports_problems(function: Function) -> Function:
-    """The function, raising AnsibleFilterError with the filter's name where it raised ValueError."""
+    """Return the function, raising AnsibleFilterError with the filter's name where it raised ValueError."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -25,3 +28,23 @@ def reports_problems(function: Function) -> Function:
             raise AnsibleFilterError(f"natsops.jetstream.{function.__name__}: {error}") from error
 
     return wrapper  # type: ignore[return-value]
+
+
+def typed(options: type[Options], given: Mapping[str, Any]) -> Options:
+    """Return a dataclass of texts, booleans and lists of texts, whatever Jinja made of them. None stands for the default.
+
+    Raises ValueError for a name that it does not have.
+    """
+    fields = {field.name: field for field in dataclasses.fields(options)}  # type: ignore[arg-type]
+    unknown = sorted(set(given) - set(fields))
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: there is no such option; there are {', '.join(sorted(fields))}")
+    return options(
+        **{name: _as_type(fields[name].default, value) for name, value in given.items() if value is not None}
+    )
+
+
+def _as_type(default: Any, value: Any) -> Any:
+    if isinstance(default, bool):
+        return boolean(value)
+    return [str(item) for item in value] if isinstance(default, tuple) else str(value)

@@ -28,17 +28,19 @@ from pathlib import Path
 from typing import Any, Callable
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
-
-from nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
-
-sys.path.insert(0, collections_path())
-
-from ansible_collections.natsops.jetstream.plugins.module_utils import _api, _assets, _cluster_info
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import CONSUMER, STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, rare_collections
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import gc_paused
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats import system_api
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import asset_listing
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_info import read_cluster_info
+from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses
 
 SERVERS = 5
 CONSUMERS_PER_STREAM = 2
@@ -89,9 +91,9 @@ class Clock:
             (Client, "request_many", "client"),
             (Client, "gather", "client"),
             (json, "loads", "json"),
-            (_api, "build_cluster", "model"),
-            (_assets, "stream_group", "model"),
-            (_assets, "consumer_group", "model"),
+            (system_api, "build_cluster", "model"),
+            (asset_listing, "stream_group", "model"),
+            (asset_listing, "consumer_group", "model"),
         )
         with contextlib.ExitStack() as stack:
             for owner, name, part in parts:
@@ -105,7 +107,7 @@ def measure(what: str, streams: int, repeat: int, work: Work) -> Figures:
     runs: list[tuple[float, float, dict[str, float]]] = []
     for _run in range(repeat):
         clock = Clock()
-        with clock.watching(), rare_collections():
+        with clock.watching(), gc_paused():
             elapsed, cpu = time.perf_counter(), time.process_time()
             work()
             elapsed, cpu = time.perf_counter() - elapsed, time.process_time() - cpu
@@ -181,12 +183,12 @@ def works(cluster: NatsProcesses) -> tuple[contextlib.ExitStack, dict[str, Work]
     assets = {"account": None, "stream": None, "consumer": None, "subject": None}
 
     def cluster_info() -> tuple[int, str]:
-        result = _cluster_info.read_cluster_info(client, everything)
+        result = read_cluster_info(client, everything)
         return len(result["streams"]), json.dumps(result)
 
     def info(connections: Connections, kind: str) -> Work:
         def read() -> tuple[int, str]:
-            result = _assets.read_assets(connections, assets, kind).result(kind)
+            result = asset_listing.read_assets(connections, assets, kind).result(kind)
             return len(result[f"{kind}s"]), json.dumps(result)
 
         return read
@@ -227,7 +229,11 @@ def run(version: str, sizes: Sequence[int], repeat: int, consumer_replicas: int)
                 wait_until_served(api)
                 started = time.perf_counter()
                 create(api, range(before, size), consumer_replicas)
-                print(f"{version}: {size} streams after {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{version}: {size} streams after {time.perf_counter() - started:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
             before = size
             connections, measured = works(cluster)
             with connections:

@@ -22,7 +22,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -30,66 +29,26 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import find_server, launch, wait_exit
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import make_sampler
+from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health import message, wait_for_health
+from support.nats_processes import APP_PASSWORD, APP_USER
+from support.publishers import Publishers, publishers
+from support.role_cluster import RoleCluster
 
-from load import Load, LoadPlan, compare, patiently
-from nats_processes import APP_PASSWORD, APP_USER, collections_path
-
-sys.path.insert(0, collections_path())
-
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions
-from ansible_collections.natsops.jetstream.plugins.module_utils._process import find_server, launch, wait_exit
-from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health import (
-    make_sampler,
-    message,
-    wait_for_health,
-)
-
-#: Seconds of load before and after a way, and seconds between two looks at the servers.
-LEAD, LOOK = 5.0, 0.2
+#: Seconds before the load that a server is dead, and seconds between two looks at the servers.
+DEAD, LOOK = 5.0, 0.2
 
 #: Seconds that the playbook's gate watches a healthy cluster before and after each batch.
 SPAN = 10
 
 #: The ways, in the order in which they are measured.
 WAYS = ("naive", "lame_duck", "playbook")
-
-
-class Cluster(Protocol):
-    """What is used of the cluster of the playbooks' tests (tests/integration/role_cluster.py)."""
-
-    root: Path
-    hosts: dict[str, dict[str, Any]]
-    variables: dict[str, Any]
-
-    @property
-    def urls(self) -> list[str]:
-        ...
-
-    def system(self) -> dict[str, Any]:
-        ...
-
-    def start_playbook(self, name: str, *arguments: str) -> subprocess.Popen[str]:
-        ...
-
-    def playbook(self, name: str) -> object:
-        ...
-
-    def pid(self, name: str) -> int:
-        ...
-
-    def pids(self) -> dict[str, int]:
-        ...
-
-    def kill(self, *names: str) -> None:
-        ...
 
 
 @dataclass(frozen=True)
@@ -124,32 +83,10 @@ class Figures:
         return f"{beside}, ×{took / needed:.2f} of stop, start and catch-up ({needed:.0f} s)"
 
 
-class Publishers(Load):
-    """One publisher for each stream, and nothing else."""
-
-    async def run(self) -> None:
-        await asyncio.gather(*(self._produce(ledger) for ledger in self.ledgers))
-
-    async def check(self) -> list[str]:
-        """Return what was acknowledged and is not in its stream, once and in order."""
-        problems = []
-        async with self._client() as client:
-            for ledger in self.ledgers:
-                stored = await patiently(partial(self._stored, client, ledger.stream))
-                problems += compare(ledger, stored.get(ledger.subject, []))
-        return problems
-
-    async def remove(self) -> None:
-        """Delete the streams of this way."""
-        async with self._client() as client:
-            for stream in self.plan.streams:
-                await patiently(partial(client.jetstream(timeout=5).delete_stream, stream))
-
-
 class Watch:
     """Looks at /healthz of the servers; `away` is how many seconds each was not at 200."""
 
-    def __init__(self, cluster: Cluster, names: Sequence[str]) -> None:
+    def __init__(self, cluster: RoleCluster, names: Sequence[str]) -> None:
         self.away = dict.fromkeys(names, 0.0)
         self._urls = {name: f"http://{cluster.hosts[name]['nats_server_http']}/healthz" for name in names}
         self._ended = threading.Event()
@@ -184,17 +121,17 @@ def healthy(url: str) -> bool:
         return False
 
 
-def config_of(cluster: Cluster, name: str) -> str:
+def config_of(cluster: RoleCluster, name: str) -> str:
     return f"{cluster.hosts[name]['nats_server_config_dir']}/nats-server.conf"
 
 
-def start(cluster: Cluster, name: str) -> None:
+def start(cluster: RoleCluster, name: str) -> None:
     command = [cluster.hosts[name]["nats_server_binary_link"], "-c", config_of(cluster, name)]
     with open(os.devnull, "ab") as output:
         launch(command, output, dict(os.environ))
 
 
-def restart(cluster: Cluster, name: str, sent: signal.Signals) -> None:
+def restart(cluster: RoleCluster, name: str, sent: signal.Signals) -> None:
     """Send the signal, wait until the process is gone, start it again."""
     server = find_server(config_of(cluster, name))
     if server is not None:
@@ -204,13 +141,13 @@ def restart(cluster: Cluster, name: str, sent: signal.Signals) -> None:
     start(cluster, name)
 
 
-def naive(cluster: Cluster, names: Sequence[str]) -> str:
+def naive(cluster: RoleCluster, names: Sequence[str]) -> str:
     for name in names:
         restart(cluster, name, signal.SIGTERM)
     return ""
 
 
-def lame_duck(cluster: Cluster, names: Sequence[str]) -> str:
+def lame_duck(cluster: RoleCluster, names: Sequence[str]) -> str:
     for name in names:
         restart(cluster, name, signal.SIGUSR2)
         deadline = time.monotonic() + 120
@@ -221,7 +158,7 @@ def lame_duck(cluster: Cluster, names: Sequence[str]) -> str:
     return ""
 
 
-def playbook(cluster: Cluster, names: Sequence[str]) -> str:
+def playbook(cluster: RoleCluster, names: Sequence[str]) -> str:
     """Return why the playbook refused, nothing when it did not."""
     process = cluster.start_playbook("restart", "--limit", ",".join(names))
     output, _nothing = process.communicate(timeout=1800)
@@ -234,7 +171,11 @@ def refusal_of(output: str) -> str:
     return str(json.loads(told.group(1))) if told else output[-500:]
 
 
-ROLLS: dict[str, Callable[[Cluster, Sequence[str]], str]] = {"naive": naive, "lame_duck": lame_duck, "playbook": playbook}
+ROLLS: dict[str, Callable[[RoleCluster, Sequence[str]], str]] = {
+    "naive": naive,
+    "lame_duck": lame_duck,
+    "playbook": playbook,
+}
 
 
 @contextlib.contextmanager
@@ -251,13 +192,7 @@ def publishing(load: Publishers) -> Iterator[None]:
         loop.close()
 
 
-def longest_gap(times: Sequence[float], start: float, end: float) -> float:
-    """Return the longest time between two acknowledgements, or between one of them and the start or the end."""
-    within = [start, *(moment for moment in times if start < moment < end), end]
-    return max(after - before for before, after in zip(within, within[1:], strict=False))
-
-
-def settle(cluster: Cluster) -> list[str]:
+def settle(cluster: RoleCluster) -> list[str]:
     """Return once the gate finds the cluster healthy; servers that stay at fault are started again, and returned."""
     options = ConnectionOptions(tuple(cluster.urls), cluster.system()["user"], cluster.system()["password"], timeout=2)
     names = list(cluster.hosts)
@@ -293,41 +228,30 @@ def read_journal(path: Path) -> tuple[int, dict[str, float]]:
     return len(done), {step: round(sum(steps[step] for steps in done), 3) for step in (done[0] if done else ())}
 
 
-def measure(cluster: Cluster, way: str, dead: str, streams: int, rate: float) -> Figures:
+def measure(cluster: RoleCluster, way: str, dead: str, streams: int, rate: float) -> Figures:
     """Restart all servers this way under load; `dead` is killed before."""
-    letter = f"{'D' if dead else 'A'}{way[0].upper()}"
-    plan = LoadPlan(streams={f"{letter}{number:03}": 3 for number in range(streams)}, producers=1, rate=rate / streams)
-    load = Publishers(cluster.urls, APP_USER, APP_PASSWORD, plan)
+    letters = f"{'D' if dead else 'A'}{way[0].upper()}"
+    load = publishers(cluster.urls, APP_USER, APP_PASSWORD, letters, streams, rate / streams)
     asyncio.run(load.prepare())
     settle(cluster)
     names = [name for name in cluster.hosts if name != dead]
     pids = cluster.pids()
     if dead:
         cluster.kill(dead)
-        time.sleep(LEAD)
+        time.sleep(DEAD)
+    watch = Watch(cluster, names)
     with publishing(load):
-        time.sleep(2)  # the publishers connect
-        begun = time.monotonic()
-        time.sleep(LEAD)
-        started = time.monotonic()
-        with Watch(cluster, names) as watch:
-            refusal = ROLLS[way](cluster, names)
-            wall = time.monotonic() - started
-            time.sleep(LEAD)
-        ended = time.monotonic()
+        refusal, wall, waits = load.during(lambda: ROLLS[way](cluster, names), watch)
     restarted = sum(cluster.pid(name) not in (0, pids[name]) for name in names)
     healed = [name for name in settle(cluster) if name != dead]
-    wrong = asyncio.run(load.check())
+    _lost, wrong = asyncio.run(load.check())
     asyncio.run(load.remove())
     batches, steps = read_journal(cluster.root / "journal.jsonl")
     return Figures(
         way=way,
         dead=bool(dead),
         restarted=restarted,
-        gap=round(max(longest_gap(ledger.times, started, ended) for ledger in load.ledgers), 3),
-        quiet=round(max(longest_gap(ledger.times, begun, started) for ledger in load.ledgers), 3),
-        retries=sum(ledger.retries for ledger in load.ledgers),
-        acknowledged=sum(len(ledger.acknowledged) for ledger in load.ledgers),
+        **asdict(waits),
         wrong=wrong,
         wall=round(wall, 1),
         away=round(sum(watch.away.values()), 1),
@@ -342,8 +266,11 @@ def run(version: str, servers: int, streams: int, rate: float, ways: Sequence[st
     """Return the figures of each way, then of each way with a dead server."""
     with tempfile.TemporaryDirectory(prefix="nats-bench-") as directory, contextlib.ExitStack() as stack:
         names = [f"n{number}" for number in range(1, servers + 1)]
-        cluster: Cluster = import_module("role_cluster").RoleCluster(Path(directory), names, version)
-        cluster.variables |= {"nats_server_gate_span": SPAN, "nats_cluster_journal": str(cluster.root / "journal.jsonl")}
+        cluster = RoleCluster(Path(directory), names, version)
+        cluster.variables |= {
+            "nats_cluster_gate_span": SPAN,
+            "nats_cluster_journal": str(cluster.root / "journal.jsonl"),
+        }
         stack.callback(cluster.kill)
         cluster.playbook("deploy")
         print(f"{version}: {servers} servers run", file=sys.stderr, flush=True)
@@ -382,7 +309,7 @@ def markdown(figures: Sequence[Figures]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", default="2.10.27", help="version of nats-server")
+    parser.add_argument("--version", default="2.15.1", help="version of nats-server")
     parser.add_argument("--servers", type=int, default=5)
     parser.add_argument("--streams", type=int, default=50, help="number of streams, each with a publisher")
     parser.add_argument("--rate", type=float, default=250, help="messages a second of all publishers together")
@@ -392,7 +319,12 @@ def main() -> None:
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so that the servers are ended too
     figures = run(
-        arguments.version, arguments.servers, arguments.streams, arguments.rate, arguments.ways.split(","), arguments.dead
+        arguments.version,
+        arguments.servers,
+        arguments.streams,
+        arguments.rate,
+        arguments.ways.split(","),
+        arguments.dead,
     )
     print(json.dumps([asdict(one) for one in figures]) if arguments.json else markdown(figures))
 

@@ -1,131 +1,16 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real clusters, and ansible-rulebook as its users start it."""
+"""ansible-rulebook that ends with its test."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import re
-import runpy
-import subprocess
-import sys
-import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
-import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "roles" / "nats_insights" / "files"))
-
-from nats_processes import collections_path
-
-VERSIONS = ["2.10.27", "2.15.1"]
-
-#: Seconds that something may take on a machine with other things to do.
-PATIENCE = 300
-
-#: Prints each event as a line of JSON after this mark.
-MARK = "EVENT "
-
-
-class Rulebook:
-    """A running ansible-rulebook. `told` is where the playbook told.yml leaves what it was given."""
-
-    def __init__(self, folder: Path, rulebook: str, variables: Mapping[str, Any], *arguments: str) -> None:
-        self.told_file = folder / "told"
-        self.log = folder / "rulebook.log"
-        self.log.unlink(missing_ok=True)
-        (folder / "variables.yml").write_text(yaml.safe_dump(dict(variables)))
-        inventory = folder / "inventory.json"
-        if not inventory.exists():
-            inventory.write_text(json.dumps({"all": {"hosts": {"localhost": {"ansible_connection": "local"}}}}))
-        bin_folder = Path(sys.executable).parent
-        environment = {
-            **os.environ,
-            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-            "ANSIBLE_COLLECTIONS_PATH": collections_path(),
-            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-            "ANSIBLE_NOCOLOR": "true",
-            "XDG_CACHE_HOME": str(folder / "cache"),
-            "PYTHONUNBUFFERED": "1",
-            "TOLD": str(self.told_file),
-        }
-        command = [str(bin_folder / "ansible-rulebook"), "--rulebook", rulebook, "--inventory", str(inventory)]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command, "--vars", str(folder / "variables.yml"), "-v", *arguments],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=folder,
-            )
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    @property
-    def told(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.told_file.read_text().splitlines()] if self.told_file.exists() else []
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        """Return what `event` of each event is, in order, of the rulebook of `printing`."""
-        return [json.loads(line) for line in re.findall(f"{MARK}(.*) END", self.output)]
-
-    def wait_until(self, what: Callable[[], Any], why: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not what():
-            assert self.process.poll() is None, f"ansible-rulebook ended with {self.process.returncode}\n{self.output}"
-            assert time.monotonic() < deadline, f"{why}\n{self.output}"
-            time.sleep(0.2)
-
-    def wait_for(self, pattern: str, times: int = 1) -> None:
-        self.wait_until(lambda: len(re.findall(pattern, self.output)) >= times, f"never said {times} times: {pattern}")
-
-    def end(self) -> int:
-        """Wait until it ends by itself; return its exit status."""
-        return self.process.wait(PATIENCE)
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(20)
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(60)
-
-
-Start = Callable[..., Rulebook]
-
-Main = Callable[[Any, dict[str, Any]], Coroutine[Any, Any, None]]
-
-
-def sources_folder() -> Path:
-    return Path(collections_path(), "ansible_collections/natsops/jetstream/extensions/eda/plugins/event_source")
-
-
-def source(name: str) -> dict[str, Any]:
-    """Return what an event source defines, run as ansible-rulebook does."""
-    return runpy.run_path(str(sources_folder() / f"{name}.py"))
-
-
-def refusal(name: str, **arguments: Any) -> str:
-    """Return what a source says of arguments that it cannot work with."""
-    main: Main = source(name)["main"]
-    with pytest.raises(Exception) as caught:
-        asyncio.run(asyncio.wait_for(main(asyncio.Queue(1), arguments), PATIENCE))
-    assert type(caught.value).__name__ == "ArgumentError", caught.value
-    return str(caught.value)
+from support.rulebooks import Rulebook, Start
 
 
 @pytest.fixture
@@ -140,16 +25,3 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield starter
     for rulebook in made:
         rulebook.kill()
-
-
-def printing(folder: Path, source: str, **arguments: Any) -> str:
-    """Return the path of a rulebook that prints each event of a source."""
-    rule = {
-        "name": "Print",
-        "condition": "event.nats.id is defined",
-        "action": {"debug": {"msg": MARK + "{{ event | tojson }} END"}},
-    }
-    sources = [{"name": "source", f"natsops.jetstream.{source}": arguments}]
-    path = folder / "printing.yml"
-    path.write_text(yaml.safe_dump([{"name": "Test", "hosts": "all", "sources": sources, "rules": [rule]}]))
-    return str(path)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import VERSIONS, Rulebook, Start, printing, refusal
-from credentials import make_certificates, make_operator
-from module_runs import form, run_in_process
-from nats_processes import NatsProcesses
+from support.credentials import make_certificates, make_operator
+from support.module_runs import form, run_in_process, step_down
+from support.nats_processes import VERSIONS, NatsProcesses
+from support.rulebooks import Rulebook, Start, printing, refusal
 
 NAMES = ["n1", "n2", "n3"]
 
@@ -30,14 +30,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield form(made)
     finally:
         made.kill()
-
-
-def step_down(cluster: NatsProcesses, stream: str = "ORDERS") -> str:
-    """Let the stream's leader step down, and return the new one."""
-    old = cluster.app_request(f"$JS.API.STREAM.INFO.{stream}")["cluster"]["leader"]
-    done = run_in_process("nats_stream_stepdown", cluster.app_connection(), stream=stream, away_from=[old])
-    assert done.get("changed"), done
-    return str(cluster.app_request(f"$JS.API.STREAM.INFO.{stream}")["cluster"]["leader"])
 
 
 def of_type(rulebook: Rulebook, kind: str) -> list[dict[str, Any]]:
@@ -122,7 +114,9 @@ def test_none_is_missed_while_the_connection_is_lost(cluster: NatsProcesses, sta
         finally:
             cluster.start(name)
             form(cluster)
-    rulebook.wait_until(lambda: stored.keys() <= {event["sequence"] for event in of_type(rulebook, "number")}, "told not of all")
+    rulebook.wait_until(
+        lambda: stored.keys() <= {event["sequence"] for event in of_type(rulebook, "number")}, "told not of all"
+    )
     told = {event["sequence"]: event["advisory"]["number"] for event in of_type(rulebook, "number")}
     assert stored.items() <= told.items()
     assert list(told) == sorted(told), "not in order"
@@ -160,7 +154,9 @@ def test_arguments_that_cannot_work_are_named(cluster: NatsProcesses) -> None:
     assert "feedback: this ansible-rulebook does not confirm events" in why(**app, feedback=True)
 
 
-def test_with_feedback_what_came_to_the_rules_is_acknowledged(cluster: NatsProcesses, start: Start, tmp_path: Path) -> None:
+def test_with_feedback_what_came_to_the_rules_is_acknowledged(
+    cluster: NatsProcesses, start: Start, tmp_path: Path
+) -> None:
     arguments = kept(cluster, "confirmed", subjects=["$JS.EVENT.ADVISORY.STREAM.CREATED.>"], feedback=True)
     rulebook = start(printing(tmp_path, "nats_advisories", **arguments), {}, "--persistence-id", "1")
     rulebook.wait_for(LISTENS)
@@ -185,7 +181,7 @@ def test_by_tls_and_credentials(start: Start, tmp_path: Path) -> None:
     server = NatsProcesses(VERSIONS[0], tmp_path, ["n1"], cluster="")
     config.write_text(
         f"""server_name: n1
-listen: "127.0.0.1:{server.ports['n1']}"
+listen: "127.0.0.1:{server.ports["n1"]}"
 jetstream {{ store_dir: "{tmp_path}/store", max_file_store: 64MB, max_memory_store: 64MB }}
 operator: {operator.jwt}
 system_account: {operator.system_account}
@@ -195,7 +191,12 @@ tls {{ {of_files}, verify: true, handshake_first: true }}
 """
     )
     server.start()
-    login = {"tls_ca_file": str(files.ca), "tls_cert_file": str(files.cert), "tls_key_file": str(files.key), "tls_first": True}
+    login = {
+        "tls_ca_file": str(files.ca),
+        "tls_cert_file": str(files.cert),
+        "tls_key_file": str(files.key),
+        "tls_first": True,
+    }
     login = {**login, "servers": [f"tls://127.0.0.1:{server.ports['n1']}"]}
     app, system = ({**login, "credentials": str(operator.creds[name])} for name in ("APP", "SYS"))
     try:

@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from conftest import VERSIONS, Rulebook, Start
 from jetstream_insights.report.shape import BY_NAME, FORMAT, filled
-from module_runs import form
-from nats_processes import NatsProcesses
-from role_cluster import RoleCluster
-from test_advisories import NAMES, step_down
+from support.module_runs import form, step_down
+from support.nats_processes import VERSIONS, NatsProcesses
+from support.role_cluster import RoleCluster
+from support.rulebooks import Rulebook, Start
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 #: What the playbook capture_advisories lets a stream keep.
 CAPTURED = yaml.safe_load((ROLES / "nats_insights/defaults/main.yml").read_text())["nats_insights_capture_subjects"]
 
+NAMES = ["n1", "n2", "n3"]
 TELL = str(Path(__file__).parent / "playbooks" / "told.yml")
 HEALTH = "nats_health - INFO - connected"
 ADVISORIES = "nats_advisories - INFO - connected"
@@ -78,20 +77,23 @@ def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
 def test_quorum_lost(cluster: NatsProcesses, start: Start) -> None:
     """An election is no loss. The leader that lost its quorum says so; of a group without one, the health tells."""
     variables = {"nats_connection": cluster.sys_connection(), "nats_quorum_lost_seconds": 3600}
-    rulebook = start("natsops.jetstream.quorum_lost", variables)
+    tell = {"nats_quorum_lost_playbook": TELL}
+    rulebook = start("natsops.jetstream.quorum_lost", {**variables, **tell})
     rulebook.wait_for(ADVISORIES)
     rulebook.wait_for(HEALTH)
     leader = step_down(cluster)
-    time.sleep(2)
-    assert "PLAY " not in rulebook.output
     cluster.kill(*(name for name in NAMES if name != leader))
+    rulebook.wait_until(lambda: rulebook.told, "told nothing of the leader's loss")
+    # Events are told in order: the election before it was none.
+    assert str(rulebook.told[0]["event"]["nats"]["type"]).endswith("_quorum_lost")
+    rulebook.stop()
+
+    variables["nats_quorum_lost_seconds"] = 2
+    rulebook = start("natsops.jetstream.quorum_lost", variables)
     assert "stream APP/ORDERS" in ran(rulebook, "Diagnose the cluster")
     rulebook.stop()
 
-    rulebook = start(
-        "natsops.jetstream.quorum_lost",
-        {**variables, "nats_quorum_lost_seconds": 2, "nats_quorum_lost_playbook": TELL},
-    )
+    rulebook = start("natsops.jetstream.quorum_lost", {**variables, **tell})
 
     def of_health() -> list[dict[str, Any]]:
         # The leader may say it again, too.
@@ -116,10 +118,12 @@ def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> 
         {**growing, "name": "account", "scope": "account", "full_p10": 2.0},
     ]
     variables = {"nats_connection": cluster.sys_connection(), "nats_insights_report_fetch": str(folder)}
-    write_capacity(folder, [*harmless, {**growing, "name": "soon", "full_p10": 9.5}, {**growing, "name": "now", "state": "full"}])
+    write_capacity(
+        folder, [*harmless, {**growing, "name": "soon", "full_p10": 9.5}, {**growing, "name": "now", "state": "full"}]
+    )
     rulebook = start("natsops.jetstream.disk_forecast", {**variables, "nats_disk_forecast_playbook": TELL})
+    # What is harmless stands before what is not, and would be told before it.
     rulebook.wait_until(lambda: len(rulebook.told) == 2, "told not two")
-    time.sleep(1)
     assert [told["event"]["nats"]["row"]["name"] for told in rulebook.told] == ["soon", "now"]
     assert rulebook.told[0]["event"]["nats"]["row"] == {**growing, "name": "soon", "full_p10": 9.5}
     rulebook.stop()
@@ -134,34 +138,39 @@ def write_capacity(folder: Path, rows: list[dict[str, Any]]) -> None:
     table = BY_NAME["capacity"]
     values = [[row.get(column.name) for column in table.columns] for row in rows]
     report = {"format": FORMAT, "title": "test", "day": "2026-11-21", "generated": "2026-11-22T00:10:00Z", "notes": []}
-    (folder / "report.json").write_text(json.dumps({**report, "tables": {table.name: filled(table, values, len(values))}}))
+    (folder / "report.json").write_text(
+        json.dumps({**report, "tables": {table.name: filled(table, values, len(values))}})
+    )
 
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[RoleCluster]:
-    """A cluster that the role made, with certificates for 20 days that the role made."""
+    """A cluster that the role made, with certificates for 20 days that the role made, that of n3 for 10 days."""
     made = RoleCluster(tmp_path, NAMES, "2.15.1")
     made.variables.update(nats_server_tls_source="ca", nats_server_tls_ca_dir=str(tmp_path / "ca"))
     made.variables.update(nats_server_tls_cert_days=20, nats_server_tls_renew_before_days=1)
-    try:
-        made.playbook("deploy")
+    made.hosts["n3"]["nats_server_tls_cert_days"] = 10
+    with made.deployed():
         yield made
-    finally:
-        made.kill()
 
 
 def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) -> None:
     """Certificates that end soon are renewed by the real playbook; and of a server that is gone the real one says what to do."""
     connection = {**hosts.system(), "tls_ca_file": str(hosts.root / "ca" / "ca.crt")}
     before = certificates(hosts)
-    rulebook = start("natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_playbook": TELL})
-    rulebook.wait_for(HEALTH)
-    time.sleep(2)
-    assert rulebook.told == []
+    rulebook = start(
+        "natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_playbook": TELL}
+    )
+    rulebook.wait_until(lambda: rulebook.told, "told nothing of a certificate that ends in 10 days")
+    # Those of n1 and n2, which stand before it in the same look, end later than in two weeks.
+    assert rulebook.told[0]["event"]["nats"]["server"] == "n3"
     rulebook.stop()
+    del hosts.hosts["n3"]["nats_server_tls_cert_days"]
     hosts.variables["nats_server_tls_cert_days"] = 397
     hosts.inventory()
-    rulebook = start("natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_days": 25})
+    rulebook = start(
+        "natsops.jetstream.certificate_expiry", {"nats_connection": connection, "nats_certificate_days": 25}
+    )
     ran(rulebook, "Rotate certificates")
     assert not set(certificates(hosts)) & set(before)
     rulebook.stop()
@@ -176,8 +185,7 @@ def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) ->
     }
     rulebook = start("natsops.jetstream.server_gone", variables)
     rulebook.wait_for(HEALTH)
-    time.sleep(10)
-    assert "PLAY " not in rulebook.output
+    # Had it been started for a server that lives, this first play would have failed.
     hosts.kill("n3")
     output = ran(rulebook, "Replace a NATS server")
     assert "n4 takes the place of n3" in output

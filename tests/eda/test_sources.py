@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import Scene, root_causes
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils import _event_source
-from conftest import PATIENCE, VERSIONS, refusal, source, sources_folder
-from credentials import make_certificates
-from module_runs import form, run_in_process
-from nats_processes import NatsProcesses
+from support.credentials import make_certificates
+from support.module_runs import form, run_in_process
+from support.nats_processes import VERSIONS, NatsProcesses
+from support.rulebooks import PATIENCE, refusal, source, sources_folder
 
 NAMES = ["n1", "n2", "n3"]
 FRAGMENTS = "ansible_collections.natsops.jetstream.plugins.doc_fragments"
@@ -35,7 +36,9 @@ def run(name: str, arguments: dict[str, Any], work: Callable[[Callable[..., Awai
 
     async def both() -> None:
         queue: asyncio.Queue[Any] = asyncio.Queue(1)
-        running = asyncio.ensure_future(source(name)["main"](queue, arguments))
+        module = source(name)
+        described = set(yaml.safe_load(module["RETURN"]))
+        running = asyncio.ensure_future(module["main"](queue, arguments))
 
         async def event(**wanted: Any) -> Any:
             while True:
@@ -43,6 +46,7 @@ def run(name: str, arguments: dict[str, Any], work: Callable[[Callable[..., Awai
                 await asyncio.wait({getting, running}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
                 assert getting.done(), running.result() if running.done() else f"no event of {wanted}"
                 content = getting.result()["nats"]
+                assert set(content) <= described
                 if wanted.items() <= content.items():
                     return content
 
@@ -118,36 +122,50 @@ def test_the_package_ansible_is_no_hindrance(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").touch()
     command = [sys.executable, str(sources_folder() / "nats_health.py")]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_lasts_is_told_when_it_is_time() -> None:
-    lasting = source("nats_health")["Lasting"](min_duration=10, repeat=100)
+def test_an_event_names_the_root_cause_of_its_problem() -> None:
+    tracker = source("nats_health")["ProblemTracker"](min_duration=0, repeat=0)
+    gone = Problem("server_missing", "error", "n3", "expected server n3 did not answer", ("n3",))
+    lost = Problem("stream_no_leader", "error", "stream APP/ORDERS", "no leader", absent=("n3",))
+    events = tracker.due_events([gone, lost], 0, root_causes([gone, lost], Scene()))
+    named = {"kind": "servers_down", "title": "n3 does not answer: stream APP/ORDERS has no quorum", "servers": ["n3"]}
+    assert [event["cause"] for event in events] == [named, named]
+    assert events[1]["absent"] == ["n3"]
+    # When it is over, the event says what it was that it followed from.
+    assert [event["cause"] for event in tracker.due_events([], 1)] == [named, named]
+
+
+def test_an_ongoing_problem_is_reported_when_it_is_due() -> None:
+    tracker = source("nats_health")["ProblemTracker"](min_duration=10, repeat=100)
     gone = Problem("server_missing", "error", "n3", "expected server n3 did not answer", ("n3",))
     short = Problem("server_silent", "error", "n1", "n1 did not answer HEALTHZ", ("n1",))
     unreachable = Problem("unreachable", "error", "cluster", "cannot connect")
 
-    def told(now: float, *problems: Problem) -> list[tuple[str, str, int]]:
-        return [(event["code"], event["state"], event["seconds"]) for event in lasting.told(problems, now)]
+    def due(now: float, *problems: Problem) -> list[tuple[str, str, int]]:
+        return [(event["code"], event["state"], event["seconds"]) for event in tracker.due_events(problems, now)]
 
-    assert told(0, gone, short) == []
-    assert told(9, gone) == []
-    assert told(10, gone) == [("server_missing", "present", 10)]
-    assert told(50, gone) == []
-    assert told(110, gone) == [("server_missing", "present", 110)]
-    assert told(120, unreachable) == []
-    assert told(130, unreachable) == [("unreachable", "present", 10)]
-    assert told(140, gone) == [("unreachable", "solved", 20)]
-    assert told(150) == [("server_missing", "solved", 150)]
-    assert told(160, gone) == []
-    assert told(169, gone) == []
+    assert due(0, gone, short) == []
+    assert due(9, gone) == []
+    assert due(10, gone) == [("server_missing", "present", 10)]
+    assert due(50, gone) == []
+    assert due(110, gone) == [("server_missing", "present", 110)]
+    assert due(120, unreachable) == []
+    assert due(130, unreachable) == [("unreachable", "present", 10)]
+    assert due(140, gone) == [("unreachable", "solved", 20)]
+    assert due(150) == [("server_missing", "solved", 150)]
+    assert due(160, gone) == []
+    assert due(169, gone) == []
 
 
-def test_without_repeat_it_is_told_once() -> None:
-    lasting = source("nats_health")["Lasting"](min_duration=0, repeat=0)
+def test_without_repeat_it_is_reported_once() -> None:
+    tracker = source("nats_health")["ProblemTracker"](min_duration=0, repeat=0)
     gone = Problem("server_missing", "error", "n3", "expected server n3 did not answer", ("n3",))
-    assert [len(lasting.told([gone], now)) for now in (0, 1, 100_000)] == [1, 0, 0]
+    assert [len(tracker.due_events([gone], now)) for now in (0, 1, 100_000)] == [1, 0, 0]
 
 
 class Secure(NatsProcesses):
@@ -226,7 +244,10 @@ def test_who_may_not_acknowledge_is_told_so(secure: Secure, caplog: pytest.LogCa
 
     with caplog.at_level(logging.WARNING):
         run("nats_advisories", {**narrow, "stream": "KEPT", "durable": "d", "deliver_policy": "all"}, work)
-    assert 'the server refused: nats: permissions violation for publish to "$js.ack.kept.d' in caplog.text.lower()
+    assert (
+        'the server refused the request: nats: permissions violation for publish to "$js.ack.kept.d'
+        in caplog.text.lower()
+    )
 
 
 def test_insights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -235,7 +256,13 @@ def test_insights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
     def write(generated: str, *rows: list[Any], number: int = 1) -> None:
         findings = {"columns": [["check", "check", "text"], ["value", "value", "number"]], "rows": rows}
-        told = {"format": number, "title": "t", "day": "2026-11-21", "generated": generated, "tables": {"findings": findings}}
+        told = {
+            "format": number,
+            "title": "t",
+            "day": "2026-11-21",
+            "generated": generated,
+            "tables": {"findings": findings},
+        }
         path.with_suffix(".new").write_text(json.dumps(told))
         path.with_suffix(".new").rename(path)
 
@@ -244,7 +271,11 @@ def test_insights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             await asyncio.sleep(0.05)
         write("1", ["CAPACITY_201", 9.5], ["META_101", None])
         first = await event()
-        assert (first["table"], first["row"], first["day"]) == ("findings", {"check": "CAPACITY_201", "value": 9.5}, "2026-11-21")
+        assert (first["table"], first["row"], first["day"]) == (
+            "findings",
+            {"check": "CAPACITY_201", "value": 9.5},
+            "2026-11-21",
+        )
         assert (await event())["row"] == {"check": "META_101"}
         write("2", ["CAPACITY_201", 9.0])
         again = await event()

@@ -1,41 +1,20 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One small Spark session for all tests, and lakes with the replies that were recorded from real clusters."""
+"""One small Spark session for all tests."""
 
 from __future__ import annotations
 
-import copy
-import json
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, build_cluster, parse_server
-from ansible_collections.natsops.jetstream.plugins.module_utils._snapshot import (
-    Row,
-    SnapshotWriter,
-    origin_of,
-    rows_of,
-    servers_summary,
-)
 from pyspark.sql import SparkSession
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 # Small tests are over before the optimising compiler and the parallel collector pay off.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 from jetstream_insights.session import session
-
-REPLIES = Path(__file__).parents[1] / "unit" / "module_utils" / "replies"
-VERSIONS = sorted(path.stem for path in REPLIES.glob("*.json"))
-HOUR = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
 
 
 @pytest.fixture(scope="session")
@@ -45,35 +24,3 @@ def spark() -> Iterator[SparkSession]:
         made.conf.set(name, value)
     yield made
     made.stop()
-
-
-def recorded(version: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((REPLIES / f"{version}.json").read_text())
-    return content
-
-
-def cluster_of(replies: Mapping[str, Any]) -> Cluster:
-    """Return what the live modules make of the replies."""
-    servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
-    return build_cluster(servers, replies["jsz"], replies["healthz"])
-
-
-def write_snapshot(lake: Path, replies: Mapping[str, Any], started: datetime = HOUR, fleet: str = "test") -> dict[str, Any]:
-    """Write the replies as nats_snapshot does, and return the manifest."""
-    with SnapshotWriter(lake, fleet, started) as writer:
-        servers = []
-        for item in replies["statsz"]:
-            server = parse_server(item["server"], item["statsz"], 0.001)
-            servers.append(server)
-            origin = replace(origin_of(server), received=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-            told = {**server.as_dict(), "clock_offset": 0.25}
-            del told["js"], told["health"]
-            writer.add(origin, Row("servers", {}, told))
-            for row in rows_of("jsz", copy.deepcopy(replies["jsz"][server.id])):
-                writer.add(origin, row)
-            writer.add(origin, Row("healthz", {}, replies["healthz"][server.id]))
-            for endpoint, answer in replies.get("more", {}).items():
-                for row in rows_of(endpoint, copy.deepcopy(answer)):
-                    writer.add(origin, row)
-        _path, manifest = writer.publish(source="test", **servers_summary(servers, (), writer.failures))
-    return manifest

@@ -18,10 +18,10 @@ from jetstream_insights.advisories import Capture, captures_of, make_advisories
 from jetstream_insights.lake import Lake, hours
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
-from nats_processes import APP_PASSWORD, NatsProcesses
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from streams import Site
+from support.nats_processes import APP_PASSWORD, NatsProcesses
+from support.streams import Site
 
 OWN = ("$JS.EVENT.ADVISORY.STREAM.>", "$JS.EVENT.ADVISORY.CONSUMER.>")
 OF_SYSTEM = ("$JS.EVENT.ADVISORY.DOMAIN.>", "$JS.EVENT.ADVISORY.SERVER.>")
@@ -58,8 +58,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def captures(site: Site, tmp_path: Path) -> list[Capture]:
     options = {"servers": ",".join(site.servers.urls), "stream": "ADVISORIES", "password": APP_PASSWORD}
     users = site.servers.accounts.items()
-    told = [{"fleet": "F", "account": account, "options": {**options, "user": user}} for account, user in users]
-    (tmp_path / "streams.json").write_text(json.dumps(told))
+    reported = [{"fleet": "F", "account": account, "options": {**options, "user": user}} for account, user in users]
+    (tmp_path / "streams.json").write_text(json.dumps(reported))
     return captures_of(str(tmp_path / "streams.json"))
 
 
@@ -78,7 +78,12 @@ def table(lake: Lake) -> list[dict[str, Any]]:
 
 @pytest.mark.chaos
 def test_the_table_and_its_going_on(
-    spark: SparkSession, site: Site, captures: list[Capture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    spark: SparkSession,
+    site: Site,
+    captures: list[Capture],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
 ) -> None:
     lake = Lake(spark, str(tmp_path / "lake"))
     site.add_stream("ORDERS", 3)
@@ -119,15 +124,16 @@ def test_the_table_and_its_going_on(
     arguments = ["advisories", "--lake", lake.uri, "--streams", str(tmp_path / "streams.json")]
     monkeypatch.setattr(cli, "session", lambda *_arguments: spark)
     assert cli.main(arguments) == cli.DONE
-    told = json.loads(capsys.readouterr().out)
-    assert (told["job"], told["lost"], told["unreadable"]) == ("advisories", 0, 0)
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["job"], reported["lost"], reported["unreadable"]) == ("advisories", 0, 0)
     later = table(lake)
-    assert later[: len(rows)] == rows or {row["id"] for row in rows} <= {row["id"] for row in later}
+    assert [row for row in later if row in rows] == rows
+    assert "stream_action" in {row["kind"] for row in later if row not in rows}
     assert ("ORDERS", "delete") in {(row["stream"], row["action"]) for row in later}
     assert make_advisories(lake, captures, say).rows == 0
     assert table(lake) == later
 
-    # Messages that are gone, and a stream that is another one, are told.
+    # Messages that are gone, and a stream that is another one, are reported.
     _publish(site, b'{"type": "io.nats.jetstream.advisory.v1.x", "id": "gone"}')
     site.api("STREAM.PURGE.ADVISORIES")
     heard: list[str] = []
@@ -136,7 +142,7 @@ def test_the_table_and_its_going_on(
     site.servers.add_stream("ADVISORIES", 1, "APP", subjects=list(OWN), allow_direct=True)
     make_advisories(lake, captures, heard.append)
     assert any("were removed before they were read" in text for text in heard)
-    assert any("F/APP/ADVISORIES was made anew" in text for text in heard)
+    assert any("F/APP/ADVISORIES was recreated" in text for text in heard)
     assert {row["id"] for row in later} <= {row["id"] for row in table(lake)}
 
     # Maintenance leaves what the table's own pointers name, and removes what was replaced.
@@ -166,17 +172,17 @@ def _publish(site: Site, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ('[{"fleet": "F"}]', "no list of objects with fleet, account and options"),
         ("{", "no list of objects with fleet, account and options"),
         ('[{"fleet": "F", "account": "A", "options": {"stream": "S"}}]', "the option servers is missing"),
     ],
 )
-def test_a_file_that_names_no_streams(text: str, told: str, tmp_path: Path) -> None:
+def test_a_file_that_names_no_streams(text: str, reported: str, tmp_path: Path) -> None:
     file = tmp_path / "streams.json"
     file.write_text(text)
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=reported):
         captures_of(str(file))
 
 

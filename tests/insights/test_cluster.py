@@ -19,7 +19,7 @@ from pathlib import Path
 import jetstream_insights
 import pyspark
 import pytest
-from fleet import START, Fleet
+from support.fleet import START, Fleet
 
 BIN = Path(pyspark.__file__).parent / "bin"
 PACKAGE = Path(jetstream_insights.__file__).parent
@@ -114,7 +114,9 @@ def test_a_job_on_a_cluster_that_is_killed_and_comes_again(master: str, tmp_path
     assert killed.returncode == -signal.SIGKILL, log.read_text()[-3000:]
     assert not list(lake.glob("silver/_published/*/*"))
 
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
+    done = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["made"], result["quarantined"]) == (1, 0)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from findings_cases import CASES, GOLD, HEALTHY, HOSTS, LAST, OTHERS, SERVERS, SUBJECT, Rows, fleet, snapshot
 from jetstream_insights import silver
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import RESULTS, findings, judge, summary
@@ -23,6 +22,7 @@ from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import SNAPSHOTS
 from jetstream_insights.lake import Lake
 from pyspark.sql import DataFrame, Row, SparkSession
+from support.findings_cases import CASES, GOLD, HEALTHY, HOSTS, LAST, OTHERS, SERVERS, SUBJECT, Rows, fleet, snapshot
 
 #: Six snapshots are few, and so are three leaders.
 SETTINGS = Settings(
@@ -73,7 +73,9 @@ def host_facts() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession, schemas: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+def judged(
+    spark: SparkSession, schemas: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[Row]]:
     """Return all results by fleet."""
     rows: Rows = {"hosts": host_facts()}
     add(rows, fleet(HEALTHY, over_time=True))
@@ -81,11 +83,19 @@ def judged(spark: SparkSession, schemas: Mapping[str, Any], tmp_path_factory: py
         add(rows, fleet(code, VIEWS[REGISTRY.checks[code].view].period, case.changes))
     for name, (changes, _expected) in OTHERS.items():
         add(rows, fleet(name, over_time=False, changes=changes))
-    silent = {"endpoint": "jsz", "code": "timeout", "description": "no answer in time", "server": "n2", "server_id": "IDn2"}
+    silent = {
+        "endpoint": "jsz",
+        "code": "timeout",
+        "description": "no answer in time",
+        "server": "n2",
+        "server_id": "IDn2",
+    }
     mark = {"fleet": "a server is silent", "snapshot": snapshot(LAST), "taken": rows["snapshots"][-1]["taken"]}
     add(rows, fleet("a server is silent", over_time=False))
     rows["failures"] = [{**silent, **mark}, {**silent, **mark, "endpoint": "servers", "server": "n9", "server_id": ""}]
-    rows["failures"].append({**silent, **mark, "fleet": "gateways were not told", "endpoint": "gatewayz", "server": "n1"})
+    rows["failures"].append(
+        {**silent, **mark, "fleet": "gateways were not reported", "endpoint": "gatewayz", "server": "n1"}
+    )
     tables = tables_of(spark, schemas, tmp_path_factory.mktemp("findings"), rows)
     found: dict[str, list[Row]] = defaultdict(list)
     for part in judge(tables, [snapshot(LAST)], REGISTRY, SETTINGS):
@@ -121,7 +131,10 @@ def test_every_check_passes_where_all_is_well(judged: dict[str, list[Row]]) -> N
     assert [(row["check"], row["result"], row["text"]) for row in judged[HEALTHY] if row["result"] != "pass"] == []
     passed = {row["check"] for row in judged[HEALTHY]}
     elsewhere = {
-        code for name, (_changes, expected) in OTHERS.items() for code, (result, _about) in expected.items() if result == "pass"
+        code
+        for name, (_changes, expected) in OTHERS.items()
+        for code, (result, _about) in expected.items()
+        if result == "pass"
     }
     assert set(REGISTRY.checks) - passed <= elsewhere
 
@@ -131,28 +144,36 @@ def test_what_is_not_known_is_unknown(judged: dict[str, list[Row]]) -> None:
     for name, (_changes, expected) in OTHERS.items():
         for code, (result, about) in expected.items():
             found = [
-                row for row in judged[name] if row["check"] == code and all(row[key] == value for key, value in about.items())
+                row
+                for row in judged[name]
+                if row["check"] == code and all(row[key] == value for key, value in about.items())
             ]
             if {row["result"] for row in found} != {result} or any(
                 row["result"] != "pass" and not row["text"] for row in found
             ):
                 wrong[name, code] = [(row["result"], row["text"]) for row in found]
     assert not wrong
-    assert not [row for row in judged["the asset is not to be judged"] if row["check"] == "STREAM_108" and row["stream"] == "S"]
+    assert not [
+        row for row in judged["the asset is not to be judged"] if row["check"] == "STREAM_108" and row["stream"] == "S"
+    ]
     # A day with a single snapshot: whatever looks at a time does not know, unless a gold table says more.
     thin = {row["check"] for row in judged["two clusters"] if row["result"] == "unknown"}
     over_time = {code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period}
     of_gold = {code for code in over_time if VIEWS[REGISTRY.checks[code].view].tables[0] in GOLD}
     assert over_time - of_gold <= thin
     (reason,) = {
-        row["text"] for row in judged["the asset's threshold is no number"] if row["check"] == "JETSTREAM_003" and row["text"]
+        row["text"]
+        for row in judged["the asset's threshold is no number"]
+        if row["check"] == "JETSTREAM_003" and row["text"]
     }
     assert reason == "its metadata cannot be read: jetstream_003_bytes"
 
 
 def test_a_server_that_did_not_answer_is_unknown_to_every_check_that_needs_it(judged: dict[str, list[Row]]) -> None:
     rows = [
-        row for row in judged["a server is silent"] if row["result"] == "unknown" and row["kind"] == "server" and row["text"]
+        row
+        for row in judged["a server is silent"]
+        if row["result"] == "unknown" and row["kind"] == "server" and row["text"]
     ]
     of_streams = {row["check"] for row in rows if row["server"] == "n2" and "did not answer jsz" in row["text"]}
     assert {"STREAM_101", "JETSTREAM_003", "META_002"} <= of_streams
@@ -216,7 +237,9 @@ def test_every_check_has_a_case_and_says_what_to_do() -> None:
             assert text, code
         keys = {threshold.key for threshold in check.thresholds}
         used = set(
-            re.findall(r"(?<![\w:]):([a-z_]+)", " ".join((check.fails, check.worse, check.knows, check.value, check.against)))
+            re.findall(
+                r"(?<![\w:]):([a-z_]+)", " ".join((check.fails, check.worse, check.knows, check.value, check.against))
+            )
         )
         assert used <= keys, code
         assert keys <= used, f"{code}: a threshold is not used"
@@ -267,7 +290,10 @@ def test_thresholds_are_refused_when_nobody_knows_them() -> None:
 
 
 def test_texts_become_expressions() -> None:
-    assert text_sql("it's {a|percent}") == "concat('it\\'s ', coalesce(format_string('%.1f %%', 100 * CAST(a AS DOUBLE)), '?'))"
+    assert (
+        text_sql("it's {a|percent}")
+        == "concat('it\\'s ', coalesce(format_string('%.1f %%', 100 * CAST(a AS DOUBLE)), '?'))"
+    )
 
 
 def test_two_checks_of_one_code_are_refused() -> None:

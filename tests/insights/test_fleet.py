@@ -8,11 +8,11 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from conftest import HOUR
-from fleet import START, Fleet, Outage
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
 from pyspark.sql import SparkSession
+from support.fleet import START, Fleet, Outage
+from support.snapshots import HOUR
 
 
 def content(lake: Path) -> dict[str, bytes]:
@@ -26,7 +26,7 @@ def test_it_is_the_same_again_and_another_with_another_seed(tmp_path: Path) -> N
     assert content(tmp_path / "a") != content(tmp_path / "c")
 
 
-def test_every_fault_occurs_and_is_told() -> None:
+def test_every_fault_occurs_and_is_reported() -> None:
     streams = Fleet(9, 300).assets
     for fault in ("purged", "flaps", "stuck", "diverged", "resized", "looping", "slow"):
         assert 3 < sum(1 for stream in streams if getattr(stream, fault)) < 40, fault
@@ -46,14 +46,16 @@ def test_what_is_true_is_found_in_silver(spark: SparkSession, tmp_path: Path) ->
     for stream in fleet.assets:
         for at in moments:
             leader = fleet.leader(stream, at)
-            told = [server for server in stream.replicas if not fleet.down(server, at)]
-            if not told:
+            reported = [server for server in stream.replicas if not fleet.down(server, at)]
+            if not reported:
                 assert (stream.name, at) not in found
                 continue
             row = found[stream.name, at]
             assert row["leader"] == (None if leader is None else fleet.name(leader)), (stream, at)
             assert row["last_seq"] == fleet.written(stream, at)
-            assert row["hosts"] == sorted(fleet.name(server) for server in told)
+            assert row["hosts"] == sorted(fleet.name(server) for server in reported)
     failures = lake.read("silver", "failures", [START])
     assert failures is not None
-    assert [(row["server"], row["code"], row["endpoint"]) for row in failures.collect()] == [("n2", "server_missing", "servers")]
+    assert [(row["server"], row["code"], row["endpoint"]) for row in failures.collect()] == [
+        ("n2", "server_missing", "servers")
+    ]

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Outage, Stream
 from jetstream_insights.days import hours_of, make_gold
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.gold.health import logged
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
 from pyspark.sql import Row, SparkSession
+from support.fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Outage, Stream
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -217,7 +217,10 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
     (row,) = gold.rows("incidents", incident="server_missing", server="n2")
     assert (at(row["before"]), at(row["begin"]), at(row["end"])) == (21 * HOUR, 21 * HOUR + 600, 21 * HOUR + 2400)
     assert (row["snapshots"], row["seconds"], row["continues"], row["maintenance"]) == (3, 1800.0, False, False)
-    assert [(cause["cause"], cause["detail"]) for cause in row["causes"][:2]] == [("log", "1 × no_space"), ("restart", "")]
+    assert [(cause["cause"], cause["detail"]) for cause in row["causes"][:2]] == [
+        ("log", "1 × no_space"),
+        ("restart", ""),
+    ]
     assert at(row["causes"][0]["at"]) == 21 * HOUR + 299
     (row,) = gold.rows("incidents", incident="server_missing", server="n3")
     assert (row["continues"], row["end"], row["maintenance"]) == (True, None, True)
@@ -239,9 +242,15 @@ def test_incidents_have_a_begin_an_end_and_causes(gold: Gold) -> None:
 def test_a_log_tells_causes_at_the_collectors_time(spark: SparkSession) -> None:
     """The clock is ahead by a minute and a half. What tells nothing of a cause is left out, what two hours tell is one line."""
     time = START + timedelta(seconds=90)
-    told = [("f", snapshot, "n1", time, kind, "line") for snapshot in ("s1", "s2") for kind in ("route", "leader", None)]
-    lines = spark.createDataFrame(told, "fleet string, snapshot string, server string, time timestamp, kind string, text string")
-    clocks = spark.createDataFrame([("f", "s1", "n1", 90.0)], "fleet string, snapshot string, server string, clock_offset double")
+    reported = [
+        ("f", snapshot, "n1", time, kind, "line") for snapshot in ("s1", "s2") for kind in ("route", "leader", None)
+    ]
+    lines = spark.createDataFrame(
+        reported, "fleet string, snapshot string, server string, time timestamp, kind string, text string"
+    )
+    clocks = spark.createDataFrame(
+        [("f", "s1", "n1", 90.0)], "fleet string, snapshot string, server string, clock_offset double"
+    )
     (row,) = logged(lines, clocks).collect()
     assert (row["member"], row["kind"], row["rank"], at(row["at"])) == ("n1", "route", 3, 0.0)
 

@@ -87,8 +87,8 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
             *(column.name for column in columns.FORECASTS)
         )
 
-    told = made(LAST - timedelta(days=7)).unionByName(made(LAST - timedelta(days=1)))
-    came = backtests(grown.where(F.col("day") == F.lit(LAST)), told, F.lit(LAST)).select(
+    reported = made(LAST - timedelta(days=7)).unionByName(made(LAST - timedelta(days=1)))
+    came = backtests(grown.where(F.col("day") == F.lit(LAST)), reported, F.lit(LAST)).select(
         *(c.name for c in columns.BACKTESTS)
     )
     nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
@@ -181,7 +181,7 @@ def test_a_name_that_two_servers_have_is_no_identity(spark: SparkSession) -> Non
 
 def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> None:
     """Ten minutes apart: 100 and 150, a restart, 5 and 25, then 10 without a restart."""
-    told = [(0, "a", 100), (10, "a", 150), (20, "b", 5), (30, "b", 25), (40, "b", 10)]
+    reported = [(0, "a", 100), (10, "a", 150), (20, "b", 5), (30, "b", 25), (40, "b", 10)]
     key = "fleet string, snapshot string, taken timestamp, server_id string"
     counters = ("sent_msgs", "sent_bytes", "received_msgs", "received_bytes", "slow_consumers")
     gauges = (
@@ -191,7 +191,7 @@ def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> No
     form = f"{key}, server string, account string, {', '.join(f'{name} bigint' for name in (*counters, *gauges))}"
     rows = [
         ("fleet", f"s{minute}", NOON + timedelta(minutes=minute), identity, "n1", "APP", *([value] * 5), *([7] * 8))
-        for minute, identity, value in told
+        for minute, identity, value in reported
     ]
     accounts = spark.createDataFrame(rows, form)
     servers = spark.createDataFrame(

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HOUR, recorded, write_snapshot
-from fleet import START, Fleet
 from jetstream_insights.cli import DONE, FAILED, main
 from jetstream_insights.lake import SILVER_FORMAT, Lake, LakeError
 from pyspark.sql import SparkSession
+from support.fleet import START, Fleet
+from support.snapshots import HOUR, recorded, write_snapshot
 
 Output = pytest.CaptureFixture[str]
 
@@ -28,7 +28,9 @@ def silver(lake: Path, *more: str) -> int:
 
 
 @pytest.mark.parametrize("pointer", ["", "[]", '{"run": "r"}', '{"format": 99, "run": "r"}'])
-def test_a_lake_of_another_program_is_left_alone(spark: SparkSession, tmp_path: Path, capsys: Output, pointer: str) -> None:
+def test_a_lake_of_another_program_is_left_alone(
+    spark: SparkSession, tmp_path: Path, capsys: Output, pointer: str
+) -> None:
     write_snapshot(tmp_path, recorded("2.15.1"))
     published = tmp_path / "silver" / "_published" / "date=2026-11-21" / "hour=18.json"
     published.parent.mkdir(parents=True)
@@ -53,6 +55,20 @@ def test_no_lake_and_no_file_system(spark: SparkSession, tmp_path: Path, capsys:
     assert "nosuch" in capsys.readouterr().err
 
 
+def test_the_jobs_run_one_after_the_other_until_one_fails(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:
+    Fleet(3, 3).write(tmp_path, 0)
+    span = ["--from", f"{START:%Y-%m-%d}", "--to", f"{START:%Y-%m-%d}T02"]
+    jobs = ["maintain", "report", "silver"]
+    assert (
+        main([*jobs, "--lake", str(tmp_path), *span, "--master", "local[1]", "--output", str(tmp_path / "out")])
+        == FAILED
+    )
+    output = capsys.readouterr()
+    assert [json.loads(line)["job"] for line in output.out.splitlines()] == ["maintain"]
+    assert "FAILED: report: there is nothing to report of this time" in output.err
+    assert Lake(spark, str(tmp_path)).pointer("silver", START) == {}
+
+
 def test_arguments_that_make_no_sense(capsys: Output) -> None:
     for wrong in (["--from", "2026-11-22", "--to", "2026-11-21"], ["--from", "yesterday"]):
         with pytest.raises(SystemExit) as ended:
@@ -69,7 +85,12 @@ def test_hours_without_snapshots_and_clocks_that_are_ahead_are_said(
     said = capsys.readouterr()
     assert f"{ahead:%Y-%m-%d}" in said.err
     assert json.loads(said.out) == {
-        "job": "silver", "made": 0, "fresh": 0, "empty": 2, "quarantined": 0, "later_days": [f"{ahead:%Y-%m-%d}"],
+        "job": "silver",
+        "made": 0,
+        "fresh": 0,
+        "empty": 2,
+        "quarantined": 0,
+        "later_days": [f"{ahead:%Y-%m-%d}"],
     }
 
 
@@ -78,7 +99,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Return a file system of 3 MiB with a lake; skip where there can be none."""
     place = tmp_path / "small"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted: {mounted.stderr.decode().strip()}")
     write_snapshot(place, recorded("2.15.1"))

@@ -9,13 +9,13 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import HOUR, recorded, write_snapshot
 from jetstream_insights.cli import DONE, main
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.judging import read_hosts, read_thresholds
 from jetstream_insights.lake import Lake, LakeError
 from pyspark.sql import SparkSession
+from support.snapshots import HOUR, recorded, write_snapshot
 
 #: Few, which Spark plans in seconds; test_findings.py has all of them.
 CHECKS = {"HOST_102", "STREAM_201", "META_002", "SERVER_101", "SERVER_104"}
@@ -34,8 +34,8 @@ def test_findings_and_report_of_a_recorded_cluster(
 
     def did(job: str, *more: str) -> dict[str, object]:
         assert main([job, *span, *more]) == DONE
-        told: dict[str, object] = json.loads(capsys.readouterr().out.splitlines()[-1])
-        return told
+        reported: dict[str, object] = json.loads(capsys.readouterr().out.splitlines()[-1])
+        return reported
 
     assert did("silver")["made"] == 1
     given = ("--thresholds", str(thresholds), "--hosts", str(hosts))
@@ -75,7 +75,12 @@ def test_findings_and_report_of_a_recorded_cluster(
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [('{"server_003_cpus": 80}', "server_003_cpus"), ("[1]", "an object"), ("{", "JSON|Expecting"), (None, "No such file")],
+    [
+        ('{"server_003_cpus": 80}', "server_003_cpus"),
+        ("[1]", "an object"),
+        ("{", "JSON|Expecting"),
+        (None, "No such file"),
+    ],
 )
 def test_thresholds_that_nobody_knows_are_refused_before_anything_is_read(
     tmp_path: Path, content: str | None, said: str, capsys: pytest.CaptureFixture[str]
@@ -93,9 +98,14 @@ def test_thresholds_that_nobody_knows_are_refused_before_anything_is_read(
 
 @pytest.mark.parametrize(
     "content",
-    ['{"server": "n1"}', '[{"open_files": 1}]', '[{"server": "n1", "files": 1}]', '[{"server": "n1", "open_files": "1"}]'],
+    [
+        '{"server": "n1"}',
+        '[{"open_files": 1}]',
+        '[{"server": "n1", "files": 1}]',
+        '[{"server": "n1", "open_files": "1"}]',
+    ],
 )
-def test_hosts_that_are_told_otherwise_are_refused(tmp_path: Path, content: str) -> None:
+def test_hosts_that_are_reported_otherwise_are_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "hosts.json"
     path.write_text(content)
     with pytest.raises(LakeError, match="not a list of objects"):

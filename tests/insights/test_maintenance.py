@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet import START, Fleet
 from jetstream_insights import jobs, maintenance
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, place
 from jetstream_insights.maintenance import Keep, Maintained, maintain
 from pyspark.sql import SparkSession
+from support.fleet import START, Fleet
 
 HOURS = [START, START + timedelta(hours=1)]
 FLEET = Fleet(3, 3)
@@ -73,7 +73,9 @@ def test_small_files_become_large_ones_and_old_ones_go(
 ) -> None:
     numbers = count()
     for module in (jobs, maintenance):  # as if they ran at that time
-        monkeypatch.setattr(module, "new_run", lambda: f"{START + timedelta(seconds=next(numbers)):%Y%m%dT%H%M%SZ}-{0:06}")
+        monkeypatch.setattr(
+            module, "new_run", lambda: f"{START + timedelta(seconds=next(numbers)):%Y%m%dT%H%M%SZ}-{0:06}"
+        )
     lake = Lake(spark, str(tmp_path))
     for minute in (0, 1, 60, 61):
         FLEET.write(tmp_path, minute * 60.0)
@@ -92,7 +94,9 @@ def test_small_files_become_large_ones_and_old_ones_go(
         assert make(lake) == (0, 0)
         assert rows(lake, HOURS) == before
     # Compaction of silver: killed with one of two hours pointing to the day.
-    killed_at(monkeypatch, "repoint", lambda _layer: bool(lake.pointer("silver", HOURS[0]).get("day")), lambda: kept(lake))
+    killed_at(
+        monkeypatch, "repoint", lambda _layer: bool(lake.pointer("silver", HOURS[0]).get("day")), lambda: kept(lake)
+    )
     assert ["day" in lake.pointer("silver", hour) for hour in HOURS] == [True, False]
     assert rows(lake, HOURS) == before
     done = kept(lake)

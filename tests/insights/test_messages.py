@@ -32,7 +32,7 @@ from jetstream_insights.messages import (
     sequence_at,
     state_of,
 )
-from streams import SEED, Message, Site, messages_of, site_of
+from support.streams import SEED, Message, Site, messages_of, site_of
 
 MANY = 4300
 DELETED = (1, 2, 3, 17, 4096, 4097, MANY)
@@ -139,7 +139,9 @@ def test_matches() -> None:
     assert not matches("x.b", "a.>")
 
 
-def test_a_time_is_the_sequence_of_the_first_message_from_then_on(site: Site, streams: dict[str, list[Message]]) -> None:
+def test_a_time_is_the_sequence_of_the_first_message_from_then_on(
+    site: Site, streams: dict[str, list[Message]]
+) -> None:
     stream, found = state(site, "PLAIN")
     moment = int(streams["PLAIN"][2345].time) * 1000
     since = [message.sequence for message in streams["PLAIN"] if int(message.time) * 1000 >= moment]
@@ -173,7 +175,7 @@ def test_what_was_removed_before_it_was_read_is_reported(site: Site, name: str) 
     site.api(f"STREAM.DELETE.{name}")
     site.add_stream(name, allow_direct=name == "GONE")
     site.publish(name, 600)
-    with pytest.raises(SourceError, match=f"{name} was deleted and made anew: it was created at "):
+    with pytest.raises(SourceError, match=f"{name} was deleted and recreated: it was created at "):
         read(site, stream, found, 201, 500)
 
 
@@ -182,7 +184,9 @@ def test_a_server_that_restarts_while_a_range_is_read(site: Site) -> None:
     site.publish("PATIENT", 3000)
     stream, found = state(site, "PATIENT")
     got: list[int] = []
-    for number, rows in enumerate(read_range(site.login, stream, Range(1, 3000, found.created, found.way, 20_000), True)):
+    for number, rows in enumerate(
+        read_range(site.login, stream, Range(1, 3000, found.created, found.way, 20_000), True)
+    ):
         got += rows.sequences
         if number == 1:
             site.servers.kill()
@@ -193,14 +197,26 @@ def test_a_server_that_restarts_while_a_range_is_read(site: Site) -> None:
 
 def refusals() -> list[tuple[str, Callable[[Login], Login], str]]:
     return [
-        ("password", lambda login: replace(login, password="wrong"), "127.0.0.1:.* the server does not accept user 'app'"),
+        (
+            "password",
+            lambda login: replace(login, password="wrong"),
+            "127.0.0.1:.* the server does not accept user 'app'",
+        ),
         (
             "address",
             lambda login: replace(login, servers=("nats://other:secret@127.0.0.1:1", "127.0.0.1:2"), patience=0.5),
             r"cannot connect to any server: nats://127.0.0.1:1: connection refused.*; 127.0.0.1:2: connection refused.*0.5 s",
         ),
-        ("tls", lambda login: replace(login, tls_server_name="localhost"), "TLS was asked for, but this server does not"),
-        ("domain", lambda login: replace(login, api_prefix="$JS.none.API", patience=0.5), r"nobody answers \$JS.none.API"),
+        (
+            "tls",
+            lambda login: replace(login, tls_server_name="localhost"),
+            "TLS was asked for, but this server does not",
+        ),
+        (
+            "domain",
+            lambda login: replace(login, api_prefix="$JS.none.API", patience=0.5),
+            r"nobody answers \$JS.none.API",
+        ),
         ("rights", lambda login: replace(login, user="poor"), "no permission: .*stream.info"),
         ("no JetStream", lambda login: replace(login, user="plain"), "JetStream not enabled for account"),
         ("nkey", lambda login: replace(login, nkey_seed="SUNONSENSE"), "the credentials cannot be used"),
@@ -217,9 +233,9 @@ def refusals() -> list[tuple[str, Callable[[Login], Login], str]]:
     ]
 
 
-@pytest.mark.parametrize(("change", "told"), [pytest.param(*row[1:], id=row[0]) for row in refusals()])
-def test_refusals(site: Site, change: Callable[[Login], Login], told: str) -> None:
-    with Connection(change(site.login)) as connection, pytest.raises(SourceError, match=told) as caught:
+@pytest.mark.parametrize(("change", "reported"), [pytest.param(*row[1:], id=row[0]) for row in refusals()])
+def test_refusals(site: Site, change: Callable[[Login], Login], reported: str) -> None:
+    with Connection(change(site.login)) as connection, pytest.raises(SourceError, match=reported) as caught:
         connection.patiently(lambda: state_of(connection, Stream("ANY")))
     assert "secret" not in str(caught.value)
 
@@ -232,7 +248,10 @@ def test_an_nkey(site: Site) -> None:
 
 
 def test_a_stream_that_is_not_there(site: Site) -> None:
-    with Connection(site.login) as connection, pytest.raises(SourceError, match=r"no stream NONE in this account \(of nats://127"):
+    with (
+        Connection(site.login) as connection,
+        pytest.raises(SourceError, match=r"no stream NONE in this account \(of nats://127"),
+    ):
         state_of(connection, Stream("NONE"))
 
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fleet import START, Fleet
+from support.fleet import START, Fleet
 
 ANSIBLE = shutil.which("ansible-playbook")
 
@@ -47,7 +47,11 @@ def test_the_playbook_runs_the_jobs(tmp_path: Path) -> None:
     assert list(lake.glob("silver/streams/run=*/date=2026-11-01/hour=00/*.parquet"))
     refused = subprocess.run(
         [*command, "-e", json.dumps({"nats_insights_jobs": ["silver"], "nats_insights_fail_on_quarantine": True})],
-        capture_output=True, text=True, check=False, env=environment, cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
     )
     assert refused.returncode == 2
     assert "something could not be read, see the table quarantine" in refused.stdout + refused.stderr

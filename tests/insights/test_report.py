@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report: its structure, that nothing in it is run which a cluster told, and what a real browser makes of it."""
+"""The report: its structure, that nothing in it is run which a cluster reported, and what a real browser makes of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def moment(hours: float) -> str:
 
 
 def rows(name: str, *of: dict[str, Any]) -> dict[str, Any]:
-    """Return a table of the report with rows that have what is told of them, and null otherwise."""
+    """Return a table of the report with rows that have what is reported of them, and null otherwise."""
     table = BY_NAME[name]
     known = {column.name for column in table.columns}
     assert all(set(row) <= known for row in of), name
@@ -72,13 +72,19 @@ def content() -> dict[str, Any]:
                 **finding,
                 "severity": "critical",
                 "check": "STREAM_101",
-                "text": "nobody leads it",
+                "text": "no server leads it",
                 "account": "A",
                 "stream": HOSTILE,
             },
             {**finding, "severity": "warning", "check": "SERVER_001", "text": "health is error", "server": FORMULA},
             {**finding, "severity": "info", "check": "STREAM_103", "text": "1 replica | on `n1`", "stream": "S"},
-            {**finding, "severity": "info", "result": "unknown", "check": "HOST_101", "text": "there is no table hosts"},
+            {
+                **finding,
+                "severity": "info",
+                "result": "unknown",
+                "check": "HOST_101",
+                "text": "there is no table hosts",
+            },
             *(
                 {**finding, "severity": "info", "check": "STREAM_103", "text": "1 replica", "stream": f"S{number}"}
                 for number in range(300)
@@ -144,7 +150,9 @@ def content() -> dict[str, Any]:
                 "full_p90": 51.4,
             },
         ),
-        "leadership": rows("leadership", {"kind": "stream", "account": "APP", "stream": "S1", "leader": "n2", "elections": 2}),
+        "leadership": rows(
+            "leadership", {"kind": "stream", "account": "APP", "stream": "S1", "leader": "n2", "elections": 2}
+        ),
         "timeline": rows(
             "timeline",
             {"kind": "meta", "begin": moment(0), "end": moment(18), "leader": "n1", "state": "ok"},
@@ -157,7 +165,14 @@ def content() -> dict[str, Any]:
                 "leader": "n1",
                 "state": "ok",
             },
-            {"kind": "stream", "account": "A", "stream": HOSTILE, "begin": moment(9), "end": moment(18), "state": "no_leader"},
+            {
+                "kind": "stream",
+                "account": "A",
+                "stream": HOSTILE,
+                "begin": moment(9),
+                "end": moment(18),
+                "state": "no_leader",
+            },
         ),
         "incidents": rows(
             "incidents",
@@ -223,7 +238,9 @@ def test_the_page_is_one_file_that_loads_nothing() -> None:
         assert not {"src", "href", "srcset", "action"} & set(attributes), (tag, attributes)
         assert not any(name.startswith("on") for name in attributes), attributes
     script = reader.scripts[1]
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|import\(|XMLHttpRequest", script)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|import\(|XMLHttpRequest", script
+    )
     assert re.findall(r"https?://[^\"' ]+", script) == ["http://www.w3.org/2000/svg"]
     assert "@media print" in text and "prefers-color-scheme: dark" in text
     assert "@DATA@" not in text and "@SCRIPT_HASH@" not in text
@@ -243,7 +260,7 @@ def test_what_clusters_tell_is_text_in_the_page_and_whole_in_its_data() -> None:
 
 def test_markdown_and_csv_show_names_as_they_are() -> None:
     text = markdown(content())
-    assert "1 critical, 1 warnings, 301 notes; 1 could not be told" in text
+    assert "1 critical, 1 warnings, 301 notes; 1 could not be reported" in text
     assert "\\<\\/script" not in text and "\\</script\\>" in text
     assert "1 replica \\| on \\`n1\\`" in text
     assert "… and 284 more." in text
@@ -254,7 +271,9 @@ def test_markdown_and_csv_show_names_as_they_are() -> None:
     assert table[1]["server"] == f"'{FORMULA}"
     assert quoted("a\nb|c") == "a b\\|c"
     assert [show(value, kind) for value, kind in ((None, "text"), ("", "text"), ([], "list"))] == ["–"] * 3
-    assert [show(value, kind) for value, kind in ((1536, "bytes"), (0.5, "percent"), (90, "seconds"), (["a", "b"], "list"))] == [
+    assert [
+        show(value, kind) for value, kind in ((1536, "bytes"), (0.5, "percent"), (90, "seconds"), (["a", "b"], "list"))
+    ] == [
         "1.5 KiB",
         "50.0 %",
         "1.5 min",
@@ -280,7 +299,7 @@ def test_values_become_json() -> None:
     ]
 
 
-def test_tables_of_the_report_are_told_well() -> None:
+def test_tables_of_the_report_are_reported_well() -> None:
     assert len(BY_NAME) == len(TABLES)
     for table in TABLES:
         names = [column.name for column in table.columns]
@@ -345,8 +364,8 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
       seen.bars = document.querySelectorAll("#load svg rect").length;
       seen.tiles = document.querySelectorAll("#summary .tile").length;
       seen.incidents = document.querySelectorAll("#incidents svg rect").length;
-      const told = document.createElement("pre"); told.id = "seen"; told.textContent = JSON.stringify(seen);
-      document.body.append(told);
+      const reported = document.createElement("pre"); reported.id = "seen"; reported.textContent = JSON.stringify(seen);
+      document.body.append(reported);
     """
     dom = browse(tmp_path, "--dump-dom", script=script)
     found = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
@@ -354,7 +373,18 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
     seen = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
     assert seen["ready"] == "true"
     assert (seen["title"], seen["images"]) == (f"Fleet {HOSTILE}", 0)
-    shown = ["fleets", "findings", "checks", "load", "usage", "capacity", "leadership", "timeline", "incidents", "streams"]
+    shown = [
+        "fleets",
+        "findings",
+        "checks",
+        "load",
+        "usage",
+        "capacity",
+        "leadership",
+        "timeline",
+        "incidents",
+        "streams",
+    ]
     assert seen["sections"] == shown
     assert (seen["all"], seen["more"]) == (25, 304)
     assert seen["largest"] == [True, False, False]

@@ -9,13 +9,12 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import peer_id
-from conftest import HOUR, VERSIONS, cluster_of, recorded, write_snapshot
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import DURATION, JSON, NANOSECONDS, Field, go_seconds, is_line, rows
@@ -23,6 +22,7 @@ from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, hours
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from support.snapshots import HOUR, RECORDED, cluster_of, recorded, write_snapshot
 
 #: What the recorded replies do not hold.
 MORE = {
@@ -43,7 +43,12 @@ MORE = {
             }
         },
         "APP": {
-            "S-R3F": {"id": "fjFyEjc1", "leader": "unheard0", "voted_for": "fjFyEjc1", "peers": {"unheard0": {"name": "n8"}}},
+            "S-R3F": {
+                "id": "fjFyEjc1",
+                "leader": "unheard0",
+                "voted_for": "fjFyEjc1",
+                "peers": {"unheard0": {"name": "n8"}},
+            },
             "S-R1F": {
                 "id": "fjFyEjc1",
                 "leader": "",
@@ -57,12 +62,19 @@ MORE = {
         "account_detail": {
             "account_name": "APP",
             "jetstream_enabled": True,
-            "decoded_jwt": {"exp": 1795286460, "nats": {"limits": {"conn": 10, "disk_storage": -1, "tiered_limits": {"R3": {}}}}},
+            "decoded_jwt": {
+                "exp": 1795286460,
+                "nats": {"limits": {"conn": 10, "disk_storage": -1, "tiered_limits": {"R3": {}}}},
+            },
         }
     },
-    "server_log": {"time": "2026-11-21T18:00:00.5Z", "text": "[7] 2026/11/21 19:00:00.123456 [WRN] Slow Consumer Detected"},
+    "server_log": {
+        "time": "2026-11-21T18:00:00.5Z",
+        "text": "[7] 2026/11/21 19:00:00.123456 [WRN] Slow Consumer Detected",
+    },
     "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
     "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
+    "backups": {"excluded": False, "saved": "2026-11-21T02:00:00.5Z", "problem": "", "drill_problem": ""},
 }
 
 
@@ -80,7 +92,7 @@ def quiet(_text: str) -> None:
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Return a lake where one hour was made, with a fleet for each version."""
     path = tmp_path_factory.mktemp("lake")
-    for version in VERSIONS:
+    for version in RECORDED:
         write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version)
     for minute, replies in enumerate(odd_moments()):
         write_snapshot(path, replies, HOUR + timedelta(minutes=minute), "odd")
@@ -115,7 +127,7 @@ def tables(made: Lake) -> dict[str, list[Row]]:
     return {name: table(made, name) for name in (*silver.TABLES, "snapshots")}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", RECORDED)
 def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], version: str) -> None:
     cluster = cluster_of(recorded(version))
 
@@ -123,7 +135,13 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
         return [row for row in tables[name] if row["fleet"] == version]
 
     def group(item: Any) -> tuple[Any, ...]:
-        return item.group.leader, sorted(item.group.leaders), sorted(item.group.members), item.group.size, item.group.quorum
+        return (
+            item.group.leader,
+            sorted(item.group.leaders),
+            sorted(item.group.members),
+            item.group.size,
+            item.group.quorum,
+        )
 
     def peers(row: Row) -> list[tuple[str, bool]]:
         return sorted((peer["name"], bool(peer["current"])) for peer in row["peers"] or ())
@@ -133,9 +151,14 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
     for stream in cluster.streams:
         row = streams[stream.account, stream.name]
         assert group(stream) == (row["leader"], row["leaders"], row["members"], row["num_replicas"], row["quorum"])
-        assert [(peer.name, peer.current) for peer in sorted(stream.group.peers, key=lambda peer: peer.name)] == peers(row)
+        assert [(peer.name, peer.current) for peer in sorted(stream.group.peers, key=lambda peer: peer.name)] == peers(
+            row
+        )
         assert (stream.messages, stream.size, stream.first_seq, stream.last_seq) == (
-            row["messages"], row["bytes"], row["first_seq"], row["last_seq"],
+            row["messages"],
+            row["bytes"],
+            row["first_seq"],
+            row["last_seq"],
         )
         assert (stream.storage, stream.group.raft_name) == (row["storage"], row["raft_group"] or "")
         assert stream.retention == row["retention"]
@@ -147,7 +170,11 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
         row = consumers[item.account, item.stream, item.name]
         assert group(item) == (row["leader"], row["leaders"], row["members"], row["num_replicas"], row["quorum"])
         assert (item.num_pending, item.ack_floor, item.durable, item.ack_wait, item.pull) == (
-            row["num_pending"], row["ack_floor_stream_seq"], row["durable"], row["ack_wait"], row["pull"],
+            row["num_pending"],
+            row["ack_floor_stream_seq"],
+            row["durable"],
+            row["ack_wait"],
+            row["pull"],
         )
 
     servers = {row["server"]: row for row in rows_of("servers")}
@@ -165,6 +192,9 @@ def test_silver_equals_what_the_live_modules_say(tables: dict[str, list[Row]], v
 
     assert {(row["cid"], round(row["rtt"], 9)) for row in rows_of("routes")} == {(7, 350e-6)}
     assert {(row["connections"], row["in_msgs"]) for row in rows_of("connections")} == {(2, 5)}
+    (saved,) = {row["saved"] for row in rows_of("backups")}
+    assert saved.astimezone(timezone.utc).isoformat() == "2026-11-21T02:00:00.500000+00:00"
+    assert {(row["excluded"], row["proven"], row["extra"]) for row in rows_of("backups")} == {(False, None, None)}
     assert {(row["account"], row["sent_bytes"]) for row in rows_of("accounts")} == {("APP", 90)}
     groups = rows_of("raft_groups")
     assert {row["server"] for row in groups} == {server.name for server in cluster.servers}
@@ -231,7 +261,17 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: Spar
     place["healthz"].unlink()
     broken = tmp_path / "bronze" / "manifest" / "date=2026-11-21" / "hour=18" / "20261121T180500.000000Z-abcdef.json"
     broken.write_text('{"format": 99}')
-    arguments = ["silver", "--lake", str(tmp_path), "--from", "2026-11-21T18", "--to", "2026-11-21T19", "--master", "local[1]"]
+    arguments = [
+        "silver",
+        "--lake",
+        str(tmp_path),
+        "--from",
+        "2026-11-21T18",
+        "--to",
+        "2026-11-21T19",
+        "--master",
+        "local[1]",
+    ]
     assert main(arguments) == QUARANTINED
     lake = Lake(spark, str(tmp_path))
     found = {(row["reason"], row["value"]) for row in table(lake, "quarantine")}
@@ -273,13 +313,13 @@ def test_what_no_field_takes_is_in_extra(spark: SparkSession, data: str, extra: 
         Field("a", "bigint"),
         Field("peers", "array<struct<lag:bigint>>"),
         Field("of", "map<string,struct<lag:bigint>>"),
-        Field("config", "string", told=JSON),
+        Field("config", "string", reported=JSON),
     )
     line = f'{{"snapshot":"20261121T184100.123456Z-3f2a9c","data":{data}}}'
     (row,) = rows(lines_of(spark, line), (), fields).collect()
-    told = json.loads(data)
-    assert row["a"] == (told["a"] if told.get("a") == 1 else None)
-    assert row["config"] == (json.dumps(told["config"], separators=(",", ":")) if "config" in told else None)
+    reported = json.loads(data)
+    assert row["a"] == (reported["a"] if reported.get("a") == 1 else None)
+    assert row["config"] == (json.dumps(reported["config"], separators=(",", ":")) if "config" in reported else None)
     assert (row["extra"] and json.loads(str(row["extra"]))) == extra
 
 
@@ -304,24 +344,39 @@ def test_what_is_no_line_of_the_hour_is_no_row(spark: SparkSession, torn: str) -
 def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
     document = {
         "snapshot": "20261121T184100.123456Z-3f2a9c",
-        "data": {"a": 1, "b": {"c": "text", "new": True}, "wait": 2500000000, "rtt": "1h2m3.5s", "odd": "not a number",
-                 "never": "0001-01-01T00:00:00Z"},
+        "data": {
+            "a": 1,
+            "b": {"c": "text", "new": True},
+            "wait": 2500000000,
+            "rtt": "1h2m3.5s",
+            "odd": "not a number",
+            "never": "0001-01-01T00:00:00Z",
+        },
     }
     fields = (
         Field("a", "bigint"),
         Field("c", "string", "b.c"),
-        Field("wait", "double", told=NANOSECONDS),
-        Field("rtt", "double", told=DURATION),
+        Field("wait", "double", reported=NANOSECONDS),
+        Field("rtt", "double", reported=DURATION),
         Field("odd", "bigint"),
         Field("absent", "bigint"),
         Field("never", "timestamp"),
     )
     (row,) = rows(lines_of(spark, json.dumps(document)), (), fields).collect()
-    assert (row["a"], row["c"], row["wait"], row["rtt"], row["odd"], row["absent"]) == (1, "text", 2.5, 3723.5, None, None)
+    assert (row["a"], row["c"], row["wait"], row["rtt"], row["odd"], row["absent"]) == (
+        1,
+        "text",
+        2.5,
+        3723.5,
+        None,
+        None,
+    )
     assert (row["never"], row["taken"].microsecond) == (None, 123456)
     assert json.loads(str(row["extra"])) == {"b": {"new": True}, "odd": "not a number"}
     written = ["350µs", "1.5ms", "2d3h4m5s", "0s", "12ns", None]
-    frame = spark.createDataFrame([(text,) for text in written], "text string").select(go_seconds(F.col("text")).alias("seconds"))
+    frame = spark.createDataFrame([(text,) for text in written], "text string").select(
+        go_seconds(F.col("text")).alias("seconds")
+    )
     seconds = [row["seconds"] for row in frame.collect()]
     assert seconds[:5] == pytest.approx([350e-6, 1.5e-3, 2 * 86400 + 3 * 3600 + 245, 0, 12e-9])
     assert seconds[5] is None
@@ -330,7 +385,7 @@ def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
 #: What the servers of a stream say: server, cluster, leader, names of peers, whether it is leader and backed, messages. And what
 #: the stream's row is: leader, leaders, hosts, members, views, cluster, messages, whether it has peers.
 GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
-    "led, told twice": (
+    "led, reported twice": (
         [
             ("n1", "C1", "n1", ["n2"], True, True, 7),
             ("n1", "C1", "n1", ["n2"], True, True, 7),
@@ -342,7 +397,7 @@ GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
         [("n1", "C1", "n2", None, False, False, 6), ("n2", "C2", "n2", ["n3", ""], True, True, 7)],
         ("n2", ["n2"], ["n1", "n2"], ["n1", "n2", "n3"], ["n2"], "C1", 7, True),
     ),
-    "nobody leads, told twice": (
+    "no server leads, reported twice": (
         [
             ("n3", "C2", "", None, False, False, 4),
             ("n2", "C1", None, None, False, False, 5),
@@ -379,13 +434,13 @@ def test_a_stream_has_its_leaders_figures_or_those_of_the_first_server_by_name(s
         f"cluster string, leader string, peers {silver.PEERS}, is_leader boolean, is_backed boolean, "
         "num_replicas int, messages bigint"
     )
-    told = [
+    reported = [
         ("f", "s", HOUR, "A", stream, server, server.upper(), cluster, leader, peers, is_leader, is_backed, 2, messages)
         for stream, (views, _row) in GROUPS.items()
         for server, cluster, leader, names, is_leader, is_backed, messages in views
         for peers in [[(name, "b", True, False, 0, 0, 0) for name in names] if names is not None else None]
     ]
-    found = silver.streams(spark.createDataFrame(told, replica)).collect()
+    found = silver.streams(spark.createDataFrame(reported, replica)).collect()
     rows_of = {
         row["stream"]: (
             row["leader"], row["leaders"], row["hosts"], row["members"], sorted(row["views"]), row["cluster"], row["messages"],

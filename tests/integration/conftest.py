@@ -5,26 +5,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from support.module_runs import Runner, form, run_in_process
+from support.nats_processes import VERSIONS, NatsProcesses
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from module_runs import Runner, form, run_in_process
-from nats_processes import NatsProcesses
-
-# Its assertions are told in full, too.
-pytest.register_assert_rewrite("role_cluster")
-
-# The tests have these from here.
-__all__ = ["Runner", "form"]
-
-VERSIONS = ["2.10.27", "2.15.1"]
 # Files whose tests share nothing that is costly, and take long.
 ALONE = ["tests/integration/test_host_role.py", "tests/integration/test_config_real.py"]
 
@@ -73,9 +61,7 @@ def run_module() -> Runner:
 
 
 @pytest.fixture(scope="session")
-def healthy(
-    version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner
-) -> Iterator[NatsProcesses]:
+def healthy(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[NatsProcesses]:
     """The three servers of a healthy cluster C1 with streams and consumers; tests leave it as it is."""
     accounts = {"APP": "app", **{f"EXTRA{number}": f"extra{number}" for number in range(4)}}
     cluster = NatsProcesses(version, tmp_path_factory.mktemp("c1"), ["n1", "n2", "n10"], accounts=accounts)
@@ -93,9 +79,7 @@ def healthy(
 
 
 @pytest.fixture(scope="session")
-def five(
-    version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner
-) -> Iterator[NatsProcesses]:
+def five(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[NatsProcesses]:
     """Five healthy servers, each with a tag of its own, for tests that move leaders and replicas; a test removes the assets that
     it made."""
     names = [f"n{number}" for number in range(1, 6)]

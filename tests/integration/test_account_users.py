@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._account_operators import operators, with_operators
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Client,
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, account_users
-from test_config_real import running
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import (
+    operators,
+    with_operators,
+)
+from support.single_server import running
 
 ACCOUNTS: dict[str, dict[str, Any]] = {
     "APP": {"jetstream": True, "users": [{"user": "app", "password": "app-pass"}]},

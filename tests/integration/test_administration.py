@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import Runner, form
-from documents import CHECKOUT, Document
-from nats_processes import APP_PASSWORD, SYS_PASSWORD, SYS_USER, NatsProcesses, run_playbook
+from support.documents import CHECKOUT, Document
+from support.module_runs import Runner, form
+from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, SYS_USER, NatsProcesses, run_playbook
+
+pytestmark = pytest.mark.playbook
 
 GUIDE = Document("docs/administration.md")
 NAMES = ["n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1"]
@@ -24,6 +26,8 @@ NAMES = ["n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1"]
 CHANGE = {
     "Orders are on three servers",
     "Their consumer too",
+    "Save the orders with their consumers",
+    "Restore a copy of the orders beside them",
     "Let another server lead ORDERS",
     "Let another server lead its consumer NEW",
     "Let another server lead the meta group",
@@ -67,7 +71,7 @@ def run(cluster: NatsProcesses, folder: Path, frame: str, chosen: list[Tasks]) -
         str(folder / "play.yml"),
         "-e",
         json.dumps(variables),
-        ANSIBLE_CALLBACK_PLUGINS=str(CHECKOUT / "tests" / "lab" / "callback"),
+        ANSIBLE_CALLBACK_PLUGINS=str(CHECKOUT / "tests" / "support" / "callback"),
         ANSIBLE_CALLBACKS_ENABLED="lab_record",
         LAB_RECORD=str(folder / "record"),
     )
@@ -78,7 +82,9 @@ def run(cluster: NatsProcesses, folder: Path, frame: str, chosen: list[Tasks]) -
 
 
 def reads(task: dict[str, Any]) -> bool:
-    return any(name.endswith("_info") or name in ("ansible.builtin.debug", "natsops.jetstream.nats_check") for name in task)
+    return any(
+        name.endswith("_info") or name in ("ansible.builtin.debug", "natsops.jetstream.nats_check") for name in task
+    )
 
 
 def forced(task: dict[str, Any]) -> bool:

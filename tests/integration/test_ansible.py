@@ -11,7 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nats_processes import NatsProcesses, collections_path
+import pytest
+from support.nats_processes import NatsProcesses, collections_path
+
+pytestmark = pytest.mark.playbook
 
 PLAY = """
 - name: Use every module

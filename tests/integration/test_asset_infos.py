@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Runner, form
-from nats_processes import NatsProcesses
+from support.module_runs import Runner, form
+from support.nats_processes import NatsProcesses
 
 GROUP_KEYS = {"raft_group", "cluster", "leader", "leader_since", "replicas", "size", "quorum", "members", "problems"}
 
@@ -158,9 +158,7 @@ def test_an_account_as_its_user_sees_it(orders: NatsProcesses, version: str, run
     assert refused["failure"]["code"] == "wrong_account"
 
 
-def test_accounts_of_a_server_without_a_cluster(
-    make_cluster: Callable[..., NatsProcesses], run_module: Runner
-) -> None:
+def test_accounts_of_a_server_without_a_cluster(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
     """It tells of no groups, and nothing is wrong with its streams. An account without JetStream is no failure."""
     cluster = make_cluster(["n1"], cluster="", accounts={"APP": "app"}, plain_accounts={"PLAIN": "plain"})
     cluster.add_stream("ALONE", 1)

@@ -18,15 +18,15 @@ from typing import Any, Callable
 import nats
 import pytest
 import yaml
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Client,
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import wait_until
-from nats_processes import NatsProcesses, binary, free_ports
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.nats_processes import NatsProcesses, binary, free_ports
 
 Run = Callable[..., dict[str, Any]]
 OLD = "2.10.27"
@@ -243,9 +243,15 @@ def test_what_the_servers_refuse_is_told_in_their_words(run: Run) -> None:
 def test_what_cannot_change_is_refused(change: Run, refused: Run, version: str, api: JetStreamApi) -> None:
     change("stream", stream="FIXED", subjects=["fixed.>"], deny_purge=True, first_seq=100, max_consumers=5)
     config = api.stream("FIXED")["config"]
-    wish = {"storage": "memory", "retention": "workqueue", "deny_purge": False, "first_seq": 7, "mirror": {"name": "ORDERS"}}
-    told = refused("stream", "immutable", stream="FIXED", description="new", **wish)
-    for key in wish:
+    desired = {
+        "storage": "memory",
+        "retention": "workqueue",
+        "deny_purge": False,
+        "first_seq": 7,
+        "mirror": {"name": "ORDERS"},
+    }
+    told = refused("stream", "immutable", stream="FIXED", description="new", **desired)
+    for key in desired:
         assert f"{key}: " in told["msg"]
     assert "storage: file → memory" in told["msg"]
     if version == OLD:
@@ -256,7 +262,9 @@ def test_what_cannot_change_is_refused(change: Run, refused: Run, version: str, 
     assert api.stream("FIXED")["config"] == config
 
 
-def test_features_that_the_servers_do_not_know_are_refused(change: Run, refused: Run, version: str, api: JetStreamApi) -> None:
+def test_features_that_the_servers_do_not_know_are_refused(
+    change: Run, refused: Run, version: str, api: JetStreamApi
+) -> None:
     new = {"allow_msg_ttl": True, "subject_delete_marker_ttl": "1m", "allow_atomic": True, "allow_batched": True}
     if version == OLD:
         told = refused("stream", "unsupported", stream="NEW", **new)
@@ -283,7 +291,7 @@ def test_changes_that_remove_messages_are_refused(change: Run, refused: Run, api
     publish(api, "full.b", 2)
     publish(api, "other", 1)
     time.sleep(0.1)  # the messages are to be older than the shortest age below
-    for wish, why in (
+    for desired, why in (
         ({"max_msgs": 4}, "max_msgs: 4 removes 2 of 6 messages"),
         ({"max_bytes": 300}, "max_bytes: 300 removes messages"),
         ({"max_msgs_per_subject": 2}, "max_msgs_per_subject: 2 removes messages, a subject holds 3"),
@@ -291,7 +299,7 @@ def test_changes_that_remove_messages_are_refused(change: Run, refused: Run, api
         ({"retention": "interest"}, "retention interest removes messages"),
         ({"subjects": ["full.>"]}, "subjects that it would no longer take: other"),
     ):
-        assert why in refused("stream", "dangerous", stream="FULL", **wish)["msg"]
+        assert why in refused("stream", "dangerous", stream="FULL", **desired)["msg"]
     assert api.stream("FULL")["state"]["messages"] == 6
     change("stream", stream="FULL", max_msgs=6, max_bytes="1MB", max_msgs_per_subject=3, max_age="1h")
     change("stream", stream="FULL", subjects=["full.>", "*"])
@@ -322,7 +330,9 @@ def test_a_purge_removes_what_is_selected(change: Run, refused: Run, run: Run, a
     assert run("stream", stream="NOTHERE", state="purged")["failure"]["code"] == "not_found"
 
 
-def test_deletion_of_what_is_used_is_refused(change: Run, refused: Run, run: Run, api: JetStreamApi, five: NatsProcesses) -> None:
+def test_deletion_of_what_is_used_is_refused(
+    change: Run, refused: Run, run: Run, api: JetStreamApi, five: NatsProcesses
+) -> None:
     change("stream", stream="ORIGIN", subjects=["origin.>"])
     change("stream", stream="COPY", mirror={"name": "ORIGIN"})
     change("stream", stream="SUM", sources=[{"name": "ORIGIN", "filter_subject": "origin.a"}])
@@ -352,7 +362,10 @@ def test_mirrors_and_sources(change: Run, refused: Run, version: str) -> None:
     if version == OLD:
         refused("stream", "immutable", stream="M", mirror={})
     else:
-        assert "cannot be made a mirror again (irreversible)" in refused("stream", "dangerous", stream="M", mirror={})["msg"]
+        assert (
+            "cannot be made a mirror again (irreversible)"
+            in refused("stream", "dangerous", stream="M", mirror={})["msg"]
+        )
         ended = change("stream", stream="M", mirror={}, subjects=["m.>"], allow=["irreversible"])
         assert "mirror" not in ended["after"]
 
@@ -364,8 +377,13 @@ def test_a_sealed_stream_stays_as_it_is(change: Run, refused: Run, api: JetStrea
     refused("stream", "dangerous", stream="SEALED", sealed=True)
     sealed = change("stream", stream="SEALED", sealed=True, allow=["irreversible"])
     assert sealed["diff"]["after"]["discard"] == "new"
-    assert "sealed: True → False (cannot be taken back)" in refused("stream", "immutable", stream="SEALED", sealed=False)["msg"]
-    assert "with sealed the server makes it 0" in refused("stream", "invalid_option", stream="SEALED", max_age="1d")["msg"]
+    assert (
+        "sealed: True → False (cannot be taken back)"
+        in refused("stream", "immutable", stream="SEALED", sealed=False)["msg"]
+    )
+    assert (
+        "with sealed the server makes it 0" in refused("stream", "invalid_option", stream="SEALED", max_age="1d")["msg"]
+    )
     told = refused("stream", "immutable", stream="SEALED", state="purged", allow=["data_loss"])
     assert "it cannot be purged: sealed, deny_purge" in told["msg"]
 
@@ -373,7 +391,10 @@ def test_a_sealed_stream_stays_as_it_is(change: Run, refused: Run, api: JetStrea
 def test_what_belongs_to_others_is_left_alone(change: Run, refused: Run) -> None:
     assert "belongs to a key-value bucket (foreign)" in refused("stream", "dangerous", stream="KV_config")["msg"]
     change("stream", stream="THEIRS", metadata={"managed-by": "terraform"})
-    assert "belongs to terraform (metadata managed-by)" in refused("stream", "dangerous", stream="THEIRS", description="x")["msg"]
+    assert (
+        "belongs to terraform (metadata managed-by)"
+        in refused("stream", "dangerous", stream="THEIRS", description="x")["msg"]
+    )
     refused("stream", "dangerous", stream="THEIRS", state="absent")
     change("stream", stream="THEIRS", description="x", metadata={"managed-by": "terraform"})
     change("stream", stream="THEIRS", description="y", allow=["foreign"])
@@ -381,7 +402,18 @@ def test_what_belongs_to_others_is_left_alone(change: Run, refused: Run) -> None
 
 def test_a_lone_server_has_no_replicas(run_module: Run, version: str, tmp_path: Path) -> None:
     port = free_ports(1)[0]
-    command = [binary(version), "-js", "-sd", str(tmp_path), "-a", "127.0.0.1", "-p", str(port), "-l", str(tmp_path / "log")]
+    command = [
+        binary(version),
+        "-js",
+        "-sd",
+        str(tmp_path),
+        "-a",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-l",
+        str(tmp_path / "log"),
+    ]
     connection = {"servers": [f"nats://127.0.0.1:{port}"]}
     with subprocess.Popen(command) as server:
         try:
@@ -450,7 +482,9 @@ def orders(five: NatsProcesses) -> str:
     return "ORDERS"
 
 
-def test_a_pull_consumer_from_its_creation_to_its_deletion(change: Run, run: Run, api: JetStreamApi, orders: str) -> None:
+def test_a_pull_consumer_from_its_creation_to_its_deletion(
+    change: Run, run: Run, api: JetStreamApi, orders: str
+) -> None:
     worker = {"stream": orders, "consumer": "worker"}
     made = change(
         "consumer",
@@ -466,8 +500,8 @@ def test_a_pull_consumer_from_its_creation_to_its_deletion(change: Run, run: Run
     assert made["after"]["ack_policy"] == "explicit"
     assert made["diff"]["after"]["inactive_threshold"] == 3600 * 10**9
     assert made["after"]["ack_wait"] == 10 * 10**9
-    wish = {"filter_subject": "ORDERS.c", "max_ack_pending": -1, "backoff": [], "ack_wait": "1m", "num_replicas": 3}
-    updated = change("consumer", **worker, **wish)
+    desired = {"filter_subject": "ORDERS.c", "max_ack_pending": -1, "backoff": [], "ack_wait": "1m", "num_replicas": 3}
+    updated = change("consumer", **worker, **desired)
     assert updated["diff"]["after"] == {
         "ack_wait": 60 * 10**9,
         "backoff": [],
@@ -484,19 +518,37 @@ def test_a_pull_consumer_from_its_creation_to_its_deletion(change: Run, run: Run
 
 
 def test_a_push_consumer(change: Run, orders: str) -> None:
-    push = {"stream": orders, "consumer": "push", "deliver_subject": "to.me", "idle_heartbeat": "5s", "flow_control": True}
+    push = {
+        "stream": orders,
+        "consumer": "push",
+        "deliver_subject": "to.me",
+        "idle_heartbeat": "5s",
+        "flow_control": True,
+    }
     change("consumer", **push, ack_policy="none", deliver_group="us", rate_limit_bps=10_000_000, headers_only=True)
     change("consumer", **{**push, "deliver_subject": "to.you"})
-    change("consumer", stream=orders, consumer="old", deliver_policy="by_start_time", opt_start_time="2026-01-01T00:00:00+01:00")
+    change(
+        "consumer",
+        stream=orders,
+        consumer="old",
+        deliver_policy="by_start_time",
+        opt_start_time="2026-01-01T00:00:00+01:00",
+    )
 
 
 def test_what_a_consumer_cannot_change_is_refused(change: Run, refused: Run, orders: str, api: JetStreamApi) -> None:
     worker = {"stream": orders, "consumer": "worker"}
     change("consumer", **worker)
     config = api.consumer(orders, "worker")["config"]
-    wish = {"deliver_policy": "new", "ack_policy": "all", "deliver_subject": "x", "mem_storage": True, "max_waiting": 5}
-    told = refused("consumer", "immutable", **worker, **wish, description="new")
-    assert all(f"{key}: " in told["msg"] for key in wish)
+    desired = {
+        "deliver_policy": "new",
+        "ack_policy": "all",
+        "deliver_subject": "x",
+        "mem_storage": True,
+        "max_waiting": 5,
+    }
+    told = refused("consumer", "immutable", **worker, **desired, description="new")
+    assert all(f"{key}: " in told["msg"] for key in desired)
     assert "ack_policy: explicit → all" in told["msg"]
     assert "with backoff" in refused("consumer", "invalid_option", **worker, ack_wait="1m", backoff=["1s"])["msg"]
     assert refused("consumer", "api_error", stream="NOTHERE", consumer="x")["failure"]["err_code"] == 10059
@@ -509,7 +561,9 @@ def test_a_consumer_is_paused_and_goes_on(
     worker = {"stream": orders, "consumer": "worker"}
     change("consumer", **worker)
     if version == OLD:
-        told = refused("consumer", "unsupported", **worker, pause_until="2040-01-01T00:00:00Z", priority_policy="overflow")
+        told = refused(
+            "consumer", "unsupported", **worker, pause_until="2040-01-01T00:00:00Z", priority_policy="overflow"
+        )
         assert "pause_until needs nats-server 2.11" in told["msg"]
         assert "priority_policy=overflow needs nats-server 2.11" in told["msg"]
         assert run("consumer", **worker, pause_until="")["changed"] is False
@@ -566,7 +620,13 @@ def test_a_key_value_bucket_works_with_the_clients(
     change: Run, refused: Run, run: Run, api: JetStreamApi, five: NatsProcesses, version: str
 ) -> None:
     made = change(
-        "kv_bucket", bucket="config", history=3, ttl="1m", max_value_size="1KB", num_replicas=3, republish={"dest": "kv.>"}
+        "kv_bucket",
+        bucket="config",
+        history=3,
+        ttl="1m",
+        max_value_size="1KB",
+        num_replicas=3,
+        republish={"dest": "kv.>"},
     )
     mine = made["after"]
 
@@ -579,9 +639,9 @@ def test_a_key_value_bucket_works_with_the_clients(
         assert (await kv.get("a.b")).value == b"4"
         assert len(await kv.history("a.b")) == 3
         await js.create_key_value(bucket="theirs", history=3, ttl=60, max_value_size=1024, replicas=3, direct=True)
-        return list(await kv.keys())
+        return await _keys(js, "config", 3)
 
-    assert sorted(with_client(five, use)) == ["a.b", "a.c", "d"]
+    assert with_client(five, use) == ["a.b", "a.c", "d"]
     theirs = api.stream("KV_theirs")["config"]
     del mine["republish"]
     for key, value in mine.items():
@@ -605,13 +665,22 @@ def test_a_key_value_bucket_works_with_the_clients(
         change("kv_bucket", bucket="config", limit_marker_ttl="1m")
     refused("kv_bucket", "invalid_option", bucket="config", state="purged", keys="", allow=["data_loss"])
     assert change("kv_bucket", bucket="config", state="purged", keys="a.>", allow=["data_loss"])["purged"] == 4
-    assert with_client(five, lambda js: _keys(js, "config")) == ["d"]
+    assert with_client(five, lambda js: _keys(js, "config", 1)) == ["d"]
     assert "it holds 1 messages" in refused("kv_bucket", "dangerous", bucket="config", state="absent")["msg"]
     change_absent(run, "kv_bucket", bucket="config", allow=["data_loss"])
 
 
-async def _keys(js: Any, bucket: str) -> list[str]:
-    return list(await (await js.key_value(bucket)).keys())
+async def _keys(js: Any, bucket: str, expected: int, deadline: float = 10) -> list[str]:
+    """Return a bucket's keys. A watcher may be placed on a replica that has yet to apply what the leader acknowledged."""
+    end = time.monotonic() + deadline
+    while True:
+        try:
+            keys = sorted(await (await js.key_value(bucket)).keys())
+        except nats.js.errors.NoKeysError:
+            keys = []
+        if len(keys) == expected or time.monotonic() > end:
+            return keys
+        await asyncio.sleep(0.1)
 
 
 def test_buckets_copy_buckets(change: Run, api: JetStreamApi, five: NatsProcesses) -> None:
@@ -626,7 +695,7 @@ def test_buckets_copy_buckets(change: Run, api: JetStreamApi, five: NatsProcesse
     for stream in ("KV_copy", "KV_sum"):
         wait_until(partial(api.stream, stream), lambda info: info["state"]["messages"] == 1, 10)
         assert api.stream(stream)["state"]["messages"] == 1
-    assert with_client(five, lambda js: _keys(js, "sum")) == ["k"]
+    assert with_client(five, lambda js: _keys(js, "sum", 1)) == ["k"]
 
 
 def test_an_object_bucket_works_with_the_clients(

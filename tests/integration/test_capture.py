@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats_processes import APP_PASSWORD, NatsProcesses, run_playbook
+from support.nats_processes import APP_PASSWORD, NatsProcesses, run_playbook
+
+pytestmark = pytest.mark.playbook
 
 
 def play(tmp_path: Path, healthy: NatsProcesses, *arguments: str, **variables: Any) -> tuple[int, str]:
@@ -74,6 +76,9 @@ def test_streams_capture_advisories(healthy: NatsProcesses, tmp_path: Path) -> N
 def test_without_users_it_is_refused(healthy: NatsProcesses, tmp_path: Path) -> None:
     code, text = play(tmp_path, healthy)
     assert (code, "has no user for any account" in " ".join(text.split())) == (2, True), text
-    accounts = {"nats_insights_capture_accounts": ["APP", "NONE"], "nats_insights_account_users": healthy.account_users()}
+    accounts = {
+        "nats_insights_capture_accounts": ["APP", "NONE"],
+        "nats_insights_account_users": healthy.account_users(),
+    }
     code, text = play(tmp_path, healthy, **accounts)
     assert (code, "has no user for NONE" in " ".join(text.split())) == (2, True), text

@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, Client, ConnectionOptions, Reply
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import wait_until
-from conftest import Runner, form
-from nats_processes import NatsProcesses
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Call,
+    Client,
+    ConnectionOptions,
+    Reply,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.module_runs import Runner, form
+from support.nats_processes import NatsProcesses
 
 Check = Callable[..., dict[str, Any]]
 
@@ -128,7 +133,9 @@ def test_bad_servers_and_groups(check: Check, version: str) -> None:
 
 def test_messages_buckets_and_replies(check: Check, api: JetStreamApi) -> None:
     base = {"num_replicas": 1, "storage": "memory", "retention": "limits", "discard": "old"}
-    api.create_stream({**base, "name": "KV_CONF", "subjects": ["$KV.CONF.>"], "allow_direct": True, "max_msgs_per_subject": 1})
+    api.create_stream(
+        {**base, "name": "KV_CONF", "subjects": ["$KV.CONF.>"], "allow_direct": True, "max_msgs_per_subject": 1}
+    )
     for key in ("kept", "gone"):
         publish(api, f"$KV.CONF.{key}", b"value")
     publish(api, "$KV.CONF.gone", headers={"KV-Operation": "DEL"})
@@ -206,8 +213,12 @@ def test_a_consumers_work(check: Check, api: JetStreamApi) -> None:
 
 def test_what_cannot_be_known(check: Check, healthy: NatsProcesses, run_module: Runner) -> None:
     result = check({"stream": {"stream": "ORDERS"}}, {"stream": {"account": "APP", "stream": "NOTHERE"}})
-    assert statuses(result) == ["UNKNOWN", "CRITICAL"], "the system account has no streams; a missing one is known to be"
-    app = run_module("nats_check", healthy.app_connection(), checks=[{"meta": {"expect": 3}}, {"stream": {"stream": "ORDERS"}}])
+    assert statuses(result) == ["UNKNOWN", "CRITICAL"], (
+        "the system account has no streams; a missing one is known to be"
+    )
+    app = run_module(
+        "nats_check", healthy.app_connection(), checks=[{"meta": {"expect": 3}}, {"stream": {"stream": "ORDERS"}}]
+    )
     assert app["failed"] and statuses(app) == ["UNKNOWN", "OK"]
     assert "system account" in app["results"][0]["reasons"]["unknown"][0]
 
@@ -250,8 +261,14 @@ def test_when_the_task_fails(check: Check, fail_on: str, bad: str, fails: bool) 
         ([{"meta": {"expect": 3}, "connection": {}}], "mutually exclusive"),
         ([{"meta": {}}], "missing required arguments: expect"),
         ([{"meta": {"expect": 3, "stream": "S"}}], "Unsupported parameters"),
-        ([{"connection": {}}, {"stream": {"stream": "A.*"}}], r"checks\[1\].stream.stream: 'A.\*' is not the name of one asset"),
-        ([{"connection": {"rtt_warn": "2s"}}], r"checks\[0\].connection.rtt_warn, rtt_critical: critical .1. is reached before"),
+        (
+            [{"connection": {}}, {"stream": {"stream": "A.*"}}],
+            r"checks\[1\].stream.stream: 'A.\*' is not the name of one asset",
+        ),
+        (
+            [{"connection": {"rtt_warn": "2s"}}],
+            r"checks\[0\].connection.rtt_warn, rtt_critical: critical .1. is reached before",
+        ),
         ([{"connection": {}}, {"jetstream": {"account": "NOBODY"}}], "no user for account NOBODY"),
     ],
 )

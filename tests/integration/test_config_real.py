@@ -6,33 +6,29 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import os
 import re
-import socket
 import subprocess
-import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._bcrypt import hash_passwords
-from ansible_collections.natsops.jetstream.plugins.module_utils._conf import size_bytes, write, write_secrets
-from ansible_collections.natsops.jetstream.plugins.module_utils._config_rules import config_change
-from ansible_collections.natsops.jetstream.plugins.module_utils._config_schema import SCHEMA, Key, supports
-from ansible_collections.natsops.jetstream.plugins.module_utils._members import routes
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import hash_passwords
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import write
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import routes
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nats_processes import binary as find_binary
-from nats_processes import free_ports
-
-binary = functools.lru_cache(find_binary)
+from support.nats_processes import binary, free_ports
+from support.single_server import Server, running, write_files
 
 VERSIONS = ["2.9.10", "2.10.27", "2.15.1"]
 RELOADABLE = ["2.10.27", "2.15.1"]
@@ -47,71 +43,12 @@ AWKWARD = [
 ]  # fmt: skip
 
 
-class Server:
-    """A running nats-server with monitoring."""
-
-    def __init__(self, config: dict[str, Any], directory: Path, port: int, http: int) -> None:
-        self.config = config
-        self.directory = directory
-        self.port = port
-        self.http = http
-
-    def write(self, config: dict[str, Any]) -> Path:
-        whole = {"port": self.port, "host": "127.0.0.1", "http": f"127.0.0.1:{self.http}", **config}
-        return write_files(whole, self.directory)
-
-    def get(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/{path}", timeout=5) as answer:
-            return dict(json.load(answer))
-
-    def login(self, **credentials: str) -> bool:
-        """Whether the server lets these credentials in, over the bare protocol."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
-            stream = connection.makefile("rwb")
-            stream.readline()
-            options = json.dumps({"verbose": False, "pedantic": False, "lang": "test", "version": "0", **credentials})
-            stream.write(f"CONNECT {options}\r\nPING\r\n".encode())
-            stream.flush()
-            return stream.readline() == b"PONG\r\n"
-
-
-def write_files(config: dict[str, Any], directory: Path) -> Path:
-    (directory / "secrets.conf").write_text(write_secrets(config) + "\n")
-    main = directory / "nats-server.conf"
-    main.write_text('include "secrets.conf"\n' + write(config, reference=True) + "\n")
-    return main
-
-
 def check(version: str, file: Path) -> str:
     """The output of ``nats-server -t``, empty when it accepts the file."""
     done = subprocess.run(
         [binary(version), "-t", "-c", str(file)], check=False, capture_output=True, text=True, timeout=20
     )
     return "" if done.returncode == 0 else done.stdout + done.stderr
-
-
-@contextmanager
-def running(version: str, config: dict[str, Any], directory: Path | None = None) -> Iterator[Server]:
-    with ExitStack() as stack:
-        folder = directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        server = Server(config, folder, *free_ports(2))
-        file = server.write(config)
-        log = stack.enter_context((folder / "log").open("wb"))
-        process = subprocess.Popen([binary(version), "-c", str(file)], stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + 15
-            while True:
-                try:
-                    server.get("varz")
-                    socket.create_connection(("127.0.0.1", server.port), timeout=1).close()
-                    break
-                except OSError:
-                    assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-                    time.sleep(0.02)
-            yield server
-        finally:
-            process.kill()
-            process.wait()
 
 
 def users(passwords: list[str]) -> list[dict[str, str]]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import Runner
-from credentials import make_certificates, new_user, operator_setup
-from nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, free_ports
+from support.credentials import make_certificates, new_user, operator_setup
+from support.module_runs import Runner
+from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, free_ports
 
 MakeCluster = Callable[..., NatsProcesses]
 

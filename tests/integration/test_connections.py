@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import nats
 import pytest
-from conftest import Runner
 from nats.aio.client import Client as NatsPyClient
-from nats_processes import APP_PASSWORD, NatsProcesses, free_ports
+from support.module_runs import Runner
+from support.nats_processes import APP_PASSWORD, NatsProcesses, free_ports
 
 
 class Clients:
@@ -25,31 +26,56 @@ class Clients:
         self.cluster = cluster
         self.loop = asyncio.new_event_loop()
         self.clients: list[NatsPyClient] = []
+        self.closed: list[asyncio.Event] = []
         self.told = 0
 
     def connect(self, count: int, server: str, name: str, user: str = "app", reconnect: bool = False) -> None:
         async def told() -> None:
             self.told += 1
 
+        async def tell(closed: asyncio.Event) -> None:
+            closed.set()
+
         async def ignore(_error: Exception) -> None:
             """They are meant to be disconnected."""
 
         async def all_of_them() -> None:
             for _number in range(count):
+                closed = asyncio.Event()
                 client = await nats.connect(
-                    self.cluster.url(server), user=user, password=APP_PASSWORD, name=name, error_cb=ignore,
-                    allow_reconnect=reconnect, reconnect_time_wait=0.1, lame_duck_mode_cb=told,
+                    self.cluster.url(server),
+                    user=user,
+                    password=APP_PASSWORD,
+                    name=name,
+                    error_cb=ignore,
+                    allow_reconnect=reconnect,
+                    reconnect_time_wait=0.1,
+                    lame_duck_mode_cb=told,
+                    closed_cb=partial(tell, closed),
                 )
                 await client.subscribe(f"{name}.>")
                 await client.flush()
                 self.clients.append(client)
+                self.closed.append(closed)
 
         self.loop.run_until_complete(all_of_them())
 
-    def alive(self, seconds: float = 0.3) -> int:
-        """Let the clients read for a moment and return how many are connected."""
-        self.loop.run_until_complete(asyncio.sleep(seconds))
-        return sum(1 for client in self.clients if client.is_connected)
+    def alive(self) -> int:
+        """Return how many clients are connected: their server answers their ping. What it sent before is read by then."""
+
+        async def answered(client: NatsPyClient, closed: asyncio.Event) -> bool:
+            # An answer that does not come any more is not told of by nats-py.
+            tries = [asyncio.ensure_future(client.flush(timeout=5)), asyncio.ensure_future(closed.wait())]
+            await asyncio.wait(tries, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in tries:
+                attempt.cancel()
+            await asyncio.gather(*tries, return_exceptions=True)
+            return client.is_connected
+
+        async def all_of_them() -> int:
+            return sum(await asyncio.gather(*(answered(*one) for one in zip(self.clients, self.closed))))
+
+        return self.loop.run_until_complete(all_of_them())
 
     def close(self) -> None:
         async def all_of_them() -> None:
@@ -99,7 +125,7 @@ def test_connections_by_filter(five: NatsProcesses, clients: Clients, run_module
     assert found(account="APP", version="0.*") == found(account="APP", pending_bytes=1) == []
     assert found(account="APP", subscriptions=2) == []
     assert found(account="APP", idle=3600) == []
-    clients.alive(0.2)
+    clients.alive()
     assert found(name="gamma", idle=0.1, subscriptions=1) == [gamma]
 
 
@@ -185,7 +211,7 @@ def test_kicks_that_nobody_can_mean_are_refused(five: NatsProcesses, clients: Cl
     assert "none was closed: n9 did not answer" in refusal(name="safe", server_names=["n1", "n9"], timeout=1)
     refused = run_module("nats_connection_kick", five.app_connection(), name="safe")
     assert refused["failure"]["code"] == "wrong_account"
-    assert clients.alive(0.1) == 1
+    assert clients.alive() == 1
 
 
 def test_balance(five: NatsProcesses, clients: Clients, run_module: Runner) -> None:
@@ -194,7 +220,11 @@ def test_balance(five: NatsProcesses, clients: Clients, run_module: Runner) -> N
     system = five.sys_connection()
     predicted = run_module("nats_connection_kick", system, check_mode=True, balance=True, account="APP")
     assert [(server["name"], server["connections"], server["share"]) for server in predicted["servers"]] == [
-        ("n1", 12, 3), ("n2", 1, 3), ("n3", 0, 3), ("n4", 0, 3), ("n5", 0, 3),
+        ("n1", 12, 3),
+        ("n2", 1, 3),
+        ("n3", 0, 3),
+        ("n4", 0, 3),
+        ("n5", 0, 3),
     ]
     assert (len(predicted["kicked"]), {row["server"] for row in predicted["kicked"]}) == (9, {"n1"})
     done = run_module("nats_connection_kick", system, balance=True, account="APP", rate=100)

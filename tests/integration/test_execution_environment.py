@@ -16,17 +16,19 @@ from typing import Any
 
 import pytest
 import yaml
-from awx_server import TOKEN, AwxServer, serve
-from nats_processes import ROOT, binary
-from role_cluster import RoleCluster
 from rootfs import bare, inside
+from support.nats_processes import ROOT, binary
+from support.role_cluster import RoleCluster
 
 DEFINITIONS = ROOT / "extensions/execution-environment"
 #: Debian releases by their Python, whose packages are made on this machine.
 RELEASES = {(3, 11): "bookworm", (3, 13): "trixie"}
 OLD, NEW = "2.10.27", "2.15.1"
 
-pytestmark = pytest.mark.skipif(not list(ROOT.glob(".cache/dist/*.tar.gz")), reason="there is no artifact: make build")
+pytestmark = [
+    pytest.mark.playbook,
+    pytest.mark.skipif(not list(ROOT.glob(".cache/dist/*.tar.gz")), reason="there is no artifact: make build"),
+]
 
 
 def tool(*command: str, **options: Any) -> str:
@@ -241,8 +243,9 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
         run("upgrade", nats_server_allow_skipped_minors=True)
         site.add("n4")
         run("scale_out")
-        run("change_replicas", nats_cluster_streams=[{"account": "APP", "stream": "ADVISORIES", "num_replicas": 1}])
-        run("change_replicas", nats_cluster_streams=[{"account": "APP", "stream": "ADVISORIES", "num_replicas": 3}])
+        run("rebalance")
+        run("replica_count", nats_cluster_streams=[{"account": "APP", "stream": "ADVISORIES", "num_replicas": 1}])
+        run("replica_count", nats_cluster_streams=[{"account": "APP", "stream": "ADVISORIES", "num_replicas": 3}])
         run("scale_in", nats_server_cluster_leaving=["n4"])
         site.hosts.pop("n4")
         site.kill("n3")
@@ -272,7 +275,5 @@ def test_the_lists_are_enough_for_every_playbook(environment: Environment, tmp_p
         assert (tmp_path / "site/report/report.html").is_file()
     finally:
         run("demo_remove", **demo)
-    with serve(AwxServer([])) as awx:
-        run("awx.configure", "--check", nats_awx_url=awx.url, nats_awx_token=TOKEN, nats_awx_image="ee:1")
     playbooks = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
     assert playbooks - set(ran) == {"demo_servers"}, json.dumps(ran)

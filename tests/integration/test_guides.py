@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands and tasks of the guides, as they stand there, on a cluster that the role deploys.
 
-docs/administration.md has test_administration.py, and docs/getting-started.md tests/lab/test_getting_started.py.
+docs/administration.md has test_administration.py, docs/getting-started.md tests/lab/test_getting_started.py, and README.md
+tests/lab/test_readme.py.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import Runner
-from documents import Command, Document, typed
-from nats_processes import binary
-from role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create, words
+from support.documents import Command, Document, typed
+from support.module_runs import Runner
+from support.nats_processes import binary
+from support.role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create, words
+
+pytestmark = pytest.mark.playbook
 
 NAMES = ["n1-c1", "n2-c1", "n3-c1"]
 DEPLOY = "ansible-playbook natsops.jetstream.deploy -i inventory.yml"
 #: Their other commands change nothing.
-LOOKING = ["README.md", "docs/health-gate.md", "docs/security.md", "docs/sizing.md", "docs/troubleshooting.md"]
+LOOKING = ["docs/health-gate.md", "docs/security.md", "docs/sizing.md", "docs/troubleshooting.md"]
 #: Their blocks are tasks or plays, in an order in which each finds what it needs.
-TASKS = ["docs/credentials.md", "docs/checks.md", "docs/quorum-planner.md", "docs/roll-journal.md"]
+TASKS = ["docs/credentials.md", "docs/checks.md", "docs/internals/quorum-planner.md", "docs/roll-journal.md"]
 #: What stands for something of the reader's own, in commands of docs/operations.md: there is no 2.11 to test with.
 READERS = {"2.11.4": "2.15.1"}
 HANDBOOK = "docs/operations.md"
@@ -113,7 +116,9 @@ def test_commands_that_look_change_nothing(cluster: GuideCluster, path: str) -> 
             continue
         output = cluster.type(command.text)
         # A check run tells what would change.
-        assert "--check" in command.text or set(re.findall(r"changed=(\d+)", output)) <= {"0"}, f"{command.where}\n{output}"
+        assert "--check" in command.text or set(re.findall(r"changed=(\d+)", output)) <= {"0"}, (
+            f"{command.where}\n{output}"
+        )
     assert cluster.pids() == pids
 
 
@@ -121,8 +126,12 @@ def test_the_journal_is_read_by_grep(cluster: GuideCluster, run_module: Runner) 
     journal = cluster.root / "natsops/C1.jsonl"
     journal.parent.mkdir(exist_ok=True)
     for number in range(6):
-        run_module("nats_roll_event", {}, event="batch_done", run="r", cluster="C1", batch=number + 1, journal=str(journal))
-    run_module("nats_roll_event", {}, event="batch_failed", run="r", cluster="C1", reason="it burns", journal=str(journal))
+        run_module(
+            "nats_roll_event", {}, event="batch_done", run="r", cluster="C1", batch=number + 1, journal=str(journal)
+        )
+    run_module(
+        "nats_roll_event", {}, event="batch_failed", run="r", cluster="C1", reason="it burns", journal=str(journal)
+    )
     done, failed = (cluster.type(command.text) for command in commands("docs/roll-journal.md"))
     assert done.count('"batch_done"') == len(done.splitlines()) == 5
     assert len(failed.splitlines()) == 1 and "it burns" in failed
@@ -150,7 +159,8 @@ STORY: dict[str, Callable[[GuideCluster], None]] = {
     "rotate_credentials": prepare_rotation,
     "rotate_certificates": lambda cluster: None,
     "scale_out": prepare_new_hosts,
-    "change_replicas": lambda cluster: None,
+    "rebalance": lambda cluster: None,
+    "replica_count": lambda cluster: None,
     "scale_in": lambda cluster: None,
     "replace": lambda cluster: None,
 }
@@ -158,7 +168,7 @@ STORY: dict[str, Callable[[GuideCluster], None]] = {
 
 def before_command(cluster: GuideCluster, text: str) -> None:
     """Do what the sentences around this command ask for, or what has to have happened."""
-    if "rotate_until=trust" in text:
+    if "rotate_stop_after=trust_new_ca" in text:
         cluster.variables["nats_server_tls_new_ca_dir"] = str(cluster.root / "ca-2")
     if "nats_cluster_replace=n3-c1" in text:
         for name in ("n4-c1", "n5-c1"):

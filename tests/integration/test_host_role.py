@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats_processes import binary, collections_path, free_ports
+from support.nats_processes import binary, collections_path, free_ports
+from support.role_cluster import TUNINGS
+
+pytestmark = pytest.mark.playbook
 
 PLAY = """
 - name: Parts of the role
@@ -51,6 +54,7 @@ class Host:
         self.port, monitoring = free_ports(2)
         self.config = root / "etc" / "nats-server.conf"
         self.variables: dict[str, Any] = {
+            "nats_server_version": "2.10.27",
             "nats_server_become": False,
             "nats_server_user": getpass.getuser(),
             "nats_server_group": grp.getgrgid(os.getgid()).gr_name,
@@ -212,6 +216,41 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
     assert not (host.root / "store").exists()
 
 
+def test_the_role_alone_restarts_a_single_server_and_no_member_of_a_cluster(host: Host) -> None:
+    """All of the role, in a play of its own: correct for one host, and refused where the whole cluster has to be asked."""
+    host.config.unlink()
+    host.variables |= {
+        "nats_server_file_src": binary("2.15.1"),
+        "nats_server_version": "2.15.1",
+        "nats_server_manage_user": False,
+        "nats_server_bcrypt_cost": 4,
+        "nats_server_system_password": "a password",
+        "nats_server_jetstream_max_file_store": "64MB",
+        **{f"nats_server_tuning_{part}": "off" for part in TUNINGS},
+    }
+    assert "Start the process" in changes(host.play("main"))
+    first = host.pid()
+    assert first
+    assert changes(host.play("main")) == []
+
+    monitoring, route = free_ports(2)
+    host.variables["nats_server_http"] = f"127.0.0.1:{monitoring}"
+    assert "Stop the process" in changes(host.play("main"))
+    second = host.pid()
+    assert second not in (0, first)
+
+    # A reload is done for a member too; the block of the cluster needs a restart.
+    member: dict[str, Any] = {
+        "nats_server_clustered": True,
+        "nats_server_cluster_port": route,
+        "nats_server_cluster_host": "127.0.0.1",
+    }
+    refused = host.play("main", fails=True, **member)
+    assert "n1 must be restarted (" in refused
+    assert "Use role natsops.jetstream.nats_cluster" in refused
+    assert host.pid() == second
+
+
 def test_a_stale_pid_file_with_a_reused_number_does_no_harm(host: Host) -> None:
     host.play("install", "service", nats_server_file_src=binary("2.10.27"))
     bystander = subprocess.Popen(["sleep", "300"])
@@ -263,7 +302,7 @@ def test_release(host: Host, releases: str, where: str) -> None:
     (host.root / "opt/2.8.4").mkdir()
     (host.root / "opt/2.8.4/nats-server").touch()
     installed = changes(host.play("install", **variables))
-    assert "Remove the versions that were installed longest ago" in installed
+    assert "Remove the oldest versions" in installed
     assert sorted(path.name for path in (host.root / "opt").iterdir()) == ["2.10.27", "2.9.10"]
 
 

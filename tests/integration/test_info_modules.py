@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions
-from conftest import Runner
-from nats_processes import SYS_PASSWORD, NatsProcesses
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from support.module_runs import Runner
+from support.nats_processes import SYS_PASSWORD, NatsProcesses
 
 EVERY_ENDPOINT = [
     "varz",

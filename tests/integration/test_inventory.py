@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 import yaml
-from conftest import Runner, form
-from nats_processes import SYS_PASSWORD, NatsProcesses, collections_path
+from support.module_runs import Runner, form
+from support.nats_processes import SYS_PASSWORD, NatsProcesses, collections_path
 
 
 def ansible_inventory(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -32,7 +32,11 @@ def ansible_inventory(path: Path, **environment: str) -> subprocess.CompletedPro
 def plain(value: Any) -> Any:
     """Take away ansible-inventory's marks of text that must not be a template."""
     if isinstance(value, dict):
-        return value["__ansible_unsafe"] if "__ansible_unsafe" in value else {key: plain(item) for key, item in value.items()}
+        return (
+            value["__ansible_unsafe"]
+            if "__ansible_unsafe" in value
+            else {key: plain(item) for key, item in value.items()}
+        )
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 

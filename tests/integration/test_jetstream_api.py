@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import servers_of
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi, MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import Connections, account_users
-from nats_processes import NatsProcesses
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import servers_of
+from support.nats_processes import NatsProcesses
 
 
 def options(cluster: NatsProcesses, system: bool) -> ConnectionOptions:

@@ -7,15 +7,16 @@ And two clusters of which one binds the other's system account."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Runner
-from module_runs import form
-from nats_processes import NatsProcesses, free_ports
-from role_cluster import APP_PASSWORD, APP_USER, RoleCluster, words
+from support.module_runs import Runner, form
+from support.nats_processes import NatsProcesses, free_ports
+from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, words
+
+pytestmark = pytest.mark.playbook
 
 HUB, LEAF = ["n1", "n2", "n3"], "l1"
 #: Accounts that the leafnode binds, and the users of the hub's listener.
@@ -31,8 +32,16 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     for name in HUB:
         # A port of its own for each: they are on one machine.
         users = [{"user": user, "password": "p@ss#2", "account": account} for account, user in BOUND.items()]
-        listener = {"host": "127.0.0.1", "port": made.hosts[name]["nats_server_gateway_port"], "authorization": {"users": users}}
-        own = {"nats_server_cluster_group": "hub", "nats_server_jetstream_domain": "hub", "nats_server_leafnodes": listener}
+        listener = {
+            "host": "127.0.0.1",
+            "port": made.hosts[name]["nats_server_gateway_port"],
+            "authorization": {"users": users},
+        }
+        own = {
+            "nats_server_cluster_group": "hub",
+            "nats_server_jetstream_domain": "hub",
+            "nats_server_leafnodes": listener,
+        }
         made.hosts[name].update(own)
     made.hosts[LEAF].update(
         nats_server_cluster_group="branch",
@@ -42,11 +51,8 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
             {"account": account, "user": user, "password": "p@ss#2"} for account, user in BOUND.items()
         ],
     )
-    try:
-        made.playbook("deploy")
+    with made.deployed():
         yield made
-    finally:
-        made.kill()
 
 
 def application(sites: RoleCluster, host: str) -> dict[str, Any]:
@@ -113,6 +119,16 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
     remote = f'leafnodes {{ remotes: [{{ url: "nats-leaf://leaf:pw@127.0.0.1:{port}", account: "$SYS" }}] }}'
     branch = NatsProcesses(version, tmp_path / "branch", ["l1", "l2"], cluster="branch", extra=remote)
 
+    def names_of(cluster: NatsProcesses) -> set[str]:
+        found = run_module("nats_server_info", cluster.sys_connection(), endpoints=[])
+        return {server["name"] for server in found.get("servers", ())}
+
+    def wait_until(what: Callable[[], bool]) -> None:
+        end = time.monotonic() + 40
+        while not what():
+            assert time.monotonic() < end
+            time.sleep(0.2)
+
     def leader(of: NatsProcesses) -> str | None:
         info = run_module("nats_cluster_info", of.sys_connection(), detail="servers")
         assert {server["name"] for server in info["servers"]} <= set(of.names)
@@ -123,7 +139,9 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
     try:
         branch.jetstream_options = "domain: branch"
         branch.start()
-        time.sleep(15)
+        # A server that observes is no candidate, so that without contact there is nothing to wait for.
+        wait_until(lambda: all("metadata controller Observer Mode on" in branch.log(name) for name in branch.names))
+        wait_until(lambda: names_of(branch) == set(branch.names))
         assert leader(branch) is None
         for name in branch.names:
             branch.stop(name)
@@ -136,11 +154,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
         hub.write_config("n1", f'leafnodes {{ listen: "127.0.0.1:{port}", {users} }}')
         hub.start()
         form(hub, run_module)
-        end = time.monotonic() + 40
-        everybody = {*hub.names, *branch.names}
-        while {one["name"] for one in run_module("nats_server_info", hub.sys_connection(), endpoints=[])["servers"]} != everybody:
-            assert time.monotonic() < end
-            time.sleep(1)
+        wait_until(lambda: names_of(hub) == {*hub.names, *branch.names})
         for cluster in (hub, branch):
             asked = {"expected_servers": cluster.names, "cluster": cluster.cluster}
             gate = run_module("nats_cluster_health", cluster.sys_connection(), **asked, span=3)

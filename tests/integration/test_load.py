@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from conftest import Runner, form
-from load import Ledger, Load, LoadPlan, compare
-from nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
+from support.load import Ledger, Load, LoadPlan, compare
+from support.module_runs import Runner, form
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
 BOOK = Ledger("S", "s.p0", ["s.p0-0", "s.p0-1", "s.p0-2"])
 
@@ -44,9 +44,7 @@ async def goes_on(load: Load) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_the_books_balance_when_a_server_dies(
-    make_cluster: Callable[..., NatsProcesses], run_module: Runner
-) -> None:
+def test_the_books_balance_when_a_server_dies(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
 
     async def work() -> None:

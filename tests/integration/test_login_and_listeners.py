@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from credentials import make_certificates
-from nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses, free_ports
+from support.credentials import make_certificates
+from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses, free_ports
 
 Runner = Callable[..., dict[str, Any]]
 MakeCluster = Callable[..., NatsProcesses]
@@ -52,11 +52,15 @@ def test_logins_and_a_reload_of_users(make_cluster: MakeCluster, run_module: Run
 
     # The server refuses whoever could not log in again with what it sent, which is nothing yet.
     text = cluster.config_file("n1").read_text()
-    cluster.config_file("n1").write_text(text.replace("users: [{user: app", "users: [{user: app2, password: x}, {user: app"))
+    cluster.config_file("n1").write_text(
+        text.replace("users: [{user: app", "users: [{user: app2, password: x}, {user: app")
+    )
     with greeted(cluster) as under_way:
         cluster.processes["n1"].send_signal(signal.SIGHUP)
         assert b"Authorization Violation" in under_way.recv(4096)
-    again = run_module("nats_login_info", {"servers": cluster.urls}, logins=[*logins[:2], {"user": "app2", "password": "x"}])
+    again = run_module(
+        "nats_login_info", {"servers": cluster.urls}, logins=[*logins[:2], {"user": "app2", "password": "x"}]
+    )
     assert all(login["accepted"] for login in again["logins"])
 
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Callable
 
 import pytest
-from conftest import Runner
-from module_runs import form
-from nats_processes import NatsProcesses
+from support.module_runs import Runner, form
+from support.nats_processes import NatsProcesses
 
 Plan = Callable[..., dict[str, Any]]
 Placed = dict[str, set[str]]
@@ -53,23 +52,31 @@ def test_who_can_leave(five: NatsProcesses, placed: Placed, plan: Plan) -> None:
     users = five.account_users()
     (home,) = placed["SINGLE"]
     leaving = [home, next(name for name in five.names if name != home)]
-    found = plan("nats_leave_plan", server_names=leaving, account_users=users, single_replicas="move")
+    found = plan("nats_membership_plan", operation="scale_in", leaving=leaving, account_users=users, r1_policy="move")
     assert [problem["code"] for problem in found["problems"]] == []
     assert found["meta"] == {"members": five.names, "size_after": 3, "quorum_after": 2}
     hosted = {(f"APP/{stream}", server) for stream, hosts in placed.items() for server in hosts & set(leaving)}
     assert {(move["stream"], move["from"]) for move in found["moves"]} == hosted
     assert not {move["to"] for move in found["moves"]} & set(leaving)
-    assert [(server["name"], server["answers"], server["meta_member"]) for server in found["servers"]] == [
+    assert [(server["server_name"], server["answers"], server["meta_member"]) for server in found["leaving"]] == [
         (name, True, True) for name in leaving
     ]
 
-    few = plan("nats_leave_plan", server_names=five.names[:3], account_users=users, single_replicas="move")
-    assert {problem["code"] for problem in few["problems"]} == {"leave_too_few", "leave_no_room"}
-    kept = plan("nats_leave_plan", server_names=[home], account_users=users)
-    refused = {"leave_single_replica"} if five.version.startswith("2.10.") else set()
+    few = plan(
+        "nats_membership_plan", operation="scale_in", leaving=five.names[:3], account_users=users, r1_policy="move"
+    )
+    assert {problem["code"] for problem in few["problems"]} == {"scale_in_too_few", "scale_in_no_room"}
+    kept = plan("nats_membership_plan", operation="scale_in", leaving=[home], account_users=users)
+    refused = {"scale_in_single_replica"} if five.version.startswith("2.10.") else set()
     assert {problem["code"] for problem in kept["problems"] if problem["severity"] == "error"} == refused
-    gone = plan("nats_leave_plan", server_names=["n9"], account_users=users)
-    assert gone["servers"] == [{"name": "n9", "answers": False, "meta_member": False, "groups": []}]
+    gone = plan("nats_membership_plan", operation="scale_in", leaving=["n9"], account_users=users)
+    (server,) = gone["leaving"]
+    assert (server["server_name"], server["answers"], server["meta_member"], server["groups"]) == (
+        "n9",
+        False,
+        False,
+        [],
+    )
     assert (gone["moves"], gone["problems"]) == ([], [])
 
 
@@ -82,7 +89,8 @@ def test_what_moves_to_a_server_with_less(five: NatsProcesses, placed: Placed, p
     spread = {when: max(found[when].values()) - min(found[when].values()) for when in ("before", "after")}
     assert spread["after"] < spread["before"]
     target = found["moves"][0]["to"]
-    assert target == min(found["before"], key=lambda name: (found["before"][name], name))
+    without = set(found["before"]) - placed[found["moves"][0]["stream"]]
+    assert target == min(without, key=lambda name: (found["before"][name], name))
     alone = plan("nats_rebalance_plan", cluster="C1", onto=[target], max_moves=1)
     assert [move["to"] for move in alone["moves"]] == [target]
     assert plan("nats_rebalance_plan", cluster="C1", max_moves=0)["after"] == found["before"]
@@ -97,35 +105,35 @@ def test_how_many_replicas(five: NatsProcesses, placed: Placed, plan: Plan) -> N
     def wish(name: str, replicas: int, **more: Any) -> dict[str, Any]:
         return {"account": "APP", "stream": name, "num_replicas": replicas, **more}
 
-    more = plan("nats_replicas_plan", streams=[wish(stream, 5), wish("SINGLE", 1), wish("NONE*", 3)])
+    more = plan("nats_replica_count_plan", streams=[wish(stream, 5), wish("SINGLE", 1), wish("NONE*", 3)])
     assert more["unmatched"] == ["APP/NONE*"]
     (change,) = more["changes"]
     assert (change["stream"], change["before"], change["after"]) == (stream, 3, 5)
     assert set(change["gains"]) == set(five.names) - placed[stream]
     assert (change["consumers"], change["refused"]) == ({}, "")
 
-    both = plan("nats_replicas_plan", streams=[wish("SINGLE", 3), wish(stream, 1), wish("MP?", 3)])
+    both = plan("nats_replica_count_plan", streams=[wish("SINGLE", 3), wish(stream, 1), wish("MP?", 3)])
     assert [(item["stream"], item["after"], item["consumers"]) for item in both["changes"]] == [
         (stream, 1, {"own": 1}),
         ("SINGLE", 3, {}),
     ]
-    follow = plan("nats_replicas_plan", streams=[wish(stream, 3, consumers="follow")])["changes"]
+    follow = plan("nats_replica_count_plan", streams=[wish(stream, 3, consumers="follow")])["changes"]
     assert [(item["before"], item["after"], item["consumers"]) for item in follow] == [(3, 3, {"own": 0})]
     five.add_stream("BOUND", 1, placement={"tags": ["node:n1"]})
     placed["BOUND"] = {"n1"}
-    (bound,) = plan("nats_replicas_plan", streams=[wish("BOUND", 2)])["changes"]
+    (bound,) = plan("nats_replica_count_plan", streams=[wish("BOUND", 2)])["changes"]
     assert bound["refused"].startswith("1 more server(s) must take a replica, 0 can (none): ")
     assert "n2 has not the tag node:n1" in bound["refused"]
-    assert plan("nats_replicas_plan", streams=[wish(stream, 6)])["failure"]["code"] == "invalid_option"
+    assert plan("nats_replica_count_plan", streams=[wish(stream, 6)])["failure"]["code"] == "invalid_option"
 
 
 def test_an_election_that_a_death_began_is_waited_for(five: NatsProcesses, plan: Plan, run_module: Runner) -> None:
     leader = five.add_stream("LED", 3)["cluster"]["leader"]
     try:
         five.kill(leader)
-        found = plan("nats_leave_plan", server_names=[leader], account_users=five.account_users())
+        found = plan("nats_membership_plan", operation="scale_in", leaving=[leader], account_users=five.account_users())
         assert found["lost"] == []
-        assert found["servers"][0]["answers"] is False
+        assert found["leaving"][0]["answers"] is False
     finally:
         five.start(leader)
         form(five, run_module)

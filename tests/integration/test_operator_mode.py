@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from conftest import Runner
-from credentials import Operator, make_operator
-from role_cluster import RoleCluster
+from support.credentials import Operator, make_operator
+from support.module_runs import Runner
+from support.role_cluster import RoleCluster
+
+pytestmark = pytest.mark.playbook
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,14 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     hosts.variables.update(
         nats_server_operator=operator.jwt,
         nats_server_system_account=operator.system_account,
-        nats_server_resolver_preload=operator.accounts,
+        nats_server_config={"resolver_preload": operator.accounts},
         nats_server_api_credentials=str(operator.creds["SYS"]),
     )
     for name, own in hosts.hosts.items():
-        own["nats_server_resolver"] = {"type": "full", "dir": str(root / name / "jwt"), "allow_delete": False, "interval": "2m"}
-    try:
-        hosts.playbook("deploy")
+        resolver = {"type": "full", "dir": str(root / name / "jwt"), "allow_delete": False, "interval": "2m"}
+        own["nats_server_config_host"] = {"resolver": resolver}
+    with hosts.deployed():
         yield Deployed(hosts, operator)
-    finally:
-        hosts.kill()
 
 
 def test_both_accounts_are_there_and_a_stream_has_three_replicas(deployed: Deployed, run_module: Runner) -> None:

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils import _replicas
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import peer_id
-from ansible_collections.natsops.jetstream.plugins.module_utils._placement import Judgement
-from conftest import Runner, form
-from load import Load, LoadPlan, patiently
-from nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import PlacementResult
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import replica_moves
+from support.load import Load, LoadPlan, patiently
+from support.module_runs import Runner, form
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
 NAMES = [f"n{number}" for number in range(1, 6)]
 MESSAGES = 500
@@ -41,7 +41,9 @@ def stored(cluster: NatsProcesses, stream: str) -> int:
 async def _fill(cluster: NatsProcesses, stream: str) -> None:
     import nats
 
-    connection = await nats.connect([cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD)
+    connection = await nats.connect(
+        [cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD
+    )
     publish = connection.jetstream().publish
 
     async def put(number: int) -> None:
@@ -57,7 +59,9 @@ async def _delete(cluster: NatsProcesses, stream: str) -> None:
     import nats
     from nats.js.errors import NotFoundError
 
-    connection = await nats.connect([cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD)
+    connection = await nats.connect(
+        [cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD
+    )
 
     async def delete() -> None:
         with contextlib.suppress(NotFoundError):
@@ -277,10 +281,19 @@ def test_a_server_is_emptied_under_load(tagged: Peers) -> None:
     single = {} if tagged.cluster.version.startswith("2.10.") else {"LOAD1": 1}
 
     async def work() -> None:
-        load = Load(tagged.cluster.urls, APP_USER, APP_PASSWORD, LoadPlan({"LOAD3": 3, **single}, producers=1, timeout=1))
+        load = Load(
+            tagged.cluster.urls, APP_USER, APP_PASSWORD, LoadPlan({"LOAD3": 3, **single}, producers=1, timeout=1)
+        )
         await load.prepare()
         running = asyncio.create_task(load.run())
-        await asyncio.sleep(0.5)
+
+        async def until(enough: Callable[[], bool]) -> None:
+            end = time.monotonic() + 30
+            while not enough():
+                assert time.monotonic() < end, load.report()
+                await asyncio.sleep(0.05)
+
+        await until(lambda: load.report().acknowledged > 0)
         server = (await asyncio.to_thread(members, tagged.cluster, [*single, "LOAD3"][0]))[0]
 
         def evacuate(check_mode: bool = False) -> dict[str, Any]:
@@ -289,10 +302,7 @@ def test_a_server_is_emptied_under_load(tagged: Peers) -> None:
 
         predicted = await asyncio.to_thread(evacuate, True)
         result = await asyncio.to_thread(evacuate)
-        end = time.monotonic() + 30
-        while load.report().acknowledged <= 50:
-            assert time.monotonic() < end, load.report()
-            await asyncio.sleep(0.05)
+        await until(lambda: load.report().acknowledged > 50)
         load.stop()
         await running
         assert result["after"] == predicted["after"] == {"meta_leader": False, "leaders": [], "replicas": []}
@@ -346,7 +356,7 @@ def test_three_servers(
     assert (partial["changed"], partial["stuck"], partial["after"]["leaders"]) == (True, stuck["stuck"], [])
 
     with monkeypatch.context() as patch:
-        patch.setattr(_replicas, "judge", lambda *_arguments: Judgement(("n9",), {}))
+        patch.setattr(replica_moves, "evaluate_candidates", lambda *_arguments: PlacementResult(("n9",), {}))
         broken = peers.stream(**asked, method="remove")
     assert broken["failure"]["err_code"] == 10075
     left = [name for name in names if name != before[1]]

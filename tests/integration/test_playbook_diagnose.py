@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nats_processes import SYS_PASSWORD, NatsProcesses, run_playbook
+from support.nats_processes import SYS_PASSWORD, NatsProcesses, run_playbook
+
+pytestmark = pytest.mark.playbook
 
 
 class PlacedProcesses(NatsProcesses):
@@ -63,9 +66,11 @@ def inventory(cluster: PlacedProcesses) -> str:
 
 
 def diagnose(cluster: PlacedProcesses, *arguments: str) -> tuple[str, dict[str, Any]]:
+    """Return what a diagnosis printed and wrote, which ended with the exit status of its verdict."""
     target = cluster.directory / "diagnosis.json"
     result = run_playbook("diagnose", "-e", f"diagnose_json={target}", *arguments)
-    assert result.returncode == 0, result.stdout + result.stderr
+    broken = json.loads(target.read_text())["verdict"]["status"] == "critical"
+    assert (result.returncode == 2) if broken else (result.returncode == 0), result.stdout + result.stderr
     assert SYS_PASSWORD not in result.stdout
     return result.stdout, json.loads(target.read_text())
 
@@ -78,16 +83,33 @@ def messages(data: dict[str, Any], code: str) -> list[str]:
     return [finding["message"] for finding in data["findings"] if finding["code"] == code]
 
 
+def causes(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {cause["kind"]: cause for cause in data["causes"]}
+
+
 def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(faulty: PlacedProcesses) -> None:
     hosts = inventory(faulty)
     # What n2 would load next is not what it runs.
     config = faulty.config_file("n2")
     config.write_text(config.read_text() + "\nping_interval: 30s\n")
+    log = faulty.directory / "n1.txt"
+    now = time.strftime("%Y/%m/%d %H:%M:%S.000000")
+    log.write_text(f"[1] {now} [ERR] of an earlier process\n{log.read_text()}")
     text, data = diagnose(faulty, "-i", hosts)
     found = checks(data)
     assert data["verdict"]["status"] == "critical"
-    assert messages(data, "server_missing") == ["expected server n4 did not answer (its host cannot be reached either)"]
-    assert any("max_payload is 1048576 on n1, n2; 2097152 on n3" in message for message in messages(data, "config_differs"))
+    down = data["causes"][0]
+    assert (down["kind"], down["servers"]) == ("servers_down", ["n4"])
+    assert down["title"].startswith("n4 does not answer (its host cannot be reached either)")
+    assert down["evidence"][0] == "expected server n4 did not answer"
+    # Lines of a log count by their kind, and those of an earlier process do not.
+    kinds = data["logs"]["n1"]
+    assert sum(kind["count"] for kind in kinds) >= len(kinds) > 0
+    assert not any("of an earlier process" in kind["text"] for kind in kinds)
+    assert "Warnings and errors of n1 since its last start:" in text
+    assert any(
+        "max_payload is 1048576 on n1, n2; 2097152 on n3" in message for message in messages(data, "config_differs")
+    )
     assert messages(data, "config_not_loaded") == ["n2 does not run what its configuration file holds"]
     assert found["logs"] in ("ok", "found")
     for check in ("ping", "health", "routes", "gateways", "versions", "clocks", "slow consumers", "storage", "disks"):
@@ -100,15 +122,21 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
     connection = {"nats_connection": faulty.sys_connection(), "nats_expected_servers": faulty.names}
     text, data = diagnose(faulty, "-e", json.dumps(connection))
     assert data["verdict"]["status"] == "critical"
-    assert messages(data, "server_missing") == [f"expected server {name} did not answer" for name in ("n1", "n2")]
+    down = data["causes"][0]
+    assert (down["kind"], down["servers"]) == ("servers_down", ["n1", "n2"])
+    assert down["counts"]["server_missing"] == 2
+    assert down["evidence"][0] == "expected server n1 did not answer"
+    assert "on n1 and n2" in down["commands"][0]
     assert "BROKEN" in text
+    calm = run_playbook("diagnose", "-e", json.dumps({**connection, "diagnose_fail_on": "never"}))
+    assert calm.returncode == 0, calm.stdout + calm.stderr
 
     faulty.kill("n3")
     text, data = diagnose(faulty, "-i", hosts)
     assert data["verdict"]["status"] == "critical"
-    assert messages(data, "unreachable")
-    assert "n1: its host is up, nats-server does not run there" in messages(data, "unreachable_host")
-    assert "n4: its host cannot be reached either" in messages(data, "unreachable_host")
+    unreachable = causes(data)["cluster_unreachable"]
+    assert "n1: its host is up, nats-server does not run there" in unreachable["evidence"]
+    assert "n4: its host cannot be reached either" in unreachable["evidence"]
 
 
 def test_a_healthy_cluster_without_managed_hosts(healthy: NatsProcesses, tmp_path: Path) -> None:
@@ -116,6 +144,9 @@ def test_a_healthy_cluster_without_managed_hosts(healthy: NatsProcesses, tmp_pat
     connection = {"nats_connection": healthy.sys_connection(), "nats_expected_servers": healthy.names}
     result = run_playbook("diagnose", "-e", json.dumps({**connection, "diagnose_json": str(target)}), "--check")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "HEALTHY: nothing wrong was found. Not looked at: logs, configuration loaded, disks, certificates." in result.stdout
+    assert (
+        "HEALTHY: nothing wrong was found. Not looked at: logs, configuration loaded, disks, certificates."
+        in result.stdout
+    )
     assert "24 of 24 for a full mesh" in result.stdout
     assert not target.exists()

@@ -12,13 +12,38 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._diagnosis import diagnose
-from ansible_collections.natsops.jetstream.plugins.module_utils._report import report_data, report_text
-from conftest import form
-from nats_processes import APP_PASSWORD, SYS_PASSWORD, SYS_USER, NatsProcesses, free_ports, run_playbook
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import report_data, report_text
+from support.module_runs import form
+from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, SYS_USER, NatsProcesses, free_ports, run_playbook
 
-ALL = ["servers", "clusters", "jetstream", "leaders", "meta", "streams", "consumers", "accounts", "connections",
-       "connections_per_server", "routes", "gateways", "leafnodes", "cpu", "mem", "health"]
+pytestmark = pytest.mark.playbook
+
+ALL = [
+    "servers",
+    "clusters",
+    "jetstream",
+    "leaders",
+    "meta",
+    "streams",
+    "consumers",
+    "accounts",
+    "connections",
+    "connections_per_server",
+    "routes",
+    "gateways",
+    "leafnodes",
+    "cpu",
+    "mem",
+    "health",
+]
+#: A catalogue as a run and a drill leave it.
+CATALOGUE = (
+    Catalogue()
+    .saved("APP/ORDERS", "2026-11-23T02:00:00Z")
+    .proven("APP/ORDERS", {"time": "2026-11-23T03:00:00Z", "ok": True, "seconds": 2.5})
+)
 
 
 def report(target: Path, *arguments: str, **variables: Any) -> tuple[str, dict[str, Any]]:
@@ -51,6 +76,28 @@ def table(data: dict[str, Any], name: str) -> dict[str, Any]:
     return next(item for item in data["tables"] if item["name"] == name)
 
 
+def test_last_backups_and_last_proven_restores(healthy: NatsProcesses, tmp_path: Path) -> None:
+    backups = tmp_path / "backup"
+    backups.mkdir()
+    given = {"report": "backups", "nats_connection": healthy.sys_connection()}
+
+    def refused(**more: Any) -> str:
+        done = run_playbook("report", "-e", json.dumps({**given, **more}))
+        assert done.returncode != 0
+        return " ".join(done.stdout.split())
+
+    assert "set nats_cluster_backup_directory or report_backup_directory" in refused()
+    assert "nothing was ever saved there" in refused(report_backup_directory=str(backups))
+    (backups / "catalogue.json").write_text("{")
+    assert "it is not JSON" in refused(report_backup_directory=str(backups))
+    (backups / "catalogue.json").write_text(CATALOGUE.text())
+    text, data = report(tmp_path / "report.json", **given, nats_cluster_backup_directory=str(backups))
+    rows = {row["stream"]: row for row in table(data, "backups")["rows"]}
+    assert (rows["ORDERS"]["saved"], rows["ORDERS"]["proven"]) == ("2026-11-23T02:00:00Z", "2026-11-23T03:00:00Z")
+    assert rows["EVENTS"]["saved"] is None
+    assert "WARNING: never saved: " in text and "APP/EVENTS" in text
+
+
 def test_every_report_of_a_healthy_cluster_without_an_inventory(
     healthy: NatsProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +125,12 @@ def test_every_report_of_a_healthy_cluster_without_an_inventory(
 
 def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsProcesses, tmp_path: Path) -> None:
     hosts = inventory(healthy, tmp_path / "inventory.yml", "n9")
-    options = {"report": "jetstream,streams,routes", "report_account": "APP", "report_stream": "ORDERS", "report_cluster": "C1"}
+    options = {
+        "report": "jetstream,streams,routes",
+        "report_account": "APP",
+        "report_stream": "ORDERS",
+        "report_cluster": "C1",
+    }
     text, data = report(tmp_path / "report.json", "-v", "-i", hosts, "--limit", "n2,n9", **options)
     assert (data["servers"], data["not_answering"]) == (["n2"], ["n9"])
     assert "NOT ANSWERING: n9" in text
@@ -118,14 +170,16 @@ def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
     # 2.10 no longer tells who the other members were, only how many.
     rows = {row["name"]: row["online"] for row in table(data, "meta")["rows"]}
     assert {name for name, online in rows.items() if online} == {survivor, others[1]}
-    assert "has no leader (nobody leads it). It has 5 members, 2 of them answered, and 3 must be up" in text
+    assert "has no leader (no server leads it). It has 5 members, 2 of them answered, and 3 must be up" in text
 
 
 @pytest.fixture
 def supercluster(version: str, tmp_path: Path) -> Iterator[NatsProcesses]:
     """C1 and C2 of one server each, and a leaf node of C1; the system user of C1 sees C1 and C2."""
     gateway, remote, leaf = free_ports(3)
-    remotes = ", ".join(f'{{name: C{number}, url: "nats://127.0.0.1:{port}"}}' for number, port in ((1, gateway), (2, remote)))
+    remotes = ", ".join(
+        f'{{name: C{number}, url: "nats://127.0.0.1:{port}"}}' for number, port in ((1, gateway), (2, remote))
+    )
 
     def gateways(name: str, port: int) -> str:
         return f'gateway {{ name: {name}, listen: "127.0.0.1:{port}", gateways: [{remotes}] }}\n'
@@ -134,7 +188,11 @@ def supercluster(version: str, tmp_path: Path) -> Iterator[NatsProcesses]:
     for name, names, extra in (
         ("C1", ["n1"], gateways("C1", gateway) + f'leafnodes {{ listen: "127.0.0.1:{leaf}" }}'),
         ("C2", ["m1"], gateways("C2", remote)),
-        ("L1", ["l1"], f'leafnodes {{ remotes: [{{url: "nats-leaf://app:{APP_PASSWORD}@127.0.0.1:{leaf}", account: APP}}] }}'),
+        (
+            "L1",
+            ["l1"],
+            f'leafnodes {{ remotes: [{{url: "nats-leaf://app:{APP_PASSWORD}@127.0.0.1:{leaf}", account: APP}}] }}',
+        ),
     ):
         folder = tmp_path / name
         folder.mkdir()
@@ -163,7 +221,10 @@ def test_gateways_and_leaf_nodes_of_a_supercluster(supercluster: NatsProcesses, 
         time.sleep(0.3)
     clusters = {row["cluster"]: (row["gateways"], row["inbound_gateways"]) for row in table(data, "clusters")["rows"]}
     assert clusters == {"C1": (1, 1), "C2": (1, 1)}
-    kinds = [(row["server"], row["name"], row["kind"], row["connection"].split()[0]) for row in table(data, "gateways")["rows"]]
+    kinds = [
+        (row["server"], row["name"], row["kind"], row["connection"].split()[0])
+        for row in table(data, "gateways")["rows"]
+    ]
     assert sorted(kinds) == [
         ("m1", "C2", "Inbound", "C1"),
         ("m1", "C2", "Outbound", "C1"),

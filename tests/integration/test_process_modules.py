@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from nats_processes import binary, free_ports
+from support.nats_processes import binary, free_ports
 
 
 class Host:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import os
 import random
@@ -15,28 +16,37 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
-from conftest import Runner
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.controller import run_identity
 from nats.aio.client import Client
-from role_cluster import APP_PASSWORD, APP_USER, RoleCluster, Run, under_load
+from support.module_runs import Runner
+from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, Run, under_load
+
+pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3"]
+# The lock alone, as every operation takes it.
+LOCK = """
+- hosts: nats
+  gather_facts: false
+  tasks:
+    - import_role: {name: natsops.jetstream.nats_server, tasks_from: members}
+    - include_role: {name: natsops.jetstream.nats_cluster, tasks_from: "{{ item }}"}
+      loop: "{{ steps }}"
+"""
 SUBJECT = "ops.rolls.C1"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     """Three deployed servers; each test leaves them healthy."""
-    made = RoleCluster(tmp_path_factory.mktemp("roll"), NAMES)
-    try:
-        made.playbook("deploy")
+    with RoleCluster(tmp_path_factory.mktemp("roll"), NAMES).deployed() as made:
         yield made
-    finally:
-        made.kill()
 
 
 def plan_of(output: str) -> list[str]:
@@ -50,7 +60,7 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
     run = cluster.playbook("restart", "--check", nats_cluster_not_after="2099-01-01T00:00:00Z")
     assert sorted(plan_of(run.output)) == NAMES
     assert "no batch starts after 2099-01-01T00:00:00Z" in run.output
-    assert "while batch 1 is away: streams and consumers that miss a member: " in run.output
+    assert "while batch 1 is down: streams and consumers that miss a replica: " in run.output
     assert "; it has the meta leader, so it comes last" in run.output
     assert cluster.pids() == before
 
@@ -133,7 +143,7 @@ def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: 
     assert all(set(step) == {"gate", "drain", "stop", "start", "catch_up"} and min(step.values()) > 0 for step in steps)
 
     after = cluster.pids()
-    run = cluster.playbook("restart", nats_server_restart_before=started)
+    run = cluster.playbook("restart", nats_cluster_restart_before=started)
     assert cluster.pids() == after, run.output
     assert "changed=0" in run.output
 
@@ -141,7 +151,12 @@ def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: 
 def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleCluster) -> None:
     before = cluster.pids()
     locks = [Path(cluster.hosts[name]["nats_server_config_dir"]) / "operation.lock" for name in NAMES]
-    held = {"owner": "somebody@elsewhere process 1", "purpose": "upgrade", "since": 1, "expires": int(time.time()) + 600}
+    held = {
+        "owner": "somebody@elsewhere process 1",
+        "purpose": "upgrade",
+        "since": 1,
+        "expires": int(time.time()) + 600,
+    }
     for lock in locks[:2]:
         lock.write_text(json.dumps(held))
     run = cluster.playbook("restart", fails=True)
@@ -155,13 +170,81 @@ def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleC
     assert cluster.pids() == before
 
 
+def test_a_lock_is_taken_over_when_its_run_has_ended(cluster: RoleCluster, tmp_path: Path) -> None:
+    """By a process of this controller that is gone, or by an earlier run of the same name; also on hosts outside the play."""
+    locks = [Path(cluster.hosts[name]["nats_server_config_dir"]) / "operation.lock" for name in NAMES]
+    play = tmp_path / "lock.yml"
+    play.write_text(LOCK)
+
+    def lock(owner: dict[str, Any], fails: bool = False, **extra: Any) -> str:
+        held = {"owner": owner, "purpose": "upgrade", "since": 1, "expires": int(time.time()) + 600}
+        for path in locks[:2]:
+            path.write_text(json.dumps(held))
+        output = cluster.playbook(str(play), "--limit", "n3", fails=fails, steps=["lock"], **extra).output
+        assert all(path.exists() and path.read_text() for path in locks), output
+        owners = [json.loads(path.read_text())["owner"] for path in locks]
+        assert owners[:2] == [owner] * 2 if fails else owners == [owners[2]] * 3
+        assert owners[2]["user"] == getpass.getuser()
+        for path in locks:
+            path.write_text("")
+        return " ".join(output.split())
+
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            owner = run_identity(process.pid, "ops")
+            refused = lock(owner, fails=True)
+            assert "Locked were 1 of 3 hosts, and more than half are needed." in refused
+            assert f"It is held by ops@{os.uname().nodename} process {process.pid} for upgrade until" in refused
+        finally:
+            process.kill()
+    lock(owner)
+    elsewhere = {**owner, "boot": "another machine", "name": "nightly"}
+    lock(elsewhere, fails=True)
+    lock(elsewhere, fails=True, nats_cluster_lock_owner="weekly")
+    lock(elsewhere, nats_cluster_lock_owner="nightly")
+    lock(elsewhere, nats_cluster_lock_break=True)
+
+    # A run may take its lock again, and gives it back everywhere.
+    output = cluster.playbook(str(play), "--limit", "n3", steps=["lock", "lock", "unlock"]).output
+    assert "changed=0" in output
+    assert [path.read_text() for path in locks] == [""] * 3
+
+
+def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -> None:
+    """Denied the interest in its peers' inboxes, it sends nothing to them; the file has its contents back once it runs."""
+    path = Path(cluster.hosts["n3"]["nats_server_config_dir"]) / "nats-server.conf"
+    before, kept, pids = path.stat(), path.read_text(), [cluster.pid("n3")]
+    path.write_text(kept.replace("cluster: {", 'cluster: {permissions: {export: {deny: ["$NRG.>"]}},', 1))
+    assert path.read_text() != kept
+
+    log = Path(cluster.hosts["n3"]["nats_server_run_dir"]) / "nats-server.out"
+    written = len(log.read_text())
+
+    def restore() -> None:
+        while "Listening for client connections" not in log.read_text()[written:]:
+            time.sleep(0.1)
+        pids.append(cluster.pid("n3"))
+        path.write_text(kept)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with ThreadPoolExecutor(1) as thread:
+        restored = thread.submit(restore)
+        run = cluster.playbook("restart", "--limit", "n3", nats_server__join_timeout=6)
+        restored.result(timeout=10)
+    assert "has not heard from it since it was started: it is raft-silent, and restarted (1 of 2)" in " ".join(
+        run.output.split()
+    )
+    assert "(2 of 2)" not in run.output
+    assert cluster.pid("n3") not in (0, *pids)
+
+
 @pytest.mark.chaos
 def test_a_server_that_dies_elsewhere_stops_the_roll(cluster: RoleCluster) -> None:
     before = cluster.pids()
     order = plan_of(cluster.playbook("restart", "--check").output)
     victim = order[-1]
     kill = ["sh", "-c", f'if [ "$NATS_BATCH_NUMBER" = 2 ]; then kill -9 {before[victim]}; fi']
-    run = cluster.playbook("restart", fails=True, nats_cluster_before_batch_command=kill, nats_server_gate_timeout=12)
+    run = cluster.playbook("restart", fails=True, nats_cluster_before_batch_command=kill, nats_cluster_gate_timeout=12)
     after = cluster.pids()
     assert after[order[1]] == before[order[1]]
     assert after[order[0]] not in (0, before[order[0]])
@@ -192,7 +275,7 @@ def test_runs_that_are_killed_are_finished_by_the_next(cluster: RoleCluster) -> 
         while kills < 20:
             before, began = cluster.pids(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             while True:
-                process = cluster.start_playbook("restart", nats_server_restart_before=began)
+                process = cluster.start_playbook("restart", nats_cluster_restart_before=began)
                 try:
                     output, _nothing = process.communicate(timeout=seeds.uniform(5, 60) if kills < 20 else 600)
                     break
@@ -208,7 +291,9 @@ def test_runs_that_are_killed_are_finished_by_the_next(cluster: RoleCluster) -> 
 
 
 @pytest.mark.chaos
-def test_routes_take_another_pool_and_pinned_accounts_by_reload_under_load(cluster: RoleCluster, run_module: Runner) -> None:
+def test_routes_take_another_pool_and_pinned_accounts_by_reload_under_load(
+    cluster: RoleCluster, run_module: Runner
+) -> None:
     before = cluster.pids()
     change: dict[str, Any] = {"nats_server_cluster_pool_size": 5, "nats_server_cluster_accounts": ["APP"]}
     under_load(cluster, lambda: cluster.playbook("deploy", **change))

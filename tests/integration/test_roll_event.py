@@ -15,8 +15,8 @@ from typing import Any
 
 import nats
 import pytest
-from conftest import Runner
-from nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
+from support.module_runs import Runner
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
 
 EVENT = {"event": "batch_done", "run": "r1", "cluster": "C1"}
 
@@ -43,11 +43,20 @@ def heard(cluster: NatsProcesses, subject: str, work: Callable[[], Any]) -> tupl
 
 def test_an_event_is_written_and_heard(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
     journal = tmp_path / "new" / "C1.jsonl"
-    options: dict[str, Any] = {**EVENT, "batch": 2, "of": 5, "hosts": ["n2"], "steps": {"stop": 1.3}, "journal": str(journal)}
+    options: dict[str, Any] = {
+        **EVENT,
+        "batch": 2,
+        "of": 5,
+        "hosts": ["n2"],
+        "steps": {"stop": 1.3},
+        "journal": str(journal),
+    }
     options["data"] = {"note": f"login {APP_PASSWORD}"}
 
     def work() -> dict[str, Any]:
-        return run_module("nats_roll_event", healthy.app_connection(), **options, subjects=["ops.a", "ops.b"], _ansible_diff=True)
+        return run_module(
+            "nats_roll_event", healthy.app_connection(), **options, subjects=["ops.a", "ops.b"], _ansible_diff=True
+        )
 
     result, messages = heard(healthy, "ops.>", work)
     line = journal.read_text()
@@ -97,7 +106,12 @@ def test_servers_that_do_not_answer_are_a_warning_and_take_no_time(run_module: R
         connection = {"servers": servers, "user": "x", "password": "y-y-y"}
         started = time.monotonic()
         result = run_module(
-            "nats_roll_event", connection, **EVENT, journal=str(journal), subjects=["ops.a", "ops.b"], publish_timeout=0.5
+            "nats_roll_event",
+            connection,
+            **EVENT,
+            journal=str(journal),
+            subjects=["ops.a", "ops.b"],
+            publish_timeout=0.5,
         )
         assert time.monotonic() - started < 2
     assert result["changed"] and "failed" not in result

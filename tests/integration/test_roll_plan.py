@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Runner, form
-from nats_processes import NatsProcesses, binary
+from support.module_runs import Runner, form
+from support.nats_processes import NatsProcesses, binary
 
 
 def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> None:
@@ -27,7 +27,7 @@ def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> Non
 
         info = run_module("nats_cluster_info", five.sys_connection())
         members = next(set(item["members"]) for item in info["streams"] if item["name"] == "ROLL")
-        wide = run_module("nats_roll_plan", five.sys_connection(), **options, max_parallel=0, meta_spare=0)
+        wide = run_module("nats_roll_plan", five.sys_connection(), **options, max_parallel=0, meta_headroom=0)
         assert wide["lower_bound"] == len(wide["batches"]) == 3
         assert all(len(members.intersection(batch)) == 1 for batch in wide["batches"])
         assert len(run_module("nats_roll_plan", five.sys_connection(), **options, max_parallel=0)["batches"]) == 5
@@ -39,15 +39,17 @@ def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> Non
 def test_what_cannot_be_planned_is_refused(healthy: NatsProcesses, run_module: Runner) -> None:
     unknown = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1", "n3"])
     assert unknown["failure"]["code"] == "server_missing"
-    assert "nobody has heard of n3; there are: n1, n10, n2" in unknown["msg"]
-    wrong = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1"], members_down=0)
+    assert "no server and no member of the meta group has the name(s) n3; there are: n1, n10, n2" in unknown["msg"]
+    wrong = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1"], max_unavailable_replicas=0)
     assert wrong["failure"]["code"] == "invalid_option"
     version = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1"], target_version="newest")
     assert version["msg"] == "target_version: 'newest' is not a nats-server version such as 2.10.27"
 
 
 def severities(result: dict[str, Any]) -> dict[str, str]:
-    return {problem["code"]: problem["severity"] for problem in result["problems"] if problem["code"] != "roll_few_replicas"}
+    return {
+        problem["code"]: problem["severity"] for problem in result["problems"] if problem["code"] != "roll_few_replicas"
+    }
 
 
 @pytest.fixture
@@ -90,14 +92,20 @@ def test_what_stands_in_the_way_of_another_version(features: NatsProcesses, run_
         assert accepted["ok"] and severities(accepted)["roll_skipped_minor"] == "warning"
         old = plan(target_version="2.9.10", allow_downgrade=True)
         assert severities(old) == {
-            "roll_downgrade": "warning", "roll_downgrade_floor": "error", "roll_unknown_option": "error"
+            "roll_downgrade": "warning",
+            "roll_downgrade_floor": "error",
+            "roll_unknown_option": "error",
         }
         lost = {problem["subject"] for problem in old["problems"] if problem["code"] == "roll_unknown_option"}
         assert lost == {"stream APP/PACKED", "consumer APP/ORDERS/picky"}
     else:
         back = plan(target_version="2.10.27", allow_downgrade=True, allow_skipped_minors=True)
         assert not back["ok"]
-        stand = {problem["subject"]: problem["message"] for problem in back["problems"] if problem["code"] == "roll_api_level"}
+        stand = {
+            problem["subject"]: problem["message"]
+            for problem in back["problems"]
+            if problem["code"] == "roll_api_level"
+        }
         assert set(stand) == {"stream APP/EXPIRING", "stream APP/COUNTER", "consumer APP/ORDERS/picky"}
         assert "API level 2 (allow_msg_counter), which is nats-server 2.12.0 or later" in stand["stream APP/COUNTER"]
         assert "API level 1 (priority_policy, priority_groups)" in stand["consumer APP/ORDERS/picky"]
@@ -121,7 +129,7 @@ def test_an_upgrade_goes_on_from_a_mixed_cluster(tmp_path: Path, run_module: Run
         assert down["ok"] and severities(down) == {"roll_version_unknown": "warning"}
         assert down["batches"][0] == ["n2"] and "did not answer" in down["effects"][0]["reason"]
 
-        cluster._binary = binary("2.10.27")
+        cluster.version, cluster._binary = "2.10.27", binary("2.10.27")
         cluster.start("n2")
         form(cluster, run_module)
         mixed = run_module("nats_roll_plan", cluster.sys_connection(), **options)

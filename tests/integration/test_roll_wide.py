@@ -1,39 +1,43 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rolling restarts of five servers: several at once where no quorum needs them, and single replicas that give way."""
+"""Rolling restarts of five servers: several at once where no quorum needs them, single replicas that give way, and a restart
+that is refused on one screen while two servers are dead."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from conftest import Runner
-from role_cluster import RoleCluster, under_load
+from support.module_runs import Runner
+from support.role_cluster import RoleCluster, create, under_load
 
-pytestmark = pytest.mark.chaos
+pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3", "n4", "n5"]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
-    """Five deployed servers; each test leaves them healthy."""
-    made = RoleCluster(tmp_path_factory.mktemp("wide"), NAMES, "2.15.1")
-    try:
-        made.playbook("deploy")
+    """Five deployed servers; each test but the last one leaves them healthy."""
+    with RoleCluster(tmp_path_factory.mktemp("wide"), NAMES, "2.15.1").deployed() as made:
         yield made
-    finally:
-        made.kill()
 
 
-def test_servers_restart_together_where_no_quorum_needs_them(cluster: RoleCluster) -> None:
-    """One stream of three replicas beside two servers without any: three batches instead of five."""
+@pytest.mark.chaos
+def test_servers_restart_together_where_no_quorum_needs_them(cluster: RoleCluster, tmp_path: Path) -> None:
+    """One stream of three replicas beside two servers without any: three batches for five, four gates for six."""
     before = cluster.pids()
+    journal = tmp_path / "C1.jsonl"
     outputs: list[str] = []
 
     def restart() -> None:
-        run = cluster.playbook("restart", nats_cluster_batch="quorum", nats_cluster_meta_spare=0)
+        run = cluster.playbook(
+            "restart", nats_cluster_batch="quorum", nats_cluster_meta_headroom=0, nats_cluster_journal=str(journal)
+        )
         outputs.append(run.output)
 
     under_load(cluster, restart)
@@ -43,8 +47,13 @@ def test_servers_restart_together_where_no_quorum_needs_them(cluster: RoleCluste
     batches = [line.split("batch ", 1)[1].split(" ", 1)[0] for line in lines]
     assert len(lines) == len(NAMES)
     assert set(batches) == {"1", "2", "3"}, lines
+    # The gate after a batch is the one before the next, too, since nothing happens in between.
+    steps = [json.loads(line)["steps"] for line in journal.read_text().splitlines() if '"batch_done"' in line]
+    assert [step["gate"] > 0 for step in steps] == [True, False, False]
+    assert all(step["catch_up"] > 0 for step in steps)
 
 
+@pytest.mark.chaos
 def test_single_replicas_give_way_and_come_back(cluster: RoleCluster, run_module: Runner) -> None:
     """The only replica of a stream is never away: its producers wait no longer than for an election."""
 
@@ -57,12 +66,38 @@ def test_single_replicas_give_way_and_come_back(cluster: RoleCluster, run_module
     def restart() -> None:
         homes.append(home())
         before = cluster.pids()
-        cluster.playbook("restart", "--limit", homes[0], nats_server_gate_r1_policy="move")
+        cluster.playbook("restart", "--limit", homes[0], nats_cluster_gate_r1_policy="move")
         assert [name for name, pid in cluster.pids().items() if pid != before[name]] == homes
         homes.append(home())
 
     report = under_load(cluster, restart, LOAD1=1, LOAD3=3)
     assert homes[0] == homes[1]
     assert report.longest_gap < 5
-    refused = cluster.playbook("restart", "--limit", homes[0], fails=True, nats_server_gate_r1_policy="fail")
+    refused = cluster.playbook("restart", "--limit", homes[0], fails=True, nats_cluster_gate_r1_policy="fail")
     assert "LOAD1" in refused.output
+
+
+def test_two_dead_servers_are_the_one_cause_on_one_screen(cluster: RoleCluster) -> None:
+    for number in range(60):
+        create(cluster, f"S{number}", 3)
+    cluster.kill("n4", "n5")
+    refused = cluster.playbook("restart", "--limit", "n1", fails=True)
+    assert cluster.pid("n1") != 0
+    task = refused.output.rindex("TASK [natsops.jetstream.nats_cluster : Wait for the health gate]")
+    # From its title to the next one.
+    printed = [line for line in refused.output[task : refused.output.index("TASK [", task + 1)].splitlines() if line]
+    text = "\n".join(printed)
+    assert len(printed) <= 25, text
+    assert len(text) < 8_000
+    assert re.search(r"1\. n4 and n5 do not answer: .*\d+ streams? .*have no quorum.* miss a replica", text), text
+    assert "systemctl status nats-server" in text
+    assert "waiting alone does not heal it" in text
+    waited = re.search(r"is not healthy after (\d+) s", text)
+    assert waited, text
+    assert int(waited[1]) < 60, "the whole timeout is 120 s"
+    # Said while it waited.
+    assert re.search(
+        r"^batch 1 of 1 \(n1\), 00:00:\d\d: 1\d of 120 s: \d+ (?:of \d+ )?problems left: n4 and n5 do not answer",
+        text,
+        re.M,
+    ), text

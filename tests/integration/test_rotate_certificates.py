@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Runner
-from role_cluster import load
-from rotation_site import NAMES, Site, Watch, changed, login
+from support.module_runs import Runner
+from support.role_cluster import load
+from support.rotation_site import NAMES, Site, Watch, changed, login
+
+pytestmark = pytest.mark.playbook
 
 ROTATE = "rotate_certificates"
 LOGIN = {"app": "app-old"}
@@ -27,12 +29,8 @@ LOGIN = {"app": "app-old"}
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("site")
     tls = {"source": "ca", "ca_dir": str(root / "ca"), "verify_clients": True}
-    found = Site(root, "2.15.1", **{f"nats_server_tls_{key}": value for key, value in tls.items()})
-    try:
-        found.playbook("deploy")
+    with Site(root, "2.15.1", **{f"nats_server_tls_{key}": value for key, value in tls.items()}).deployed() as found:
         yield found
-    finally:
-        found.kill()
 
 
 def authority(site: Site) -> Path:
@@ -67,14 +65,14 @@ def test_another_authority_is_trusted_first_and_the_old_one_forgotten_last(site:
     assert site.contents() == before
 
     with Watch(site, LOGIN, client(old)) as watch:
-        output = site.playbook(ROTATE, nats_server_rotate_until="trust").output
-    assert "Left: leaves, drop" in output and watch.refusals == []
+        output = site.playbook(ROTATE, nats_cluster_rotate_stop_after="trust_new_ca").output
+    assert "Left: new_certificates, remove_old_ca" in output and watch.refusals == []
     with load(site, *LOGIN.popitem(), tls=client(old, new)) as reports, Watch(site, LOGIN, client(old, new)) as watch:
-        site.playbook(ROTATE, nats_server_rotate_until="leaves")
+        site.playbook(ROTATE, nats_cluster_rotate_stop_after="new_certificates")
     assert watch.refusals == [] and reports[0].longest_gap < 5
     with Watch(site, LOGIN, client(new)) as watch:
-        output = site.playbook(ROTATE, nats_server_rotate_until="drop").output
-    assert "Make it the one of the inventory: nats_server_tls_ca_dir" in output
+        output = site.playbook(ROTATE, nats_cluster_rotate_stop_after="remove_old_ca").output
+    assert "Make it the one of the inventory: set nats_server_tls_ca_dir" in output
     assert watch.refusals == [] and site.pids() == pids
     assert all("CERTIFICATE_VERIFY_FAILED" in login(site.port(name), "app", "app-old", client(old)) for name in NAMES)
     adopt(site, new)
@@ -86,7 +84,7 @@ def test_certificates_are_renewed_by_a_reload(site: Site) -> None:
     before, pids = presented(site), site.pids()
     with Watch(site, LOGIN, client(authority(site))) as watch:
         output = site.playbook(ROTATE, nats_server_tls_cert_days=800, nats_server_tls_renew_before_days=500).output
-    assert "renew: new certificates of the same authority" in output
+    assert "renew: install new certificates of the same authority" in output
     assert watch.refusals == [] and site.pids() == pids
     assert all(old != new for old, new in zip(before.values(), presented(site).values(), strict=True))
 
@@ -96,20 +94,24 @@ def test_a_run_that_was_cut_short_is_finished_by_the_next(site: Site) -> None:
     """Cut after the first host of a step, where files are there and not loaded, and before the record."""
     pids, old, new = site.pids(), authority(site), site.root / "ca-cut"
     site.variables["nats_server_tls_new_ca_dir"] = str(new)
-    site.playbook(ROTATE, "--check", nats_server_rotate_until="drop")
+    site.playbook(ROTATE, "--check", nats_cluster_rotate_stop_after="remove_old_ca")
     assert not new.exists()
     with Watch(site, LOGIN, client(old)) as watch:
-        site.cut_short(ROTATE, "Put the TLS files in place", 2, nats_server_rotate_until="trust")
-        site.cut_short(ROTATE, "Ask the server to read its configuration again", nats_server_rotate_until="trust")
-        site.playbook(ROTATE, nats_server_rotate_until="trust")
+        site.cut_short(ROTATE, "Install the TLS files", 2, nats_cluster_rotate_stop_after="trust_new_ca")
+        site.cut_short(
+            ROTATE, "Ask the server to read its configuration again", nats_cluster_rotate_stop_after="trust_new_ca"
+        )
+        site.playbook(ROTATE, nats_cluster_rotate_stop_after="trust_new_ca")
     assert watch.refusals == []
     with Watch(site, LOGIN, client(old, new)) as watch:
-        site.cut_short(ROTATE, "Ask the server to read its configuration again", nats_server_rotate_until="leaves")
-        site.playbook(ROTATE, nats_server_rotate_until="leaves")
+        site.cut_short(
+            ROTATE, "Ask the server to read its configuration again", nats_cluster_rotate_stop_after="new_certificates"
+        )
+        site.playbook(ROTATE, nats_cluster_rotate_stop_after="new_certificates")
     assert watch.refusals == []
     with Watch(site, LOGIN, client(new)) as watch:
-        site.cut_short(ROTATE, "Record the loaded configuration", nats_server_rotate_until="drop")
-        site.playbook(ROTATE, nats_server_rotate_until="drop")
+        site.cut_short(ROTATE, "Record the loaded configuration", nats_cluster_rotate_stop_after="remove_old_ca")
+        site.playbook(ROTATE, nats_cluster_rotate_stop_after="remove_old_ca")
     assert watch.refusals == [] and site.pids() == pids
     adopt(site, new)
     assert "There is nothing to do" in site.playbook(ROTATE).output
@@ -122,9 +124,11 @@ def issue(run_module: Runner, folder: Path) -> None:
     signed = {"ca_path": f"{folder}/ca.crt", "ca_key_path": f"{folder}/ca.key", "valid_days": 300}
     for name in (*NAMES, "client"):
         files = {"path": f"{folder}/{name}.crt", "key_path": f"{folder}/{name}.key", "common_name": name}
-        kind: dict[str, Any] = {"purpose": "client"} if name == "client" else {
-            "purpose": "server", "subject_alt_names": [name, "127.0.0.1"]
-        }
+        kind: dict[str, Any] = (
+            {"purpose": "client"}
+            if name == "client"
+            else {"purpose": "server", "subject_alt_names": [name, "127.0.0.1"]}
+        )
         assert run_module("nats_certificate", {}, **files, **signed, **kind)["changed"]
 
 
@@ -135,7 +139,9 @@ def connect_with(site: Site, folder: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_files_of_the_operator_lead_to_another_authority_and_bad_ones_change_nothing(site: Site, run_module: Runner) -> None:
+def test_files_of_the_operator_lead_to_another_authority_and_bad_ones_change_nothing(
+    site: Site, run_module: Runner
+) -> None:
     pids, old, new = site.pids(), authority(site), site.root / "given"
     issue(run_module, new)
     bundle = site.root / "bundle.crt"
@@ -144,16 +150,20 @@ def test_files_of_the_operator_lead_to_another_authority_and_bad_ones_change_not
     files = {"ca": f"{old}/ca.crt", "cert": f"{old}/{host}.crt", "key": f"{old}/{host}.key"}
     site.variables["nats_server_tls_source"] = "files"
     site.variables.update({f"nats_server_tls_{key}_src": path for key, path in files.items()})
-    site.variables.update({f"nats_server_tls_new_{key}_src": path.replace(str(old), str(new)) for key, path in files.items()})
+    site.variables.update(
+        {f"nats_server_tls_new_{key}_src": path.replace(str(old), str(new)) for key, path in files.items()}
+    )
     connect_with(site, old)
     before = site.contents()
-    until: dict[str, Any] = {"nats_server_rotate_until": "drop"}
+    until: dict[str, Any] = {"nats_cluster_rotate_stop_after": "remove_old_ca"}
     good = {name: (new / name).read_bytes() for name in ("n1.key", "n2.crt")}
     (new / "n1.key").write_bytes((new / "n3.key").read_bytes())
     shutil.copy(old / "n2.crt", new / "n2.crt")
     output = site.playbook(ROTATE, fails=True, **until).output
     for words in (
-        "nats_server_tls_bundle_src (", "the key is not that of the certificate", f"{new}/n2.crt was not issued by",
+        "nats_server_tls_bundle_src (",
+        "the key is not that of the certificate",
+        f"{new}/n2.crt was not issued by",
         "with which this playbook connects",
     ):
         assert words in output
@@ -164,12 +174,14 @@ def test_files_of_the_operator_lead_to_another_authority_and_bad_ones_change_not
     site.variables["nats_server_tls_bundle_src"] = str(bundle)
 
     with Watch(site, LOGIN, client(old, new)) as watch:
-        site.playbook(ROTATE, nats_server_rotate_until="leaves")
+        site.playbook(ROTATE, nats_cluster_rotate_stop_after="new_certificates")
     connect_with(site, new)
     with Watch(site, LOGIN, client(new)) as second:
         site.playbook(ROTATE, **until)
     assert watch.refusals == second.refusals == [] and site.pids() == pids
-    site.variables.update({f"nats_server_tls_{key}_src": path.replace(str(old), str(new)) for key, path in files.items()})
+    site.variables.update(
+        {f"nats_server_tls_{key}_src": path.replace(str(old), str(new)) for key, path in files.items()}
+    )
     for key in ("new_ca_src", "new_cert_src", "new_key_src", "bundle_src"):
         del site.variables[f"nats_server_tls_{key}"]
     assert "There is nothing to do" in site.playbook(ROTATE).output
@@ -180,5 +192,5 @@ def test_a_dead_host_stops_it_before_the_first_change(site: Site) -> None:
     before = site.contents()
     site.kill("n3")
     output = site.playbook(ROTATE, fails=True, nats_server_tls_renew_before_days=3000).output
-    assert "nats-server does not run here" in output
+    assert "nats-server is not running on n3" in output
     assert site.contents() == before

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from role_cluster import load
-from rotation_site import NAMES, Site, Watch, changed, login
+from support.role_cluster import load
+from support.rotation_site import NAMES, Site, Watch, changed, login
+
+pytestmark = pytest.mark.playbook
 
 ROTATE = "rotate_credentials"
 NOTHING = "There is nothing to do: the servers have the credentials of the inventory."
@@ -22,12 +24,9 @@ NOTHING = "There is nothing to do: the servers have the credentials of the inven
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     routes = {"user": "route", "password": "route-old"}
-    found = Site(tmp_path_factory.mktemp("site"), "2.10.27", nats_server_cluster_authorization=routes)
-    try:
-        found.playbook("deploy")
+    made = Site(tmp_path_factory.mktemp("site"), "2.10.27", nats_server_cluster_authorization=routes)
+    with made.deployed() as found:
         yield found
-    finally:
-        found.kill()
 
 
 def current(site: Site) -> dict[str, str]:
@@ -43,12 +42,17 @@ def refused(site: Site, user: str, password: str) -> bool:
 def test_harm_is_refused_with_all_its_reasons(site: Site) -> None:
     before = site.contents()
     changes: dict[str, Any] = {
-        "nats_server_debug": True,
+        "nats_server_config": {"debug": True},
         "nats_server_accounts": {"APP": {"jetstream": True, "users": [{"user": "app", "password": "app-typo"}]}},
         "nats_server_cluster_authorization": {"user": "route", "password": "route-new"},
     }
     output = site.playbook(ROTATE, fails=True, **changes).output
-    for words in ("changes more than users", "For app the inventory has another password", "cluster.tls", "Rotate one of them"):
+    for words in (
+        "changes more than users",
+        "The inventory has another password for app",
+        "cluster.tls",
+        "Rotate one of them",
+    ):
         assert words in output
     assert "app-typo" not in output and "route-new" not in output
     assert "run without --limit" in site.playbook(ROTATE, "--limit", "n1", fails=True).output
@@ -72,15 +76,15 @@ def test_old_and_new_users_are_let_in_until_the_old_ones_are_dropped(site: Site)
     )
     before = site.contents()
     outputs = [site.playbook(ROTATE, "--check").output]
-    assert "add: let sys-2, app-2, ops-APP in" in outputs[0] and site.contents() == before
-    drop: dict[str, Any] = {"nats_server_rotate_phase": "drop", "nats_server_rotate_retire": ["app"]}
+    assert "add_users: accept sys-2, app-2, ops-APP" in outputs[0] and site.contents() == before
+    drop: dict[str, Any] = {"nats_cluster_rotate_phase": "remove", "nats_cluster_rotate_remove_users": ["app"]}
     with Watch(site, {"app": "app-old", "sys": "sys-old"}) as watch, load(site, "app", "app-old"):
         outputs.append(site.playbook(ROTATE).output)
         watch.logins.update({"app-2": "app-new", "sys-2": "sys-new"})
         for key in ("system_previous_user", "account_operator_previous_password"):
             del site.variables[f"nats_server_{key}"]
         outputs.append(site.playbook(ROTATE, fails=True, **drop).output)
-        assert "connected as a user that goes" in outputs[-1]
+        assert "connected as a user that is to be removed" in outputs[-1]
     assert watch.refusals == []
     assert all(watch.seen[name].tries > 10 for name in ("app", "app-2", "sys", "sys-2"))
 
@@ -100,21 +104,21 @@ def test_old_and_new_users_are_let_in_until_the_old_ones_are_dropped(site: Site)
 def test_one_run_waits_for_the_window(site: Site) -> None:
     [(old, word)] = current(site).items()
     site.users[:] = [{"user": f"{old}-w", "password": "app-window"}]
-    assert f"{old}-w would come and {old} go in the same moment" in site.playbook(ROTATE, fails=True).output
+    assert f"{old}-w would be added and {old} removed at the same moment" in site.playbook(ROTATE, fails=True).output
     with Watch(site, {old: word}) as watch:
         watch.logins[f"{old}-w"] = "app-window"
-        site.playbook(ROTATE, nats_server_rotate_window="5s", nats_server_rotate_cut_off=True)
+        site.playbook(ROTATE, nats_cluster_rotate_window="5s", nats_cluster_rotate_disconnect_clients=True)
     assert watch.seen[old].refusals, "the old user was never dropped"
     assert watch.seen[old].refusals[0][0] - watch.seen[f"{old}-w"].refusals[-1][0] > 5
 
 
 @pytest.mark.chaos
-def test_a_password_of_the_same_name_is_cut_off_when_asked_for(site: Site) -> None:
+def test_a_password_of_the_same_name_is_replaced_at_once_when_asked_for(site: Site) -> None:
     [(name, word)] = current(site).items()
     site.users[0]["password"] = "app-same-name"
     with Watch(site, {name: "app-same-name"}):
-        output = site.playbook(ROTATE, nats_server_rotate_cut_off=True).output
-    assert f"cut off: change the password of {name}" in output
+        output = site.playbook(ROTATE, nats_cluster_rotate_disconnect_clients=True).output
+    assert f"add_users: replace the password of {name}" in output
     assert refused(site, name, word)
     assert NOTHING in site.playbook(ROTATE).output
 
@@ -127,10 +131,10 @@ def test_routes_change_under_load(site: Site, how: str) -> None:
     site.variables["nats_server_cluster_authorization"] = {"user": "route", "password": word}
     logs = {name: (site.root / name / "run/nats-server.out").stat().st_size for name in NAMES}
     with Watch(site, current(site)) as watch, load(site, *next(iter(current(site).items()))) as reports:
-        output = site.playbook(ROTATE, nats_server_rotate_routes=how).output
-    for step in ("open: let routes in", "urls: make the routes anew"):
+        output = site.playbook(ROTATE, nats_cluster_rotate_routes=how).output
+    for step in ("open_routes: accept routes", "renew_routes: reconnect the routes"):
         assert (step in output) == (how == "open")
-    assert "close: ask routes" in output
+    assert "close_routes: require the new credentials" in output
     assert watch.refusals == []
     assert reports[0].longest_gap < 5
     for name in NAMES:
@@ -153,7 +157,7 @@ def test_users_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> N
         site.playbook(ROTATE)
         watch.logins.update(new)
     assert watch.refusals == []
-    drop: dict[str, Any] = {"nats_server_rotate_phase": "drop", "nats_server_rotate_retire": [old]}
+    drop: dict[str, Any] = {"nats_cluster_rotate_phase": "remove", "nats_cluster_rotate_remove_users": [old]}
     with Watch(site, new) as watch:
         site.cut_short(ROTATE, "Record the loaded configuration", **drop)
         site.playbook(ROTATE, **drop)
@@ -170,10 +174,10 @@ def test_routes_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> 
     pids = site.pids()
     site.variables["nats_server_cluster_authorization"] = {"user": "route", "password": "route-cut"}
     with Watch(site, current(site)) as watch, load(site, *next(iter(current(site).items()))):
-        for task, times in (("Make the routes of the host anew", 3), ("Change all hosts at once", 2)):
-            site.cut_short(ROTATE, task, times, nats_server_rotate_routes="open")
-        output = site.playbook(ROTATE, nats_server_rotate_routes="open").output
-    assert "close: ask routes" in output and "open: let routes in" not in output
+        for task, times in (("Change one host", 3), ("Change all hosts at once", 2)):
+            site.cut_short(ROTATE, task, times, nats_cluster_rotate_routes="open")
+        output = site.playbook(ROTATE, nats_cluster_rotate_routes="open").output
+    assert "close_routes: require the new credentials" in output and "open_routes: accept routes" not in output
     assert watch.refusals == []
     assert NOTHING in site.playbook(ROTATE).output
     assert site.pids() == pids
@@ -183,12 +187,15 @@ def test_routes_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> 
 def test_a_new_system_password_that_is_no_password_leaves_the_old_user(site: Site) -> None:
     user, word = (str(site.variables[f"nats_server_system_{key}"]) for key in ("user", "password"))
     previous: dict[str, Any] = {"nats_server_system_previous_user": user, "nats_server_system_previous_password": word}
-    hashed: dict[str, Any] = {"nats_server_system_user": f"{user}-h", "nats_server_system_password": "$2a$04$" + "N" * 53}
+    hashed: dict[str, Any] = {
+        "nats_server_system_user": f"{user}-h",
+        "nats_server_system_password": "$2a$04$" + "N" * 53,
+    }
     site.playbook(ROTATE, **previous, **hashed)
     output = site.playbook(ROTATE, fails=True, **hashed).output
     assert f"{user}-h" in output
     assert login(site.port("n1"), user, word) == "PONG"
-    site.playbook(ROTATE, nats_server_rotate_cut_off=True)
+    site.playbook(ROTATE, nats_cluster_rotate_disconnect_clients=True)
 
 
 @pytest.mark.chaos
@@ -200,7 +207,7 @@ def test_a_host_that_is_dead_or_out_of_reach_stops_it_before_the_first_change(si
         assert "n3" in site.playbook(ROTATE, fails=True).output
         del site.hosts["n3"]["ansible_connection"]
         site.kill("n3")
-        assert "nats-server does not run on n3" in site.playbook(ROTATE, fails=True).output
+        assert "nats-server is not running on n3" in site.playbook(ROTATE, fails=True).output
         assert site.contents() == before
     finally:
         site.hosts["n3"].pop("ansible_connection", None)

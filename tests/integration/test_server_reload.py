@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Call, Client, ConnectionOptions
-from conftest import Runner, form
-from nats_processes import SYS_PASSWORD, NatsProcesses, binary, free_ports
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Client, ConnectionOptions
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from support.module_runs import Runner, form
+from support.nats_processes import SYS_PASSWORD, NatsProcesses, binary, free_ports
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from ansible_collections.natsops.jetstream.plugins.module_utils import _api
-from conftest import Runner
-from nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats import system_api
+from support.module_runs import Runner
+from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
 
 
 def read(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
@@ -40,7 +41,7 @@ def test_a_snapshot_holds_what_the_modules_see(
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "n1.log").write_text("[7] 2026/11/21 18:41:00.123456 [INF] Server is ready\n")
-    with mock.patch.object(_api, "_ACCOUNTS_PER_PAGE", 2):
+    with mock.patch.object(system_api, "_ACCOUNTS_PER_PAGE", 2):
         result = run_module(
             "nats_snapshot",
             healthy.sys_connection(),
@@ -88,7 +89,11 @@ def test_what_is_missing_is_said(healthy: NatsProcesses, run_module: Runner, tmp
     assert (silent["server"], silent["failure"]["code"]) == ("n9", "server_missing")
     refused = run_module("nats_snapshot", connection, **options, endpoints=["varz"], fail_on_incomplete=True)
     assert refused["failed"]
-    assert (refused["failure"]["code"], "n9" in refused["msg"], Path(refused["manifest"]).is_file()) == ("incomplete", True, True)
+    assert (refused["failure"]["code"], "n9" in refused["msg"], Path(refused["manifest"]).is_file()) == (
+        "incomplete",
+        True,
+        True,
+    )
 
 
 def test_the_deadline_bounds_it(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
@@ -114,15 +119,21 @@ def test_another_account_is_refused(healthy: NatsProcesses, run_module: Runner, 
 
 def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_path: Path) -> None:
     """What the timer runs: one file, with nothing of the collection installed."""
-    collection = Path(_api.__file__).parents[2]
-    files = collection / "roles" / "nats_insights" / "files"
+    collection = Path(system_api.__file__).parents[3]
+    roles = collection / "roles"
     prefix = "ansible_collections/natsops/jetstream/plugins/module_utils"
-    sources = [f"{collection}/plugins/module_utils={prefix}", f"{files}/collector/collect.py=__main__.py"]
+    sources = [
+        f"{collection}/plugins/module_utils={prefix}",
+        f"{roles}/nats_insights/files/collector/collect.py=__main__.py",
+    ]
     packed = [tmp_path / "collect.pyz", tmp_path / "again.pyz"]
     for target in packed:
-        subprocess.run([sys.executable, str(files / "pack.py"), str(target), *sources], check=True)
+        subprocess.run(
+            [sys.executable, str(roles / "nats_program" / "files" / "pack.py"), str(target), *sources],
+            check=True,
+        )
     assert packed[0].read_bytes() == packed[1].read_bytes()
-    settings = {"lake": str(tmp_path / "lake"), "fleet": "test", "endpoints": [], "deadline": 60.0}
+    settings = {"lake": str(tmp_path / "lake"), "fleet": "test", "endpoints": [], "deadline": 60.0, "backups": ""}
 
     def collected(expected: list[str], **connection: Any) -> subprocess.CompletedProcess[str]:
         told = {**settings, "expected_servers": expected, "connection": {**healthy.sys_connection(), **connection}}
@@ -133,20 +144,59 @@ def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_pat
     done = collected(healthy.names)
     assert (done.returncode, done.stderr) == (0, "")
     assert "3 servers" in done.stdout
+    settings["backups"] = str(tmp_path)
+    assert collected(healthy.names).returncode == 0
+    assert len(list((tmp_path / "lake" / "bronze" / "backups").rglob("*.jsonl.gz"))) == 1
     done = collected(["n9"], timeout=1)
     assert (done.returncode, done.stderr) == (4, "incomplete: n9\n")
     done = collected([], password="wrong")
     assert done.returncode == 1
     assert "no snapshot: " in done.stderr
-    assert len(list((tmp_path / "lake" / "bronze" / "manifest").rglob("*.json"))) == 2
+    assert len(list((tmp_path / "lake" / "bronze" / "manifest").rglob("*.json"))) == 3
+
+
+def test_the_catalogue_of_backups_is_taken_along(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+    """With a row for each stream that there is; one that cannot be read is a failure, and none means no backup."""
+    backups, lake = tmp_path / "backup", str(tmp_path / "lake")
+    backups.mkdir()
+
+    def taken(**options: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        result = run_module("nats_snapshot", healthy.sys_connection(), lake=lake, backups=str(backups), **options)
+        return result, read(result)[1]["backups"]
+
+    result, lines = taken()
+    streams = {(line["account"], line["stream"]) for line in lines}
+    assert ("APP", "ORDERS") in streams
+    assert len(streams) == len(lines) == result["rows"]["backups"]
+    assert {(line["data"].get("saved"), line["data"]["problem"]) for line in lines} == {
+        (None, f"there is no {backups}/catalogue.json")
+    }
+    catalogue = Catalogue().saved("APP/ORDERS", "2026-11-23T02:00:00Z").saved("APP/GONE", "2026-11-23T02:00:00Z")
+    (backups / "catalogue.json").write_text(catalogue.text())
+    result, lines = taken()
+    assert result["complete"]
+    assert {(line["account"], line["stream"]) for line in lines} == streams
+    assert [line["stream"] for line in lines if line["data"].get("saved")] == ["ORDERS"]
+    assert {line["server"].partition(" on ")[0] for line in lines} == {"backups"}
+    # Without the streams of the servers those of the catalogue.
+    assert [line["stream"] for line in taken(endpoints=["varz"])[1]] == ["GONE", "ORDERS"]
+    (backups / "catalogue.json").write_text("{")
+    result, lines = taken()
+    assert (result["complete"], result["rows"]["backups"]) == (False, 0)
+    assert [line["failure"]["code"] for line in lines] == ["damaged"]
+    assert "catalogue.json cannot be read: it is not JSON" in result["failures"][0]["description"]
 
 
 def test_the_playbook_takes_a_snapshot(healthy: NatsProcesses, tmp_path: Path) -> None:
+    backups = tmp_path / "backup"
+    backups.mkdir()
+    (backups / "catalogue.json").write_text(Catalogue().saved("APP/ORDERS", "2026-11-23T02:00:00Z").text())
     variables = {
         "nats_connection": healthy.sys_connection(),
         "nats_expected_servers": healthy.names,
         "nats_insights_lake": str(tmp_path / "lake"),
         "nats_insights_fleet": "test",
+        "nats_cluster_backup_directory": str(backups),
     }
     extra = tmp_path / "variables.json"
     extra.write_text(json.dumps(variables))
@@ -155,6 +205,8 @@ def test_the_playbook_takes_a_snapshot(healthy: NatsProcesses, tmp_path: Path) -
     assert "3 servers answered everything" in done.stdout
     (manifest,) = (tmp_path / "lake" / "bronze" / "manifest").rglob("*.json")
     assert json.loads(manifest.read_text())["fleet"] == "test"
+    _manifest, lines = read({"manifest": str(manifest)})
+    assert [line["stream"] for line in lines["backups"] if line["data"].get("saved")] == ["ORDERS"]
 
 
 def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 import nats
 import nats.errors
 import pytest
-from conftest import VERSIONS, Runner, form
-from load import patiently
-from nats_processes import APP_PASSWORD, NatsProcesses, binary
+from support.load import patiently
+from support.module_runs import Runner, form
+from support.nats_processes import APP_PASSWORD, VERSIONS, NatsProcesses, binary
 
 Step = Callable[..., dict[str, Any]]
 
@@ -63,10 +63,10 @@ def meta(five: NatsProcesses, run_module: Runner) -> Step:
 def step(five: NatsProcesses, run_module: Runner) -> Step:
     """Run a module for streams or consumers as the system user, with a user of each account."""
 
-    def run(kind: str, **options: Any) -> dict[str, Any]:
+    def run(module: str, **options: Any) -> dict[str, Any]:
         if not options.get("all_accounts"):
             options["account"] = "APP"
-        return run_module(f"nats_{kind}_stepdown", five.sys_connection(), account_users=five.account_users(), **options)
+        return run_module(module, five.sys_connection(), account_users=five.account_users(), **options)
 
     return run
 
@@ -124,7 +124,11 @@ def test_meta_away_from_and_force(five: NatsProcesses, meta: Step, run_module: R
         ({"away_from": ["n1", "n11"]}, "unknown_name", "no server named n11 (there are: n1, n2, n3, n4, n5)"),
         ({"placement": {"cluster": "C"}}, "unknown_name", "no cluster named C (there are: C1)"),
         ({"placement": {"tags": ["ssd"]}}, "unknown_name", "no server has the tag ssd (there are: node:n1, "),
-        ({"away_from": ["n1", "n2", "n3", "n4", "n5"]}, "step_down_refused", "none of its members may lead: n1 is one to stay"),
+        (
+            {"away_from": ["n1", "n2", "n3", "n4", "n5"]},
+            "step_down_refused",
+            "none of its members may lead: n1 is one to stay",
+        ),
     ],
 )
 def test_meta_refuses(
@@ -151,16 +155,16 @@ def test_stream_preferred(five: NatsProcesses, step: Step, streams: Callable[...
     before = streams("SD")
     wanted = max(peers_of(five, "SD"))
     label = "stream SD (account APP)"
-    foreseen = step("stream", stream="SD", preferred=wanted, check_mode=True, _ansible_diff=True)
+    foreseen = step("nats_stream_stepdown", stream="SD", preferred=wanted, check_mode=True, _ansible_diff=True)
     assert foreseen["changed"], foreseen
     assert foreseen["diff"] == {"before": {label: before}, "after": {label: wanted}}
     assert leader_of(five, "SD") == before
-    done = step("stream", stream="SD", preferred=wanted, _ansible_diff=True)
+    done = step("nats_stream_stepdown", stream="SD", preferred=wanted, _ansible_diff=True)
     fits(done["results"][0], version)
     assert done["diff"] == foreseen["diff"]
     assert done["totals"] == {"groups": 1, "changed": 1, "skipped": 0, "refused": 0, "failed": 0}
     assert leader_of(five, "SD") == wanted
-    again = step("stream", stream="SD", preferred=wanted)
+    again = step("nats_stream_stepdown", stream="SD", preferred=wanted)
     assert not again["changed"]
     assert again["results"][0]["after"] == {"leader": wanted}
 
@@ -198,10 +202,12 @@ def test_all_streams_leave_a_server(five: NatsProcesses, step: Step, streams: Ca
         streams(f"SD{number}", account="APP" if number % 2 else "OTHER")
     streams("SDALONE", 1)
     alone = leader_of(five, "SDALONE")
-    led = {f"SD{number}": leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") for number in range(6)}
+    led = {
+        f"SD{number}": leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") for number in range(6)
+    }
     meant = {name for name, leader in led.items() if leader == alone} | {"SDALONE"}
-    foreseen = step("stream", away_from=[alone], all_accounts=True, check_mode=True)
-    done = step("stream", away_from=[alone], all_accounts=True, concurrency=2)
+    foreseen = step("nats_stream_stepdown", away_from=[alone], all_accounts=True, check_mode=True)
+    done = step("nats_stream_stepdown", away_from=[alone], all_accounts=True, concurrency=2)
     for result in (foreseen, done):
         assert {item["stream"] for item in result["results"]} == meant, result
         assert result["totals"]["skipped"] == 1
@@ -212,10 +218,10 @@ def test_all_streams_leave_a_server(five: NatsProcesses, step: Step, streams: Ca
         assert leader_of(five, f"SD{number}", account="APP" if number % 2 else "OTHER") != alone
     skipped = next(item for item in done["results"] if item["stream"] == "SDALONE")
     assert skipped["skipped"] == f"a single replica, on {alone}, which is one to stay away from"
-    again = step("stream", away_from=[alone], all_accounts=True)
+    again = step("nats_stream_stepdown", away_from=[alone], all_accounts=True)
     assert not again["changed"]
     assert again["totals"]["groups"] == 1
-    refused = step("stream", away_from=[alone], all_accounts=True, r1="fail")
+    refused = step("nats_stream_stepdown", away_from=[alone], all_accounts=True, r1="fail")
     assert refused["failure"]["code"] == "step_down_refused"
 
 
@@ -223,16 +229,16 @@ def test_streams_are_refused_together(five: NatsProcesses, step: Step, streams: 
     before = streams("SD")
     alone = streams("SDALONE", 1)
     away = sorted({before, alone})
-    refused = step("stream", streams=["SD", "SDALONE"], away_from=away)
+    refused = step("nats_stream_stepdown", streams=["SD", "SDALONE"], away_from=away)
     assert refused["failure"]["code"] == "step_down_refused"
     assert f"stream SDALONE (account APP): a single replica, on {alone}" in refused["msg"]
     assert refused["totals"] == {"groups": 2, "changed": 0, "skipped": 0, "refused": 1, "failed": 0}
     assert not refused["changed"]
     assert leader_of(five, "SD") == before
     outside = next(name for name in five.names if name not in [before, *peers_of(five, "SD")])
-    refused = step("stream", stream="SD", preferred=outside)
+    refused = step("nats_stream_stepdown", stream="SD", preferred=outside)
     assert f"stream SD (account APP): {outside} is not one of its members" in refused["msg"]
-    refused = step("stream", stream="SD", away_from=[before, *peers_of(five, "SD")])
+    refused = step("nats_stream_stepdown", stream="SD", away_from=[before, *peers_of(five, "SD")])
     assert "none of its members may lead" in refused["msg"]
     assert leader_of(five, "SD") == before
 
@@ -254,7 +260,7 @@ def test_stream_options_are_checked(
     options: dict[str, Any], code: str, message: str, step: Step, streams: Callable[..., str]
 ) -> None:
     streams("SD", 1)
-    refused = step("stream", **options)
+    refused = step("nats_stream_stepdown", **options)
     assert refused["failed"]
     assert refused["failure"]["code"] == code
     assert message in refused["msg"]
@@ -278,23 +284,23 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
     before = leader_of(five, "SD", "worker")
     wanted = max(peers_of(five, "SD", "worker"))
     outside = next(name for name in five.names if name not in [before, *peers_of(five, "SD", "worker")])
-    refused = step("consumer", stream="SD", consumer="worker", preferred=outside)
+    refused = step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=outside)
     assert f"consumer worker of stream SD (account APP): {outside} is not one of its members" in refused["msg"]
-    assert step("consumer", stream="SD", consumer="worker", preferred=wanted, check_mode=True)["changed"]
+    assert step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted, check_mode=True)["changed"]
     assert leader_of(five, "SD", "worker") == before
-    fits(step("consumer", stream="SD", consumer="worker", preferred=wanted)["results"][0], version)
+    fits(step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted)["results"][0], version)
     assert leader_of(five, "SD", "worker") == wanted
-    assert not step("consumer", stream="SD", consumer="worker", preferred=wanted)["changed"]
+    assert not step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted)["changed"]
     alone = ephemeral["cluster"]["leader"]
     away = sorted({wanted, alone})
-    done = step("consumer", away_from=away)
+    done = step("nats_consumer_stepdown", away_from=away)
     assert not done.get("failed"), done
     skipped = [item["consumer"] for item in done["results"] if item["skipped"]]
     assert skipped == [ephemeral["name"]]
     for name in ("worker", "other"):
         assert leader_of(five, "SD", name) not in away
-    assert not step("consumer", stream="SD", away_from=away)["changed"]
-    missing = step("consumer", stream="SD", consumer="nobody", force=True)
+    assert not step("nats_consumer_stepdown", stream="SD", away_from=away)["changed"]
+    missing = step("nats_consumer_stepdown", stream="SD", consumer="nobody", force=True)
     assert missing["failure"]["err_code"] == 10014
     assert "consumer nobody of stream SD (account APP): consumer not found" in missing["msg"]
 
@@ -376,8 +382,8 @@ def test_mixed_versions(upgrading: NatsProcesses, run_module: Runner) -> None:
     for name in [*upgrading.names, "n1"]:
         done = run_module("nats_meta_stepdown", connection, preferred=name)
         assert done.get("after") == {"leader": name}, done
-        for kind, asset in (("stream", {}), ("consumer", {"consumer": "worker"})):
-            done = run_module(f"nats_{kind}_stepdown", connection, preferred=name, **account, **asset)
+        for module, asset in (("nats_stream_stepdown", {}), ("nats_consumer_stepdown", {"consumer": "worker"})):
+            done = run_module(module, connection, preferred=name, **account, **asset)
             assert done["results"][0]["after"] == {"leader": name}, done
 
 
@@ -437,7 +443,7 @@ def test_no_acknowledged_message_is_lost(five: NatsProcesses, step: Step, stream
     try:
         for _round in range(6):
             reached = len(publisher.acknowledged)
-            led.add(step("stream", stream="SD", force=True)["results"][0]["after"]["leader"])
+            led.add(step("nats_stream_stepdown", stream="SD", force=True)["results"][0]["after"]["leader"])
             deadline = time.monotonic() + 15
             while len(publisher.acknowledged) < reached + 20 and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -448,3 +454,91 @@ def test_no_acknowledged_message_is_lost(five: NatsProcesses, step: Step, stream
     kept = stored(five, "SD")
     assert kept == sorted(set(kept))
     assert set(acknowledged) <= set(kept)
+
+
+# --- all of a cluster -------------------------------------------------------------------------------------------------
+
+
+def test_the_leaders_are_spread(
+    five: NatsProcesses, streams: Callable[..., str], step: Step, run_module: Runner
+) -> None:
+    """Twelve streams and six consumers of a stream with five replicas, all led by one server."""
+    names = [f"LR{number}" for number in range(12)]
+    for name in names:
+        streams(name, 5)
+    for number in range(6):
+        five.add_consumer("LR0", f"C{number}", num_replicas=5)
+    rebalance = partial(
+        run_module,
+        "nats_leader_rebalance",
+        five.sys_connection(),
+        account_users=five.account_users(),
+        cluster="C1",
+        sample=0,
+    )
+    step("nats_stream_stepdown", streams=names, preferred="n1")
+    step("nats_consumer_stepdown", stream="LR0", consumers=[f"C{number}" for number in range(6)], preferred="n1")
+    assert rebalance(cluster="C9")["failure"]["code"] == "cluster_missing"
+    assert rebalance(max_step_downs=-1)["failure"]["code"] == "invalid_option"
+    nobody = rebalance(account_users=[])
+    assert (nobody["moves"], len(nobody["left"]["no user of account APP is known"])) == ([], 18)
+
+    foreseen = rebalance(check_mode=True, _ansible_diff=True)
+    assert foreseen["changed"] and foreseen["before"]["n1"] == {"streams": 12, "consumers": 6, "bytes_per_second": 0}
+    # 12 = 3 + 3 + 2 + 2 + 2, of which n1 keeps as many as it may.
+    assert len([move for move in foreseen["moves"] if move["consumer"] is None]) == 9
+    assert len([move for move in foreseen["moves"] if move["consumer"] is not None]) == 4
+    assert {leader_of(five, name) for name in names} == {"n1"}
+    few = rebalance(check_mode=True, max_step_downs=5)
+    assert len(few["moves"]) == 5 and few["after"]["n1"]["streams"] + few["after"]["n1"]["consumers"] == 13
+
+    made = rebalance(_ansible_diff=True)
+    assert (made["moves"], made["diff"], made["left"]) == (foreseen["moves"], foreseen["diff"], {})
+    led = [leader_of(five, name) for name in names]
+    assert sorted(led.count(name) for name in five.names) == [2, 2, 2, 3, 3]
+    consumed = [leader_of(five, "LR0", f"C{number}") for number in range(6)]
+    assert sorted(consumed.count(name) for name in five.names) == [1, 1, 1, 1, 2]
+    again = rebalance()
+    assert (again["changed"], again["moves"]) == (False, [])
+    assert again["lines"][0] == "The leaders are spread as evenly as their groups allow"
+
+
+def test_what_is_written_is_spread(
+    five: NatsProcesses, streams: Callable[..., str], step: Step, run_module: Runner
+) -> None:
+    """Of four streams that n1 and n2 lead, two each, only those of n1 are written to."""
+    names = [f"WR{number}" for number in range(4)]
+    for name in names:
+        streams(name, 5)
+    for leader, pair in (("n1", names[:2]), ("n2", names[2:])):
+        step("nats_stream_stepdown", streams=pair, preferred=leader)
+    others = [name for name in five.names if name not in ("n1", "n2")]
+    writing = threading.Event()
+
+    async def write() -> None:
+        connection = await nats.connect(five.urls, user="app", password=APP_PASSWORD)
+        try:
+            while not writing.is_set():
+                for name in names[:2]:
+                    await patiently(partial(connection.jetstream().publish, f"{name}.a", bytes(1000)))
+        finally:
+            await connection.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(write()))
+    thread.start()
+    try:
+        found = run_module(
+            "nats_leader_rebalance",
+            five.sys_connection(),
+            account_users=five.account_users(),
+            cluster="C1",
+            sample=2,
+            check_mode=True,
+        )
+    finally:
+        writing.set()
+        thread.join()
+    moved = {move["stream"] for move in found["moves"]}
+    assert len(found["moves"]) == 2 and len(moved & set(names[:2])) == 1 and len(moved & set(names[2:])) == 1
+    assert all(move["to"] in others for move in found["moves"])
+    assert found["before"]["n1"]["bytes_per_second"] > 1.5 * found["after"]["n1"]["bytes_per_second"] > 0

@@ -14,9 +14,12 @@ from typing import Any
 
 import nats
 import pytest
-from conftest import VERSIONS, Runner
-from quorum_watch import META, watching
-from role_cluster import APP_PASSWORD, APP_USER, SYSTEM_PASSWORD, RoleCluster, create, meta_members, words
+from support.module_runs import Runner
+from support.nats_processes import VERSIONS
+from support.quorum_watch import META, watching
+from support.role_cluster import APP_PASSWORD, APP_USER, SYSTEM_PASSWORD, RoleCluster, create, meta_members, words
+
+pytestmark = pytest.mark.playbook
 
 MIRROR = Path(__file__).parents[2] / "docs" / "examples" / "mirror.yml"
 CLUSTERS = {"east": ["n1", "core"], "central": ["n2"], "west": ["n3"]}
@@ -38,12 +41,9 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     made = supercluster(tmp_path_factory.mktemp("sites"), CLUSTERS, "2.15.1")
     made.hosts["core"]["nats_server_jetstream"] = False
     made.hosts["n2"]["nats_server_arbiter"] = True
-    try:
-        made.playbook("deploy")
+    with made.deployed():
         create(made, "EAST", 1, placement={"cluster": "east"})
         yield made
-    finally:
-        made.kill()
 
 
 def application(sites: RoleCluster) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_a_lost_cluster_stops_a_restart_and_a_deployment_brings_it_back(sites: R
     lost = run_module("nats_cluster_info", {**sites.system(), "timeout": 2}, **asked)
     assert lost["meta"]["leader"] in ("n1", "n2")
     assert "n3" in lost["missing"]
-    output = words(sites.playbook("restart", fails=True, nats_server_gate_timeout=15).output)
+    output = words(sites.playbook("restart", fails=True, nats_cluster_gate_timeout=15).output)
     assert "n3" in output
     assert sites.pids() == {**pids, "n3": 0}
     sites.playbook("deploy")
@@ -154,7 +154,11 @@ def test_a_cluster_is_added_and_taken_away(sites: RoleCluster, run_module: Runne
 def gateway_tls(run_module: Runner, sites: RoleCluster) -> list[bool]:
     """Return of each server's outbound gateway connections whether they have TLS."""
     servers = run_module("nats_server_info", sites.system(), endpoints=["gatewayz"])["servers"]
-    return ["tls_version" in one["connection"] for server in servers for one in server["gatewayz"]["outbound_gateways"].values()]
+    return [
+        "tls_version" in one["connection"]
+        for server in servers
+        for one in server["gatewayz"]["outbound_gateways"].values()
+    ]
 
 
 @pytest.mark.chaos

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Client,
     ConnectionOptions,
     NatsFailure,
     Observed,
 )
-from conftest import Runner
-from nats_processes import APP_PASSWORD, NatsProcesses
+from support.module_runs import Runner
+from support.nats_processes import APP_PASSWORD, NatsProcesses
 
 
 def test_replication_is_seen_by_kind_and_by_server(healthy: NatsProcesses, version: str, run_module: Runner) -> None:
@@ -63,11 +63,15 @@ def test_it_stops_when_it_has_seen_enough(healthy: NatsProcesses, run_module: Ru
 
 def test_bounds_and_the_wrong_account(healthy: NatsProcesses, run_module: Runner) -> None:
     for options in ({"duration": 61}, {"duration": 0.5}, {"max_messages": 0}):
-        assert run_module("nats_traffic_info", healthy.sys_connection(), **options)["failure"]["code"] == "invalid_option"
+        assert (
+            run_module("nats_traffic_info", healthy.sys_connection(), **options)["failure"]["code"] == "invalid_option"
+        )
     assert run_module("nats_traffic_info", healthy.app_connection(), duration=1)["failure"]["code"] == "wrong_account"
 
 
-def test_observing_needs_the_permission_and_ends_with_the_connection(make_cluster: Callable[..., NatsProcesses]) -> None:
+def test_observing_needs_the_permission_and_ends_with_the_connection(
+    make_cluster: Callable[..., NatsProcesses],
+) -> None:
     mute = 'mute, permissions: { subscribe: { deny: "secret.>" } }'
     cluster = make_cluster(["n1"], cluster="", plain_accounts={"MUTE": mute})
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Runner
-from role_cluster import RoleCluster, under_load
+from support.module_runs import Runner
+from support.role_cluster import RoleCluster, under_load
+
+pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3"]
 
@@ -22,9 +24,7 @@ def running(cluster: RoleCluster, run_module: Runner) -> set[str]:
 
 @pytest.mark.chaos
 def test_from_2_9_to_2_15(tmp_path: Path, run_module: Runner) -> None:
-    cluster = RoleCluster(tmp_path, NAMES, "2.9.10")
-    try:
-        cluster.playbook("deploy")
+    with RoleCluster(tmp_path, NAMES, "2.9.10").deployed() as cluster:
 
         def upgrades() -> None:
             run = cluster.playbook("upgrade", **cluster.running("2.10.27"))
@@ -44,8 +44,6 @@ def test_from_2_9_to_2_15(tmp_path: Path, run_module: Runner) -> None:
         run = cluster.playbook("upgrade", fails=True, **cluster.running("2.10.27"))
         assert "nothing was changed" in run.output
         assert cluster.pids() == before
-    finally:
-        cluster.kill()
 
 
 def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
@@ -53,5 +51,25 @@ def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
     del cluster.variables["nats_server_version"]
     try:
         assert "Which version?" in cluster.playbook("upgrade", fails=True).output
+    finally:
+        cluster.kill()
+
+
+def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
+    """Not one for each host: of the wanted version, of the one that runs, and before a restart."""
+    cluster = RoleCluster(tmp_path, NAMES, "2.10.27")
+    silent = "nats-server 2.10.27: a server now and then starts raft-silent"
+    try:
+        for run in (
+            cluster.playbook("deploy"),
+            cluster.playbook("upgrade", "--check", nats_server_allow_skipped_minors=True, **cluster.running("2.15.1")),
+            cluster.playbook("restart", "--check"),
+        ):
+            assert run.output.count("nats-server 2.10.27: end-of-life since 2025-09") == 1, run.output
+            assert run.output.count(silent) == 1, run.output
+            assert "without logging in" not in run.output, "no server has leafnodes"
+        cluster.playbook("upgrade", nats_server_allow_skipped_minors=True, **cluster.running("2.15.1"))
+        run = cluster.playbook("deploy", **cluster.running("2.15.1"))
+        assert "end-of-life" not in run.output
     finally:
         cluster.kill()

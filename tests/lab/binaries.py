@@ -122,7 +122,8 @@ class _Apt:
         # A mirror's testing suite may be a frozen copy whose Release file has expired. Its signature is still checked,
         # and the package is one whose sum we know, so that an old copy cannot bring anything that we do not want.
         pinned = self.suite == "testing" and any(
-            package.split("-", maxsplit=1)[0] == version and architecture == self.architecture for package, architecture in SHA256
+            package.split("-", maxsplit=1)[0] == version and architecture == self.architecture
+            for package, architecture in SHA256
         )
         expired = ["-o", "Acquire::Check-Valid-Until=false"] if pinned else []
         self._apt("apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any", *expired)

@@ -9,33 +9,31 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import lab as labs
 import pytest
-from controller import Controller
-
-# Its assertions are told in full, too.
-pytest.register_assert_rewrite("lab_cluster")
+from support.controller import Controller
 
 HOSTS = ("n1-c1", "n2-c1", "n3-c1", "n4-c1", "n5-c1")
-SITES = ("e1/east", "e2/east", "e3/east", "c1/central", "c2/central", "c3/central", "w1/west", "w2/west", "w3/west", "n1/north")
+SITES = (
+    "e1/east",
+    "e2/east",
+    "e3/east",
+    "c1/central",
+    "c2/central",
+    "c3/central",
+    "w1/west",
+    "w2/west",
+    "w3/west",
+    "n1/north",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lab", metavar="NAME", help="use this running lab, and leave it up")
-
-
-def _clear_dead_sessions() -> None:
-    """Take away the labs of test sessions that were killed."""
-    for name in labs.labs():
-        found = re.fullmatch(r"pytest-(\d+)(-.*)?", name)
-        if found and not Path("/proc", found.group(1)).exists():
-            labs.down(name)
 
 
 @contextmanager
@@ -54,7 +52,7 @@ def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str]) -> Ite
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI=true, and no lab can be built: {error}")
         pytest.skip(f"NO LAB: {error}")
-    _clear_dead_sessions()
+    labs.clear_dead("pytest")
     built = labs.up(name, hosts)
     try:
         yield built

@@ -413,14 +413,28 @@ def down(name: str) -> None:
         _down(name)
 
 
+def clear_dead(kind: str) -> None:
+    """Take away the labs named KIND-PID, or KIND-PID-…, of processes that were killed."""
+    for name in labs():
+        found = re.fullmatch(rf"{kind}-(\d+)(-.*)?", name)
+        if found and not Path("/proc", found.group(1)).exists():
+            down(name)
+
+
 @contextmanager
 def _lock(name: str) -> Iterator[None]:
     RUN_DIR.mkdir(exist_ok=True)
+    # What a killed process was just starting has its lock until it runs.
+    end = time.monotonic() + 2
     with (RUN_DIR / f"{name}.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise LabError(f"lab {name} is being built or taken down by another process") from error
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if time.monotonic() > end:
+                    raise LabError(f"lab {name} is being built or taken down by another process") from error
+                time.sleep(0.05)
         yield
 
 
@@ -437,7 +451,9 @@ def _plan(name: str, hosts: Sequence[str], release: str) -> list[Host]:
             raise LabError(f"host {host}: release {host_release or release!r} is none of {', '.join(rootfs.RELEASES)}")
         if site:
             if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", site):
-                raise LabError(f"host {host}: a site's name has small letters, digits, dashes and underscores, not {site!r}")
+                raise LabError(
+                    f"host {host}: a site's name has small letters, digits, dashes and underscores, not {site!r}"
+                )
             sites = [*_sites(planned)]
             address = f"10.77.{1 + ([*sites, site]).index(site)}.{11 + index}"
         else:
@@ -540,7 +556,9 @@ def _prepare_root(paths: _Paths, host: Host, hosts: Sequence[Host]) -> None:
     everyone = "".join(f"{other.address} {other.name}\n" for other in hosts)
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{everyone}")
     # Before the distribution's own 80-container-host0.network, which would ask for an address by DHCP.
-    network = f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/{host.network.prefix}\nLinkLocalAddressing=no\n"
+    network = (
+        f"[Match]\nName=host0\n\n[Network]\nAddress={host.address}/{host.network.prefix}\nLinkLocalAddressing=no\n"
+    )
     if host.site:
         network += f"\n[Route]\nDestination=10.77.0.0/16\nGateway={host.network.gateway}\n"
     (root / "etc/systemd/network/10-host0.network").write_text(network)
@@ -616,9 +634,13 @@ def _boot(paths: _Paths, host: Host) -> None:
     # Not `ip netns exec`: it mounts /sys anew, and nspawn then does not find the control groups.
     # The kernel takes the cable of a machine without power away in its own time, and nspawn wants the name.
     unplug = f"nsenter --net={paths.netns} ip link del {host.interface} 2>/dev/null || :"
-    once = f"{_enter_group(paths, f'{host.machine}/run')}; {unplug}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
+    once = (
+        f"{_enter_group(paths, f'{host.machine}/run')}; {unplug}; exec nsenter --net={paths.netns} {shlex.join(nspawn)}"
+    )
     # With --keep-unit, nspawn leaves a reboot to who started it, and says so by exit code 133.
-    command = f"{_enter_group(paths, f'{host.machine}/power')}; while sh -ec {shlex.quote(once)}; [ $? = 133 ]; do :; done"
+    command = (
+        f"{_enter_group(paths, f'{host.machine}/power')}; while sh -ec {shlex.quote(once)}; [ $? = 133 ]; do :; done"
+    )
     _start(command, paths.log(host))
 
 
@@ -626,7 +648,12 @@ def _start(command: str, log: Path) -> None:
     """Start a shell command that outlives this process."""
     with log.open("ab") as output:
         subprocess.Popen(
-            ["sh", "-ec", command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
+            ["sh", "-ec", command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd="/",
         )
 
 
@@ -815,7 +842,9 @@ def parser() -> argparse.ArgumentParser:
     verb("check", "say whether a lab can be built here; exit 3 with the reason when not", lambda _args: check(), False)
     one = verb("up", "build and boot a lab", _cli_up, False)
     one.add_argument("--name", required=True, metavar="LAB")
-    one.add_argument("--hosts", required=True, help="how many (n1, n2, …), or their names: a,b,c@trixie; in sites: a/east,b/west")
+    one.add_argument(
+        "--hosts", required=True, help="how many (n1, n2, …), or their names: a,b,c@trixie; in sites: a/east,b/west"
+    )
     one.add_argument("--release", default="bookworm", choices=rootfs.RELEASES)
     verb("list", "show all labs and their hosts", _cli_list, False)
     one = verb("down", "take a lab away", _cli_down, False)

@@ -84,7 +84,9 @@ def _build(release: str, target: Path, packages: str, units: dict[str, tuple[str
             raise BuildError(f"debootstrap {release} from {mirror.http_uri()} failed:\n  {tail}")
         for verb, names in units.items():
             if names:
-                subprocess.run(["systemctl", "--quiet", f"--root={work}", verb, *names], check=True, capture_output=True)
+                subprocess.run(
+                    ["systemctl", "--quiet", f"--root={work}", verb, *names], check=True, capture_output=True
+                )
         for host_specific in [work / "etc/machine-id", *(work / "etc/ssh").glob("ssh_host_*")]:
             host_specific.unlink(missing_ok=True)
         for folder in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):

@@ -7,52 +7,32 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shutil
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import binaries
-from controller import Controller
-from documents import CHECKOUT, Document, typed
+from support.controller import Controller
+from support.documents import CHECKOUT, Document, Terminal
 
 STEPS = [block for block in Document("docs/getting-started.md").blocks if block.heading[0].isdigit()]
 HOSTS = ("n1-c1", "n2-c1", "n3-c1")
 
 
-class Terminal:
-    """What a user types into one shell: where it stands and what it exports goes on from block to block."""
-
-    def __init__(self, home: Path, folder: Path, environment: dict[str, str]) -> None:
-        self._state = home / ".state"
-        self._state.write_text(f"cd {folder}\n")
-        # Of the tests' own environment only what says where pip finds packages, and what saves processor time.
-        self._environment = {key: value for key, value in os.environ.items() if key.startswith("PIP_") or key == "PYTHONPATH"}
-        self._environment |= {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **environment}
-
-    def type(self, text: str, inside: Sequence[str] = ()) -> str:
-        """Run the text, by the command `inside`; return what it printed. Any command of it that fails is an error."""
-        script = f'. {self._state}\nset -eo pipefail\n{text}\n{{ export -p; printf "cd %q\\n" "$PWD"; }} > {self._state}\n'
-        return typed(script, inside, env=self._environment)
-
-    @property
-    def folder(self) -> Path:
-        return Path(self.type("pwd").strip())
-
-
 def put_release(folder: Path) -> None:
     """Put what GitHub offers for download into the folder: an archive with the binary in a folder of its own."""
-    name = "nats-server-v2.10.27-linux-amd64"
+    name = "nats-server-v2.15.1-linux-amd64"
     with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
-        binary = binaries.nats_server("2.10.27").read_bytes()
+        binary = binaries.nats_server("2.15.1").read_bytes()
         info = tarfile.TarInfo(f"{name}/nats-server")
         info.size, info.mode = len(binary), 0o755
         archive.addfile(info, io.BytesIO(binary))
 
 
-def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(controller: Controller, tmp_path: Path) -> None:
+def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(
+    controller: Controller, tmp_path: Path
+) -> None:
     lab = controller.lab
     example = re.findall(r"ansible_host: ([\d.]+)", "".join(step.text for step in STEPS))
     assert len(example) == len(HOSTS)
@@ -95,8 +75,13 @@ def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(con
     context = json.loads((home / ".config/nats/context/C1-sys.json").read_text())
     health = controller.module(
         "nats_cluster_health",
-        {"servers": context["url"].split(","), "user": context["user"], "password": context["password"],
-         "expected_servers": list(HOSTS), "wait": False},
+        {
+            "servers": context["url"].split(","),
+            "user": context["user"],
+            "password": context["password"],
+            "expected_servers": list(HOSTS),
+            "wait": False,
+        },
     )
     assert health.status == 0, health.output
     assert "ok" in diagnosis.lower()

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import lab as labs
 import pytest
-from controller import Controller, Run
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.controller import Controller, Run
 
 PLAYBOOK = """
 - hosts: nats
@@ -210,9 +211,8 @@ def test_interrupted_up_leaves_nothing_for_long(lab: labs.Lab, number: int) -> N
     # A shell's job in the background ignores the interrupt, and so does what it starts.
     command = ["env", "--default-signal=INT", sys.executable, labs.__file__, "up", "--name", name, "--hosts", "2"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 30
-        while not list(Path("/sys/fs/cgroup").glob(f"**/natsops-lab-{name}/*/run")) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        cgroups = Path("/sys/fs/cgroup")
+        assert wait_until(lambda: list(cgroups.glob(f"**/natsops-lab-{name}/*/run")), bool, 30, 0.02).done
         process.send_signal(number)
     if number == signal.SIGKILL:
         assert remains(name), "killed too late for this test to show anything"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import binaries
-from controller import Controller
+from support.controller import Controller
 
 HOST = "n1-c1"
 
@@ -24,7 +24,9 @@ def repository(folder: Path, *versions: str) -> None:
     for version in versions:
         package = binaries.nats_server(version).with_name("nats-server.deb")
         (folder / f"{version}.deb").write_bytes(package.read_bytes())
-        control = subprocess.run(["dpkg-deb", "--field", str(package)], capture_output=True, text=True, check=True).stdout
+        control = subprocess.run(
+            ["dpkg-deb", "--field", str(package)], capture_output=True, text=True, check=True
+        ).stdout
         digest = hashlib.sha256(package.read_bytes()).hexdigest()
         entries.append(f"{control}Filename: ./{version}.deb\nSize: {package.stat().st_size}\nSHA256: {digest}\n")
     (folder / "Packages").write_text("\n".join(entries))
@@ -35,15 +37,34 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
     files.mkdir()
     repository(files, "2.9.10", "2.10.27")
     play = tmp_path / "repository.yml"
-    play.write_text(json.dumps([{
-        "hosts": "nats", "gather_facts": False, "tasks": [
-            # The slim root file system has none, as many container images.
-            {"ansible.builtin.file": {"path": "/var/lib/apt/lists/partial", "state": "directory", "mode": "0755"}},
-            {"ansible.builtin.copy": {"src": f"{files}/", "dest": "/srv/repo/", "mode": "0644"}},
-            {"ansible.builtin.copy": {"content": "deb [trusted=yes] file:/srv/repo ./\n", "mode": "0644",
-                                      "dest": "/etc/apt/sources.list"}},
-        ],
-    }]))
+    play.write_text(
+        json.dumps(
+            [
+                {
+                    "hosts": "nats",
+                    "gather_facts": False,
+                    "tasks": [
+                        # The slim root file system has none, as many container images.
+                        {
+                            "ansible.builtin.file": {
+                                "path": "/var/lib/apt/lists/partial",
+                                "state": "directory",
+                                "mode": "0755",
+                            }
+                        },
+                        {"ansible.builtin.copy": {"src": f"{files}/", "dest": "/srv/repo/", "mode": "0644"}},
+                        {
+                            "ansible.builtin.copy": {
+                                "content": "deb [trusted=yes] file:/srv/repo ./\n",
+                                "mode": "0644",
+                                "dest": "/etc/apt/sources.list",
+                            }
+                        },
+                    ],
+                }
+            ]
+        )
+    )
     run = controller.playbook(play, hosts=[HOST])
     assert run.status == 0, run.output
     variables: dict[str, Any] = {
@@ -59,7 +80,9 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
     assert run.status == 0, run.output
     assert controller.playbook("deploy", hosts=[HOST], group_vars=variables).changed == []
     # What the package's script had started would show in the journal, even if it was stopped again.
-    units = controller.ssh(HOST, "journalctl -o json --no-pager | grep -o '\"UNIT\":\"[a-z-]*.service\"' | sort -u").stdout
+    units = controller.ssh(
+        HOST, 'journalctl -o json --no-pager | grep -o \'"UNIT":"[a-z-]*.service"\' | sort -u'
+    ).stdout
     assert "jetstream.service" in units
     assert "nats-server.service" not in units
     assert controller.ssh(HOST, "systemctl is-enabled nats-server", check=False).stdout.strip() == "disabled"
@@ -67,5 +90,7 @@ def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller
     variables.update(nats_server_package_version="2.10.27*", nats_server_version="2.10.27")
     run = controller.playbook("deploy", hosts=[HOST], group_vars=variables)
     assert run.status == 0, run.output
-    versions = controller.ssh(HOST, "ls /opt/nats-server; readlink /proc/$(systemctl show -P MainPID jetstream)/exe").stdout
+    versions = controller.ssh(
+        HOST, "ls /opt/nats-server; readlink /proc/$(systemctl show -P MainPID jetstream)/exe"
+    ).stdout
     assert versions.split() == ["2.10.27", "2.9.10", "/opt/nats-server/2.10.27/nats-server"]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from quorum_watch import BEHIND, META, View, away, view
+from support.quorum_watch import BEHIND, META, View, away, view
 
 SERVERS = frozenset({"n1", "n2", "n3"})
 GROUPS = {META: SERVERS, "APP/ORDERS": SERVERS}

@@ -17,11 +17,11 @@ from typing import Any
 
 import nats.js.errors
 import pytest
-from controller import Controller, Run, file_install
-from lab_cluster import Cluster
-from load import Load, patiently
 from nats.js.api import StreamConfig, StreamInfo
-from quorum_watch import META, watching
+from support.controller import Controller, Run, file_install
+from support.lab_cluster import Cluster
+from support.load import Load, patiently
+from support.quorum_watch import META, watching
 
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("whole")]
 
@@ -54,7 +54,8 @@ class Supercluster(Cluster):
         del self.variables["nats_server_cluster_name"]
         self.variables["nats_server_gateway_authorization"] = {"user": "gateway", "password": "p@ss#1"}
         self.variables["nats_server_accounts"] = {
-            site: {"jetstream": True, "users": [{"user": site, "password": password(site)}]} for site in controller.lab.sites
+            site: {"jetstream": True, "users": [{"user": site, "password": password(site)}]}
+            for site in controller.lab.sites
         }
 
     def add(self, site: str) -> None:
@@ -118,7 +119,9 @@ class Supercluster(Cluster):
     def watch(self, folder: Path) -> AbstractContextManager[list[dict[str, Any]]]:
         """The samples of a watch over the quorums; they are in the list afterwards."""
         servers = {host: self.urls(host)[0] for host in self.hosts}
-        return watching(servers, "sys", self.variables["nats_server_system_password"], folder, self.controller.lab.inside)
+        return watching(
+            servers, "sys", self.variables["nats_server_system_password"], folder, self.controller.lab.inside
+        )
 
 
 def until(holds: Callable[[], bool], otherwise: str, deadline: float = 60) -> None:
@@ -210,7 +213,7 @@ def test_a_lost_site_is_named_and_the_others_go_on(cluster: Supercluster, tmp_pa
         until(lambda: meta_leader(cluster) not in cluster.groups[lost], "the meta leader is still told to be there")
         gate = "\n".join(cluster.health().errors)
         report = told(cluster.play("report"))
-        restart = cluster.play("restart", limit=cluster.groups[left[0]][0], nats_server_gate_timeout=15)
+        restart = cluster.play("restart", limit=cluster.groups[left[0]][0], nats_cluster_gate_timeout=15)
         assert restart.status != 0
         for host in cluster.groups[lost]:
             for text in (gate, report, told(restart)):
@@ -254,7 +257,9 @@ def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
 
     with cluster.loads(*SITES):
         cluster.controller.lab.link("east", "west", None)
-        until(lambda: meta_leader(cluster) in cluster.groups["central"], "no leader of the meta group that all hear", 120)
+        until(
+            lambda: meta_leader(cluster) in cluster.groups["central"], "no leader of the meta group that all hear", 120
+        )
         for site in SITES:
             assert members(cluster.stored(site, f"{site.upper()}_ALONE", near=site)) == set(cluster.groups[site])
         before = cluster.mirror()["state"]["messages"]
@@ -267,7 +272,9 @@ def test_two_sites_that_do_not_reach_each_other(cluster: Supercluster) -> None:
         central = {**system, "servers": cluster.urls(*cluster.groups["central"])}
         diagnosis = told(cluster.play("diagnose", extra_vars={"nats_connection": central}))
         for site, other in (("east", "west"), ("west", "east")):
-            assert all(f"{host} has no gateway connection to {other}" in diagnosis for host in cluster.groups[site]), diagnosis
+            assert all(f"{host} has no gateway connection to {other}" in diagnosis for host in cluster.groups[site]), (
+                diagnosis
+            )
 
         cluster.restore()
         until(lambda: cluster.mirror()["state"]["messages"] == origin, "the mirror does not catch up")
@@ -290,7 +297,9 @@ def test_a_fourth_site_is_added_and_taken_away(cluster: Supercluster) -> None:
         assert refused.status != 0
         assert "north/NORTH (R1 on n1)" in told(refused)
         application = {"servers": cluster.urls(), "user": "north", "password": password("north")}
-        moved = cluster.controller.module("nats_stream", {**application, "stream": "NORTH", "placement": {"cluster": "east"}})
+        moved = cluster.controller.module(
+            "nats_stream", {**application, "stream": "NORTH", "placement": {"cluster": "east"}}
+        )
         assert moved.status == 0, moved.output
         run = cluster.play("scale_in", **leaving, **batches)
         assert run.status == 0, run.output

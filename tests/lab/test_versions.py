@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller import Controller, file_install
+from support.controller import Controller, file_install
 
 HOSTS = ["n1-c1", "n2-c1", "n3-c1"]
 
@@ -21,7 +21,7 @@ def test_2_9_is_deployed_and_changed(controller: Controller) -> None:
         "nats_server_jetstream_store_dir": "/nats/storage",
         "nats_server_system_password": "system",
         "nats_server_bcrypt_cost": 4,
-        "nats_server_gate_span": 3,
+        "nats_cluster_gate_span": 3,
         "nats_server_lame_duck_duration": "30s",
         "nats_server_lame_duck_grace_period": "1s",
     }

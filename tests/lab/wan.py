@@ -35,7 +35,9 @@ class Wan:
 
     def __init__(self, device: str) -> None:
         self._tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        fcntl.ioctl(self._tun, _TUNSETIFF, struct.pack("16sH22x", device.encode(), _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR))
+        fcntl.ioctl(
+            self._tun, _TUNSETIFF, struct.pack("16sH22x", device.encode(), _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR)
+        )
         fcntl.ioctl(self._tun, _TUNSETOFFLOAD, _TUN_F_CSUM | _TUN_F_TSO4)
         self._delays: dict[frozenset[int], float | None] = {}
 

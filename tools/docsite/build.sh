@@ -11,8 +11,14 @@ docs=$here/../../docs
 rm -rf "$target/source" "$target/html"
 mkdir -p "$target/source/collection" "$target/source/reference"
 chmod go-w "$target/source/collection"
-cp "$here/index.md" "$docs"/*.md "$target/source"
-cp "$docs/reference/event_sources.md" "$docs/reference/insights_checks.md" "$target/source/reference"
+cp "$docs"/*.md "$target/source"
+cp -R "$docs/internals" "$target/source"
+# The first page is that of the repository, and below it what Sphinx makes the menu of.
+cat "$here/menu.md" >> "$target/source/README.md"
+mv "$target/source/README.md" "$target/source/index.md"
+cp "$docs"/reference/*.md "$target/source/reference"
+# The site has pages of its own for these, see conf.py.
+(cd "$target/source/reference" && rm nats_*.md modules.md filters.md inventory.md)
 [ ! -d "$docs/images" ] || cp -R "$docs/images" "$target/source"
 PATH=$bin:$PATH "$bin/antsibull-docs" collection --use-current --squash-hierarchy --fail-on-error --dest-dir "$target/source/collection" \
     natsops.jetstream

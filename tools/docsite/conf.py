@@ -38,13 +38,21 @@ highlight_language = "yaml"
 nitpicky = True
 ANSIBLE = "https://docs.ansible.com/ansible/latest/reference_appendices"
 #: Of its pages, those that are referred to by label.
-APPENDICES = {"common_return_values": "common_return_values", "ansible_configuration_settings": "config"}
+APPENDICES = {
+    "common_return_values": "common_return_values",
+    "ansible_configuration_settings": "config",
+    "action_plugins": "../plugins/action",
+}
 #: Pages of the reference in the repository, and the site's own for the same.
 PAGES = {
-    **{f"reference/{name}.md": f"collection/{name}_role.rst" for name in ("nats_server", "nats_cluster", "nats_insights")},
+    **{
+        f"reference/{name}.md": f"collection/{name}_role.rst"
+        for name in ("nats_server", "nats_cluster", "nats_insights", "nats_program")
+    },
     **{f"reference/{name}.md": "collection/index.rst" for name in ("modules", "filters")},
     "reference/inventory.md": "collection/nats_cluster_inventory.rst",
     "reference/": "collection/index.rst",
+    "README.md": "index.md",
 }
 
 
@@ -69,7 +77,7 @@ def target(link: str, folder: str) -> str:
 
 def lead(app: Sphinx, docname: str, source: list[str]) -> None:
     """Change the links of a guide as it is read; blocks of code have none."""
-    if docname.startswith("collection/") or docname == "index":
+    if docname.startswith("collection/"):
         return
     folder = str(Path(docname).parent)
     source[0] = re.sub(r"(?<=\]\()([^)\s]+)(?=\))", lambda found: target(found[1], folder), source[0])

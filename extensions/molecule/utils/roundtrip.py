@@ -35,14 +35,18 @@ async def roundtrip(args: argparse.Namespace) -> str:
     )
     try:
         jetstream = client.jetstream(timeout=10)
-        info = await jetstream.add_stream(StreamConfig(name="MOLECULE", subjects=["molecule"], num_replicas=args.replicas))
+        info = await jetstream.add_stream(
+            StreamConfig(name="MOLECULE", subjects=["molecule"], num_replicas=args.replicas)
+        )
         sent = [f"message {number}".encode() for number in range(100)]
         acks = [await jetstream.publish("molecule", payload) for payload in sent]
         read = [(await jetstream.get_msg("MOLECULE", ack.seq)).data for ack in acks]
         if read != sent:
             raise ValueError("what was read is not what was acknowledged")
         cluster = info.cluster
-        peers = sorted([cluster.leader or "?", *(peer.name or "?" for peer in cluster.replicas or [])]) if cluster else []
+        peers = (
+            sorted([cluster.leader or "?", *(peer.name or "?" for peer in cluster.replicas or [])]) if cluster else []
+        )
         await jetstream.delete_stream("MOLECULE")
         return f"{len(read)} messages through {' '.join(peers)}"
     finally:

@@ -4,7 +4,7 @@
 """Rows of stream replicas per second and core from bronze to silver and from silver to gold, at growing sizes.
 
 ``make bench BENCH=insights/pipeline ARGS='--rows 1000000 10000000'``. A synthetic fleet writes a snapshot a minute until it has
-told as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
+have as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
 cores, with its start: wall time, CPU time and largest memory of all its processes. It has no more cores than its master: what the
 Java machine compiles and collects beside the job would take the second one otherwise. At last one aggregate is made from the same
 bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are ratios. With ``--lakes`` the bronze files
@@ -29,10 +29,8 @@ from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "insights"))
-
-from fleet import START, Fleet
-from processes import tree
+from bench.insights.processes import tree
+from support.fleet import START, Fleet
 
 #: Thirty servers; of each stream two and a half replicas, on average.
 SERVERS, STREAMS = 30, 5000
@@ -111,7 +109,9 @@ def run(lake: Path, rows: int, masters: Sequence[str], memory: str, engines: Seq
     size = sum(path.stat().st_size for path in bronze)
     files = sum(1 for path in bronze if path.suffix == ".gz")
     print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
-    print("| job | rows | wall s | CPU s | rows per CPU s | rows per s | MiB at most |\n|---|---:|---:|---:|---:|---:|---:|")
+    print(
+        "| job | rows | wall s | CPU s | rows per CPU s | rows per s | MiB at most |\n|---|---:|---:|---:|---:|---:|---:|"
+    )
     to = f"{START + timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"
     hours = 0.0
     for master in masters:
@@ -121,13 +121,13 @@ def run(lake: Path, rows: int, masters: Sequence[str], memory: str, engines: Seq
             cost = measure(command, _cores(master))
             hours += cost.cpu / 3600 if master == masters[0] else 0
             print(show(f"{job}, {master}", rows, cost), flush=True)
-    told = []
+    reported = []
     for engine in engines:
         python, *more = [sys.executable, masters[-1], memory] if engine == "spark" else [bench_python]
         cost = measure([python, str(PLAIN), engine, str(lake), *more])
-        told.append(json.loads(cost.output.splitlines()[-1]))
+        reported.append(json.loads(cost.output.splitlines()[-1]))
         print(show(f"plain aggregate, {engine}", rows, cost), flush=True)
-    if any(sums != told[0] for sums in told):
+    if any(sums != reported[0] for sums in reported):
         sys.exit("the aggregates differ")
     print(f"\nA day of 1,000 servers and 50,000 streams, by this: {hours * DAY_OF_1000 / rows:.2f} core hours")
 

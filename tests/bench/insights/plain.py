@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One aggregate from bronze as each engine's manual would write it: of each server the replicas that were told, their bytes and
+"""One aggregate from bronze as each engine's manual would write it: of each server the reported replicas, their bytes and
 highest sequence. ``plain.py spark|duckdb|pandas LAKE [MASTER MEMORY]`` prints it as JSON."""
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def duckdb(lake: str) -> list[list[object]]:
 
     columns = "{server: 'VARCHAR', data: 'STRUCT(state STRUCT(bytes BIGINT, last_seq BIGINT))'}"
     lines = f"read_json('{lake}/{FILES}', format = 'newline_delimited', columns = {columns})"
-    sums = f"SELECT server, count(*), sum(data.state.bytes)::BIGINT, max(data.state.last_seq) FROM {lines} GROUP BY server"
+    sums = (
+        f"SELECT server, count(*), sum(data.state.bytes)::BIGINT, max(data.state.last_seq) FROM {lines} GROUP BY server"
+    )
     return [list(row) for row in engine.sql(sums).fetchall()]
 
 
@@ -40,7 +42,9 @@ def pandas(lake: str) -> list[list[object]]:
     for path in sorted(Path(lake).glob(FILES)):
         frame = engine.read_json(path, lines=True)
         state = engine.json_normalize([data["state"] for data in frame["data"]])
-        frames.append(engine.DataFrame({"server": frame["server"], "bytes": state["bytes"], "last_seq": state["last_seq"]}))
+        frames.append(
+            engine.DataFrame({"server": frame["server"], "bytes": state["bytes"], "last_seq": state["last_seq"]})
+        )
     grouped = engine.concat(frames).groupby("server")
     sums = grouped.agg(rows=("bytes", "size"), bytes=("bytes", "sum"), last=("last_seq", "max"))
     return [[name, *map(int, row)] for name, row in zip(sums.index, sums.to_numpy())]

@@ -13,22 +13,18 @@ import argparse
 import asyncio
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-TESTS = Path(__file__).parents[2]
-sys.path += [str(TESTS / "insights"), str(TESTS / "integration")]
-
+from bench.insights.processes import tree
 from jetstream_insights.messages import Connection, Range, Stream, read_range, state_of
 from jetstream_insights.session import session
 from jetstream_insights.source import JetStreamSource
-from processes import tree
 from pyspark.sql import SparkSession
-from streams import Site, site_of
+from support.streams import Site, site_of
 
 
 def cpu_of_tree(root: int, without: int) -> float:
@@ -84,7 +80,12 @@ def rows(site: Site, stream: str, whole: Range) -> int:
 
 def table(spark: SparkSession, site: Site, stream: str, messages: int) -> int:
     """Read a stream with Spark, to nowhere."""
-    options = {"servers": site.servers.urls[0], "stream": stream, "user": site.login.user, "password": site.login.password}
+    options = {
+        "servers": site.servers.urls[0],
+        "stream": stream,
+        "user": site.login.user,
+        "password": site.login.password,
+    }
     spark.read.format("jetstream").options(**options).load().write.format("noop").mode("overwrite").save()
     return messages
 

@@ -1,40 +1,46 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps what Python compiles out of archives.
+"""Spares the tests' controllers and hosts what Ansible does anew in each of its many short processes.
 
-An Ansible module arrives as an archive with all that it imports, and to compile that anew takes up to half of its processor
-time. Python imports this file at its start where it finds it: in the tests' controllers by PYTHONPATH (see the Makefile), on
-the hosts of the lab by a .pth file. What is kept is found by the version of Python and the whole source.
+Python imports this file at its start where it finds it: in the controllers by PYTHONPATH (see the Makefile), on the hosts of
+the lab by a .pth file. No result is kept, only what is made of sources: code, and the archives of modules.
+
+- A module arrives as an archive with all that it imports; to compile that takes up to half of its processor time.
+- A task is a process of its own, which compiles its expressions and templates and those of all variables that they use, and
+  whose garbage collector writes to all of the memory that it shares with the parent: each a sixth of a playbook's time.
+- A playbook reads the sources of a module and of all that it imports to put them into the archive: a tenth.
 """
 
 from __future__ import annotations
 
 import _imp
+import gc
 import marshal
 import os
 import sys
 import zipimport
 from types import CodeType
+from typing import Any, Callable
 
 _KEPT = f"/var/tmp/natsops-compiled-{os.getuid()}/{sys.implementation.cache_tag}"
 _compile = zipimport._compile_source  # type: ignore[attr-defined]
 
 
-def _compile_once(path: str, source: bytes) -> CodeType:
-    """Return the code of a source that stands at this path of an archive."""
+def _kept(folder: str, key: bytes, path: str, make: Callable[[], CodeType]) -> CodeType:
+    """Return the code that the folder keeps under the key, as that of this path, or else make and keep it."""
     import hashlib
 
-    kept = f"{_KEPT}/{hashlib.sha256(source).hexdigest()}"
+    kept = f"{folder}/{hashlib.sha256(key).hexdigest()}"
     try:
         with open(kept, "rb") as found:
             code: CodeType = marshal.load(found)
         _imp._fix_co_filename(code, path)  # type: ignore[attr-defined]
         return code
     except (OSError, EOFError, ValueError, TypeError):
-        code = _compile(path, source)
+        code = make()
     try:
-        os.makedirs(_KEPT, 0o700, exist_ok=True)
+        os.makedirs(folder, 0o700, exist_ok=True)
         with open(f"{kept}.{os.getpid()}", "wb") as file:
             marshal.dump(code, file)
         os.rename(file.name, kept)
@@ -43,4 +49,71 @@ def _compile_once(path: str, source: bytes) -> CodeType:
     return code
 
 
+def _compile_once(path: str, source: bytes) -> CodeType:
+    """Return the code of a source that stands at this path of an archive."""
+    return _kept(_KEPT, source, path, lambda: _compile(path, source))
+
+
+def _keep_templates(folder: str) -> None:
+    """Let ansible-core 2.19 or newer keep the code of its templates. It depends on the collection's filters, too."""
+    from jinja2.environment import Environment, TemplateExpression
+
+    compile_any, compile_expression = Environment.compile, Environment.compile_expression
+    compiled: list[CodeType] = []
+
+    def key(environment: Environment, kind: str, source: str) -> bytes:
+        """Return all else that decides about the code; nothing for what is not Ansible's."""
+        module = sys.modules[type(environment).__module__]
+        if module.__name__ != "ansible._internal._templating._jinja_bits":
+            return b""
+        context = module._TemplateCompileContext.current(optional=True)
+        syntax = [getattr(environment, name) for name in module._TEMPLATE_OVERRIDE_FIELD_NAMES]
+        return repr((kind, context and context.escape_backslashes, syntax, str(source))).encode()
+
+    def compile_text(self: Environment, source: Any, *more: Any, **options: Any) -> Any:
+        def make() -> Any:
+            return compile_any(self, source, *more, **options)
+
+        if isinstance(source, str) and not more and not options and (found := key(self, "template", source)):
+            return _kept(folder, found, "<template>", make)
+        compiled[:] = [make()]
+        return compiled[0]
+
+    def compile_one(self: Environment, source: str, *more: Any) -> TemplateExpression:
+        def make() -> CodeType:
+            compile_expression(self, source)
+            return compiled.pop()
+
+        if not (found := key(self, "expression", source)):
+            return compile_expression(self, source, *more)
+        code = _kept(folder, found, "<template>", make)
+        return TemplateExpression(self.template_class.from_code(self, code, self.make_globals(None)), *more)
+
+    Environment.compile = compile_text  # type: ignore[method-assign]
+    Environment.compile_expression = compile_one  # type: ignore[assignment,method-assign]
+
+
+def _keep_archives(folder: str) -> None:
+    """Let ansible-core find the archives of modules where it keeps them for one run."""
+    from ansible import constants
+
+    os.makedirs(folder, 0o700, exist_ok=True)
+    os.symlink(folder, os.path.join(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache"))
+
+
+def _control() -> None:
+    """Make a run of ansible-playbook with an installed collection cheap; what is kept goes with the installation."""
+    from importlib.metadata import version
+
+    collections = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0]
+    if os.path.exists(f"{collections}/ansible_collections/natsops/jetstream/MANIFEST.json"):
+        kept = f"{collections}/.kept/{version('ansible-core')}-{sys.implementation.cache_tag}"
+        _keep_templates(f"{kept}/templates")
+        _keep_archives(f"{kept}/modules")
+    os.register_at_fork(before=gc.freeze, after_in_child=gc.disable)
+
+
+gc.set_threshold(100_000)
 zipimport._compile_source = _compile_once  # type: ignore[attr-defined]
+if sys.argv and os.path.basename(sys.argv[0]) == "ansible-playbook":
+    _control()

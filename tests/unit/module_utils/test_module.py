@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._module import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     CONNECTION_SPEC,
     resolve_connection,
     secrets_of,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
 
 SEED = "SU" + "A" * 56
 

@@ -1,238 +1,33 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which versions may follow which: the cases that upstream's guides name, and what holds for any two releases."""
+"""Versions, as they are written and as servers report them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Cluster, JetStreamSummary
-from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils._versions import (
-    VersionRules,
-    api_level,
-    parse,
-    skipped_minors,
-    version_problems,
-)
-from clusters import (  # type: ignore[import-not-found, unused-ignore]
-    cluster,
-    consumer,
-    server,
-    stream,
-)
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-NAMES = ["n1", "n2", "n3"]
-RELEASES = ["2.9.10", "2.9.22", "2.10.0", "2.10.27", "2.11.0", "2.11.9", "2.12.0", "2.12.5", "2.14.0", "2.14.7", "2.15.1"]
-SERIES = ["2.9", "2.10", "2.11", "2.12", "2.14", "2.15"]
-
-releases = st.sampled_from(RELEASES)
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, reported_version
 
 
-def running(*versions: str, stream_config: dict[str, Any] | None = None, level: int = 0, **consumer_config: Any) -> Cluster:
-    """Return n1, n2, n3 with these versions (the last one for the rest), a stream, and its consumer."""
-    of = {name: versions[min(number, len(versions) - 1)] for number, name in enumerate(NAMES)}
-    reader = replace(consumer("ORDERS", "reader", NAMES), info={"config": consumer_config})
-    config = {"config": {"name": "ORDERS", **(stream_config or {})}}
-    orders = replace(stream("ORDERS", NAMES), info=config, api_level=level, consumers=(reader,))
-    state: Cluster = cluster(NAMES, orders)
-    return replace(state, servers=tuple(server(name, version=of[name]) for name in NAMES))
-
-
-def codes(problems: list[Problem]) -> set[tuple[str, str]]:
-    return {(problem.code, problem.severity) for problem in problems}
+def test_a_version_has_three_numbers() -> None:
+    assert parse_version("2.10.27") == (2, 10, 27)
+    assert parse_version("v2.11.0-preview.1") == (2, 11, 0)
+    for text in ("", "latest", "2.10"):
+        with pytest.raises(ValueError, match="is not a nats-server version"):
+            parse_version(text)
 
 
 @pytest.mark.parametrize(
-    ("version", "target", "found"),
+    ("text", "numbers"),
     [
-        ("2.10.27", "2.10.27", set()),
-        ("2.10.27", "v2.10.27", set()),
-        ("2.9.10", "2.10.27", set()),
-        ("2.10.27", "2.10.29", set()),
-        ("2.12.15", "2.14.5", set()),
-        ("2.14.7", "2.15.1", set()),
-        ("2.14.5", "2.15.1", {("roll_best_start", "warning")}),
-        ("2.15.0-RC.1", "2.15.0", set()),
-        ("2.10.27", "2.15.1", {("roll_skipped_minor", "error"), ("roll_best_start", "warning")}),
-        ("2.10.29", "2.10.27", {("roll_downgrade", "error")}),
-        ("2.15.0", "2.15.0-RC.1", {("roll_downgrade", "error")}),
-        ("2.11.17", "2.10.27", {("roll_downgrade", "error"), ("roll_state_rebuild", "warning")}),
-        ("2.12.15", "2.11.9", {("roll_downgrade", "error"), ("roll_state_rebuild", "warning")}),
-        (
-            "2.12.15",
-            "2.11.8",
-            {("roll_downgrade", "error"), ("roll_downgrade_floor", "error"), ("roll_state_rebuild", "warning")},
-        ),
-        ("2.10.27", "2.9.22", {("roll_downgrade", "error")}),
-        ("2.10.27", "2.9.10", {("roll_downgrade", "error"), ("roll_downgrade_floor", "error")}),
-        ("", "2.10.27", {("roll_version_unknown", "error")}),
-        ("devel", "2.10.27", {("roll_version_unknown", "error")}),
-        ("2.15.1", "3.0.0", {("roll_version_unknown", "error")}),
+        ("2.10.27", (2, 10, 27)),
+        ("2.12.0-RC.1", (2, 12, 0)),
+        ("v2.9", (2, 9, 0)),
+        ("2", (2, 0, 0)),
+        ("", (0, 0, 0)),
+        (None, (0, 0, 0)),
+        ("dev", (0, 0, 0)),
     ],
 )
-def test_jumps(version: str, target: str, found: set[tuple[str, str]]) -> None:
-    assert codes(version_problems(running(version), NAMES, VersionRules(target))) == found
-
-
-def test_what_is_accepted_becomes_a_warning() -> None:
-    rules = VersionRules("2.12.5", allow_skipped_minors=True, allow_downgrade=True)
-    problems = version_problems(running("2.15.1"), NAMES, rules)
-    assert codes(problems) == {(code, "warning") for code in ("roll_skipped_minor", "roll_downgrade", "roll_state_rebuild")}
-    assert "2.15.1 to 2.12.5 skips 1 minor release(s)" in problems[0].message
-    assert "2.14 first, accepted by allow_skipped_minors" in problems[0].message
-    assert problems[0].servers == tuple(NAMES)
-
-
-def test_no_permission_excuses_files_that_cannot_be_read() -> None:
-    for version, target in (("2.10.27", "2.9.10"), ("2.15.1", "2.10.27")):
-        rules = VersionRules(target, allow_skipped_minors=True, allow_downgrade=True)
-        errors = [item for item in version_problems(running(version), NAMES, rules) if item.severity == ERROR]
-        assert [problem.code for problem in errors] == ["roll_downgrade_floor"]
-
-
-def test_assets_that_need_a_newer_api_level_stand_in_the_way() -> None:
-    state = running("2.12.15", stream_config={"allow_msg_counter": True, "allow_msg_ttl": True}, level=2)
-    rules = VersionRules("2.11.17", allow_downgrade=True)
-    found = [problem for problem in version_problems(state, NAMES, rules) if problem.severity == ERROR]
-    assert [(problem.code, problem.subject, problem.servers) for problem in found] == [
-        ("roll_api_level", "stream APP/ORDERS", ())
-    ]
-    assert found[0].message == (
-        "stream APP/ORDERS needs API level 2 (allow_msg_ttl, allow_msg_counter), which is nats-server 2.12.0 or later; "
-        "2.11.17 has level 1 and would put it offline"
-    )
-    older = version_problems(state, NAMES, replace(rules, target="2.10.27", allow_skipped_minors=True))
-    assert "has level 0 and would load it without what it does not know" in older[-1].message
-
-
-def test_consumers_are_named_too() -> None:
-    state = running("2.11.17", priority_groups=["a"], pause_until="2030-01-01T00:00:00Z")
-    orders = state.streams[0]
-    paused = replace(orders.consumers[0], api_level=1)
-    state = replace(state, streams=(replace(orders, consumers=(paused,)),))
-    found = version_problems(state, NAMES, VersionRules("2.10.27", allow_downgrade=True))[-1]
-    assert (found.code, found.subject) == ("roll_api_level", "consumer APP/ORDERS/reader")
-    assert "API level 1 (pause_until, priority_groups)" in found.message
-
-
-def test_what_a_server_of_the_target_says_of_its_level_counts() -> None:
-    state = running("2.12.15", "2.11.17", level=2)
-    told = tuple(
-        replace(item, summary=JetStreamSummary(api_level=2)) if item.version == "2.11.17" else item for item in state.servers
-    )
-    rules = VersionRules("2.11.17", allow_downgrade=True)
-    assert ("roll_api_level", "error") in codes(version_problems(state, NAMES, rules))
-    assert ("roll_api_level", "error") not in codes(version_problems(replace(state, servers=told), NAMES, rules))
-
-
-@pytest.mark.parametrize(
-    ("stream_config", "consumer_config", "word"),
-    [
-        ({"compression": "s2"}, {}, "its files could not be read"),
-        ({"subject_transform": {"src": "a", "dest": "b"}}, {}, "subject transforms"),
-        ({"sources": [{"name": "X", "subject_transforms": [{"src": "a", "dest": "b"}]}]}, {}, "subject transforms"),
-        ({"consumer_limits": {"max_ack_pending": 5}}, {}, "consumer_limits"),
-        ({"metadata": {"owner": "me"}}, {}, "metadata"),
-        ({}, {"filter_subjects": ["a", "b"]}, "would deliver every message"),
-    ],
-)
-def test_what_2_10_brought_stands_in_the_way_of_2_9(
-    stream_config: dict[str, Any], consumer_config: dict[str, Any], word: str
-) -> None:
-    state = running("2.10.27", stream_config=stream_config, **consumer_config)
-    problems = version_problems(state, NAMES, VersionRules("2.9.25", allow_downgrade=True))
-    found = [problem for problem in problems if problem.severity == ERROR]
-    assert [problem.code for problem in found] == ["roll_unknown_option"]
-    assert word in found[0].message
-    assert codes(version_problems(state, NAMES, VersionRules("2.10.20", allow_downgrade=True))) == {("roll_downgrade", "warning")}
-
-
-def test_servers_metadata_and_defaults_are_not_in_the_way_of_2_9() -> None:
-    plain = {"compression": "none", "consumer_limits": {}, "metadata": {"_nats.req.level": "0"}, "sources": [{"name": "X"}]}
-    state = running("2.10.27", stream_config=plain)
-    assert codes(version_problems(state, NAMES, VersionRules("2.9.25", allow_downgrade=True))) == {("roll_downgrade", "warning")}
-
-
-def test_a_run_that_was_interrupted_goes_on_from_a_mixed_cluster() -> None:
-    state = running("2.10.27", "2.9.10")
-    assert version_problems(state, NAMES, VersionRules("2.10.27")) == []
-    skipping = version_problems(running("2.15.1", "2.10.27"), NAMES, VersionRules("2.15.1"))
-    assert [problem.servers for problem in skipping if problem.code == "roll_skipped_minor"] == [("n2", "n3")]
-
-
-def test_servers_that_are_left_behind_are_named() -> None:
-    problems = version_problems(running("2.9.10"), ["n1", "n2"], VersionRules("2.10.27"))
-    assert [(problem.code, problem.severity, problem.servers) for problem in problems] == [
-        ("roll_mixed_versions", "warning", ("n3",))
-    ]
-    assert "n3 would stay at 2.9.10 while the others run 2.10.27" in problems[0].message
-
-
-def test_a_server_that_did_not_answer_is_told() -> None:
-    problems = version_problems(running("2.10.27"), [*NAMES, "n4"], VersionRules("2.10.27"))
-    assert [(problem.code, problem.severity, problem.servers) for problem in problems] == [
-        ("roll_version_unknown", "warning", ("n4",))
-    ]
-
-
-def test_2_13_does_not_exist() -> None:
-    assert skipped_minors("2.12.5", "2.14.0") == []
-    assert skipped_minors("2.10.27", "2.15.1") == ["2.11", "2.12", "2.14"]
-    assert skipped_minors("2.15.1", "2.10.27") == ["2.14", "2.12", "2.11"]
-
-
-def test_api_levels() -> None:
-    assert [api_level(version) for version in ("2.10.29", "2.11.0", "2.12.4", "2.12.5", "2.14.5", "2.15.1")] == [0, 1, 2, 3, 4, 5]
-    assert api_level("2.16.0") is None
-
-
-def test_an_unknown_level_is_no_reason() -> None:
-    state = running("2.17.0", level=6)
-    rules = VersionRules("2.16.0", allow_downgrade=True)
-    assert codes(version_problems(state, NAMES, rules)) == {("roll_downgrade", "warning")}
-
-
-@settings(deadline=None)
-@given(st.lists(releases, min_size=3, max_size=3), releases, st.integers(0, 6))
-def test_permission_only_takes_errors_away(versions: list[str], target: str, level: int) -> None:
-    state = running(*versions, level=level)
-    strict = version_problems(state, NAMES, VersionRules(target))
-    lenient = version_problems(state, NAMES, VersionRules(target, True, True))
-    assert [(item.code, item.subject) for item in strict] == [(item.code, item.subject) for item in lenient]
-    assert {item for item in lenient if item.severity == ERROR} <= {item for item in strict if item.severity == ERROR}
-    assert all(item.code not in ("roll_downgrade", "roll_skipped_minor") for item in lenient if item.severity == ERROR)
-
-
-@settings(deadline=None)
-@given(st.lists(releases, min_size=3, max_size=3), releases, st.integers(0, 6))
-def test_who_runs_the_target_already_is_no_reason(versions: list[str], target: str, level: int) -> None:
-    there = {name for name, version in zip(NAMES, versions) if version == target}
-    for problem in version_problems(running(*versions, level=level), NAMES, VersionRules(target)):
-        assert there.isdisjoint(problem.servers)
-
-
-@settings(deadline=None)
-@given(releases, releases, st.integers(0, 6))
-def test_an_upgrade_is_only_ever_refused_for_what_it_skips(version: str, target: str, level: int) -> None:
-    problems = version_problems(running(version, level=level), NAMES, VersionRules(target))
-    errors = {problem.code for problem in problems if problem.severity == ERROR}
-    far = abs(SERIES.index(version.rpartition(".")[0]) - SERIES.index(target.rpartition(".")[0])) > 1
-    assert ("roll_skipped_minor" in errors) == far
-    if parse(version) <= parse(target):
-        assert errors <= {"roll_skipped_minor"}
-    else:
-        assert "roll_downgrade" in errors
-
-
-@settings(deadline=None)
-@given(releases, releases)
-def test_a_skip_becomes_legal_steps(version: str, target: str) -> None:
-    steps = [version, *(f"{series}.99" for series in skipped_minors(version, target)), target]
-    for here, there in zip(steps, steps[1:]):
-        assert "roll_skipped_minor" not in {item.code for item in version_problems(running(here), NAMES, VersionRules(there))}
+def test_what_a_server_reports_can_always_be_compared(text: str | None, numbers: tuple[int, int, int]) -> None:
+    assert reported_version(text) == numbers

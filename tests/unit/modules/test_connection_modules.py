@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._connections import describe
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.connections import describe
 from ansible_collections.natsops.jetstream.plugins.modules.nats_connection_info import sort_rows
 from ansible_collections.natsops.jetstream.plugins.modules.nats_connection_kick import shares, surplus
 from hypothesis import given
@@ -32,7 +32,13 @@ def told(**changes: Any) -> dict[str, Any]:
 
 def test_durations_are_seconds_and_secrets_are_left_out() -> None:
     row = describe(Server("n1", "N1", version="2.15.1"), told(account="APP"), NOW)
-    assert (row["uptime"], row["idle"], row["rtt"], row["user"], row["account"]) == (10, 1.5, 0.0015, "s3cr3t-token", "APP")
+    assert (row["uptime"], row["idle"], row["rtt"], row["user"], row["account"]) == (
+        10,
+        1.5,
+        0.0015,
+        "s3cr3t-token",
+        "APP",
+    )
     assert "eyJ0" not in str(row)
     closed = describe(Server("n1", "N1", version="2.15.1"), told(stop="2026-11-20T10:00:09Z", rtt=""), NOW)
     assert (closed["uptime"], closed["idle"], closed["rtt"], closed["state"]) == (9, 0.5, None, "closed")

@@ -5,19 +5,31 @@
 
 from __future__ import annotations
 
+import json
+import os
+import stat
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import ERROR, Problem
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import Sample
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+from ansible_collections.natsops.jetstream.plugins.modules import nats_cluster_health
 from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health import (
-    SHOWN,
+    HELD,
     Outcome,
-    Sample,
     message,
     wait_for_health,
 )
 
 GOOD = Sample(None, (), (), ())
-BAD = Sample(None, (Problem("server_missing", ERROR, "n3", "expected server n3 did not answer"),), (), ())
+BAD = Sample(None, (Problem("server_missing", ERROR, "n3", "expected server n3 did not answer", ("n3",)),), (), ())
 
 
 def gate(script: list[Sample], **options: Any) -> Outcome:
@@ -44,7 +56,13 @@ def test_time_is_over() -> None:
     outcome = gate([BAD], wait_timeout=0.1)
     assert not outcome.healthy
     assert 0.05 <= outcome.waited < 1
-    assert message(outcome).splitlines()[1:] == ["- expected server n3 did not answer"]
+    lines = message(outcome).splitlines()
+    assert lines[:3] == [
+        f"the cluster is not healthy after 0 s and {outcome.samples} sample(s): 1 problem",
+        "1. n3 does not answer",
+        "   - expected server n3 did not answer",
+    ]
+    assert lines[3].startswith("   $ systemctl status nats-server")
 
 
 def test_one_look() -> None:
@@ -53,8 +71,176 @@ def test_one_look() -> None:
         assert (outcome.healthy, outcome.samples) == (sample is GOOD, 1)
 
 
-def test_many_reasons_stay_readable() -> None:
-    many = Sample(None, BAD.errors * (SHOWN + 5), (), ())
-    lines = message(Outcome(False, many, 1, 0)).splitlines()
-    assert len(lines) == SHOWN + 2
-    assert "5 more" in lines[-1]
+def many(count: int) -> Sample:
+    """Return what two dead servers of five do to so many streams."""
+    lost = tuple(
+        Problem(
+            "stream_no_leader",
+            ERROR,
+            f"stream APP/S{number}",
+            f"stream APP/S{number} (R3, S-R3F-{number:08}) has no leader: 2 of 3 members must be up, 1 answered (n1)",
+            absent=("n4", "n5"),
+        )
+        for number in range(count)
+    )
+    dead = tuple(
+        Problem("server_missing", ERROR, name, f"expected server {name} did not answer", (name,))
+        for name in ("n4", "n5")
+    )
+    return Sample(None, (*dead, *lost), (), (), Scene(frozenset(["n1", "n2", "n3"])))
+
+
+def test_ten_thousand_problems_fit_a_screen() -> None:
+    outcome = Outcome(False, many(9998), 4, 20, stuck=15)
+    lines = message(outcome, "All 10000 problems: /home/ops/.ansible/natsops/health-C1.json").splitlines()
+    assert len(lines) <= 16
+    assert max(map(len, lines)) <= 160
+    assert lines[0] == "the cluster is not healthy after 20 s and 4 sample(s): 10000 problems"
+    assert any("n4 and n5 do not answer: 9998 streams have no quorum" in line for line in lines)
+    assert "waiting alone does not heal it" in lines[-2]
+    assert lines[-1].endswith("health-C1.json")
+    brief = outcome.as_dict(HELD["first"])
+    assert (len(brief["problems"]), brief["problem_count"]) == (5, 10000)
+    assert brief["problem_codes"] == {"server_missing": 2, "stream_no_leader": 9998}
+    assert len(json.dumps(brief)) < 10_000
+    assert len(outcome.as_dict(HELD["all"])["problems"]) == 10000
+    none = outcome.as_dict(HELD["none"])
+    assert (none["problems"], none["causes"][0]["evidence"], none["problem_count"]) == ([], [], 10000)
+
+
+@pytest.mark.parametrize("arguments", [[], ["-v"]])
+def test_ten_thousand_problems_fit_a_screen_of_the_default_callback(arguments: list[str], tmp_path: Path) -> None:
+    """The module's result as Ansible prints it: no more lines than a screen has, and none but the result's own is long."""
+    outcome = Outcome(False, many(9998), 4, 20, stuck=15)
+    text = message(outcome, "All 10000 problems: /home/ops/.ansible/natsops/health-C1.json")
+    result = {"msg": text, "failed": True, "changed": False, **outcome.as_dict(HELD["none"])}
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "gate.py").write_text(f"#!{sys.executable}\n# WANT_JSON\nprint({json.dumps(result)!r})\n")
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"name": "Wait for the health gate", "gate": {}}]}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "play.yml", *arguments]
+    environ = {
+        **os.environ,
+        "ANSIBLE_LIBRARY": str(tmp_path / "library"),
+        "ANSIBLE_STDOUT_CALLBACK": "default",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+    }
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    begin = done.stdout.index("TASK [Wait for the health gate]")
+    printed = [
+        line for line in (done.stderr + done.stdout[begin : done.stdout.index("PLAY RECAP")]).splitlines() if line
+    ]
+    assert "n4 and n5 do not answer: 9998 streams have no quorum" in "".join(printed)
+    assert len(printed) <= 25, "\n".join(printed)
+    assert len([line for line in printed if len(line) > 200]) <= 1
+    assert max(map(len, printed)) < 5_000
+
+
+def test_all_problems_are_in_a_file_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_HOME", str(tmp_path / "home"))
+    path = write_problem_file(None, "health-C1/../x", {"problems": [1, 2]})
+    assert path == str(tmp_path / "home" / "natsops" / "health-C1_.._x.json")
+    assert json.loads(Path(path).read_text()) == {"schema": 1, "problems": [1, 2]}
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+    assert write_problem_file(str(tmp_path), "health-C1", {}) == str(tmp_path / "health-C1.json")
+    with pytest.raises(TypeError):
+        write_problem_file(str(tmp_path), "health-C1", {"x": object()})
+    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == ["health-C1.json"]
+    (tmp_path / "no").touch()
+    with pytest.raises(OSError):
+        write_problem_file(str(tmp_path / "no"), "health-C1", {})
+
+
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_cluster_health, "time", Clock())
+
+
+def behind(lag: int, silent: int = 0) -> Sample:
+    """Return a sample in which n3 is `lag` entries behind, and the message has a time that grows by itself."""
+    problem = Problem(
+        "stream_replica_behind",
+        ERROR,
+        "stream APP/A",
+        f"n3 is {lag} behind, silent for {silent} s",
+        ("n3",),
+        ("behind", lag),
+    )
+    return Sample(None, (problem,), (), ())
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_wait_ends_when_nothing_changes_any_more() -> None:
+    outcome = gate([behind(9, silent) for silent in range(100)], interval=2, wait_timeout=1000, stall_timeout=30)
+    assert (outcome.healthy, outcome.stalled, outcome.waited) == (False, 30, 30)
+    lines = message(outcome).splitlines()
+    assert "nothing has changed for 30 s" in lines[0]
+    assert lines[2].startswith("   - n3 is 9 behind")
+    assert "continues in the servers" in lines[-1]
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_wait_goes_on_while_something_changes() -> None:
+    outcome = gate([*(behind(lag) for lag in range(60, 0, -1)), GOOD], interval=2, wait_timeout=1000, stall_timeout=30)
+    assert outcome.healthy
+    assert outcome.waited > 120
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_change_begins_the_stall_anew() -> None:
+    script = [*[behind(9)] * 10, *[behind(8)] * 10, *[BAD] * 10]
+    outcome = gate(script, interval=2, wait_timeout=1000, stall_timeout=30)
+    assert (outcome.stalled, outcome.waited) == (30, 70)
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_wait_that_cannot_heal_its_cause_ends_early() -> None:
+    outcome = gate([BAD], interval=2, wait_timeout=120, stuck_timeout=15)
+    assert (outcome.code, outcome.stuck, outcome.waited) == ("stuck", 16, 16)
+    assert message(outcome).splitlines()[-1] == "Nothing has changed for 16 s, and waiting alone does not heal it."
+    # A replica that is behind may catch up at any time, and a server may come.
+    assert gate([behind(9)], interval=2, wait_timeout=120, stuck_timeout=15).code == "unhealthy"
+    assert gate([*[BAD] * 7, GOOD], interval=2, wait_timeout=120, stuck_timeout=15).healthy
+    assert gate([BAD], wait=False, stuck_timeout=0.001).code == "unhealthy"
+
+
+def test_a_wait_says_what_is_still_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock = Clock()
+    monkeypatch.setattr(nats_cluster_health, "time", clock)
+    monkeypatch.setattr(nats_cluster_health, "Progress", partial(Progress, clock=clock.monotonic))
+    lines = tmp_path / "lines"
+    script = [*[BAD] * 16, GOOD]
+    assert gate(script, interval=2, wait_timeout=120, span=20, progress={"file": str(lines)}).healthy
+    assert lines.read_text().splitlines() == [
+        *(f"{seconds} of 120 s: 1 problem left: n3 does not answer" for seconds in (10, 20, 30)),
+        *(f"{seconds} of 120 s: healthy for {seconds - 32} s, not yet long enough" for seconds in (40, 50)),
+    ]
+
+
+@pytest.mark.usefixtures("clock")
+def test_good_samples_are_no_stall() -> None:
+    assert gate([GOOD], interval=2, wait_timeout=1000, span=60, stall_timeout=30).healthy
+
+
+@pytest.mark.usefixtures("clock")
+def test_without_a_stall_timeout_the_time_alone_ends_the_wait() -> None:
+    outcome = gate([BAD], interval=2, wait_timeout=600)
+    assert (outcome.stalled, outcome.waited) == (None, 600)
+    assert "nothing has changed" not in message(outcome)
+    assert gate([BAD], wait=False, stall_timeout=0.001).stalled is None

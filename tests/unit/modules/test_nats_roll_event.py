@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.modules.nats_roll_event import append, check_subjects, make_event
 
 NOW = datetime(2026, 11, 21, 16, 4, 5, 123456, tzinfo=timezone(timedelta(hours=1)))
@@ -64,7 +64,9 @@ def test_what_makes_no_event_is_refused(given: dict[str, Any], option: str) -> N
     assert caught.value.code == "invalid_option"
 
 
-@pytest.mark.parametrize("subject", ["", "ops.*", "ops.>", ">", "ops..x", ".ops", "ops.", "ops x", "ops\n", "$JS.API.INFO"])
+@pytest.mark.parametrize(
+    "subject", ["", "ops.*", "ops.>", ">", "ops..x", ".ops", "ops.", "ops x", "ops\n", "$JS.API.INFO"]
+)
 def test_subjects_that_cannot_be_published_to_are_refused(subject: str) -> None:
     with pytest.raises(NatsFailure, match=r"^subjects: "):
         check_subjects(["ops.rolls", subject])

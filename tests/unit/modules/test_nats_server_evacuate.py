@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 from ansible_collections.natsops.jetstream.plugins.modules.nats_server_evacuate import (
     Scope,
@@ -15,10 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.modules.nats_server_evacuate 
     leaders_stuck,
     to_take_over,
 )
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "module_utils"))
-
-from clusters import cluster, consumer, stream  # type: ignore[import-not-found, unused-ignore]
+from support.clusters import cluster, consumer, stream
 
 NAMES = ["n1", "n2", "n3"]
 
@@ -44,9 +39,11 @@ def test_what_is_left_on_a_server() -> None:
 
 def test_leaders_that_nobody_can_take_over() -> None:
     behind = stream("ORDERS", NAMES, behind=("n2", "n3"))
-    stuck, passing = leaders_stuck(cluster(["n2", "n1", "n3"], behind, stream("ALONE", ["n1"])), Scope("n1", False, "fail"))
+    stuck, transient = leaders_stuck(
+        cluster(["n2", "n1", "n3"], behind, stream("ALONE", ["n1"])), Scope("n1", False, "fail")
+    )
     assert set(stuck) == {"stream APP/ORDERS (leader)", "stream APP/ALONE (replica)"}
-    assert passing
+    assert transient
 
 
 def test_the_share_is_rounded_down_and_taken_from_those_with_most() -> None:

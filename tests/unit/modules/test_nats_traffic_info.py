@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure, Observed
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure, Observed
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.modules.nats_traffic_info import Counter, compare, kind_of
 
 
@@ -37,7 +37,12 @@ def test_counting_stops_at_the_limit() -> None:
     assert [counter(Observed("$NRG.AE.x", True, size)) for size in (10, 20, 30)] == [False, False, True]
     rows = {row["kind"]: row for row in counter.kinds(2.0)}
     assert rows["raft_append"] == {
-        "kind": "raft_append", "group": "raft", "msgs": 3, "bytes": 60, "msgs_per_second": 1.5, "bytes_per_second": 30.0
+        "kind": "raft_append",
+        "group": "raft",
+        "msgs": 3,
+        "bytes": 60,
+        "msgs_per_second": 1.5,
+        "bytes_per_second": 30.0,
     }
     assert rows["client"]["msgs"] == 0
 

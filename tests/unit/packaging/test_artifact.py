@@ -15,13 +15,27 @@ import pytest
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-INSTALLED = Path(os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0], "ansible_collections/natsops/jetstream")
+INSTALLED = Path(
+    os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0], "ansible_collections/natsops/jetstream"
+)
 
 needs_artifact = pytest.mark.skipif(
     not (INSTALLED / "FILES.json").is_file(), reason="not run against the installed artifact (make test-unit does)"
 )
 
-DEVELOPMENT = {".cache", ".ci", ".demo", ".git", ".venv", ".ansible", "__pycache__", "output", "tools", "requirements", "images"}
+DEVELOPMENT = {
+    ".cache",
+    ".ci",
+    ".demo",
+    ".git",
+    ".venv",
+    ".ansible",
+    "__pycache__",
+    "output",
+    "tools",
+    "requirements",
+    "images",
+}
 PRIVATE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/]{40}|\bS[UAONCX][A-Z2-7]{56}\b")
 
 
@@ -56,7 +70,10 @@ def test_everything_a_user_needs_is_in_it(folder: str) -> None:
     wanted = {
         str(path.relative_to(CHECKOUT))
         for path in (CHECKOUT / folder).rglob("*")
-        if path.is_file() and path.suffix != ".pyc" and "_cache" not in str(path.parent) and path.parent.name != "images"
+        if path.is_file()
+        and path.suffix != ".pyc"
+        and "_cache" not in str(path.parent)
+        and path.parent.name != "images"
     }
     assert wanted
     assert wanted - set(files()) == set()
@@ -80,7 +97,9 @@ def test_every_plugin_says_its_licence_and_is_python_3_9() -> None:
 
 
 # Requirements of an installation are ranges, since they share an environment with others.
-@pytest.mark.parametrize("lock", sorted({path.stem for path in (CHECKOUT / "requirements").iterdir()} - {"runtime", "test"}))
+@pytest.mark.parametrize(
+    "lock", sorted({path.stem for path in (CHECKOUT / "requirements").iterdir()} - {"runtime", "test"})
+)
 def test_locks_pin_every_package_by_hash_and_name_no_index(lock: str) -> None:
     content = (CHECKOUT / f"requirements/{lock}.txt").read_text()
     packages = re.split(r"\n(?=[a-z0-9])", "\n" + re.sub(r"^#.*\n", "", content, flags=re.MULTILINE))

@@ -29,70 +29,94 @@ def load(name: str) -> dict[str, Any]:
     return dict(yaml.load((PLAYBOOKS / "awx/vars" / name).read_text(), Loader=_Loader))
 
 
-DEFINITIONS = load("definitions.yml")
-QUESTIONS = load("surveys.yml")["nats_awx__questions"]
-TEMPLATES = DEFINITIONS["nats_awx__templates"]
+OBJECTS = load("objects.yml")
+QUESTIONS = {question["variable"]: question for question in OBJECTS["nats_awx__questions"]}
+TEMPLATES = OBJECTS["nats_awx__job_templates"]
+WORKFLOWS = OBJECTS["nats_awx__workflow_job_templates"]
+#: What argument specs and AWX call the same.
+TYPES = {"integer": ("int",), "multiplechoice": ("str", "bool"), "text": ("str",)}
 
 
-def flat(survey: list[Any]) -> list[str]:
-    return [name for item in survey for name in (flat(item) if isinstance(item, list) else [item])]
+def asked(template: dict[str, Any]) -> list[str]:
+    return [question["variable"] for question in template.get("survey_spec", {}).get("spec", [])]
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """Return the variables of roles by their argument specs."""
+    return {
+        name: option
+        for path in (CHECKOUT / "roles").glob("*/meta/argument_specs.yml")
+        for spec in yaml.safe_load(path.read_text())["argument_specs"].values()
+        for name, option in spec.get("options", {}).items()
+    }
 
 
 def documented() -> set[str]:
     """Return the variables of roles, and those that a playbook tells in its head."""
-    found = set()
-    for path in (CHECKOUT / "roles").glob("*/meta/argument_specs.yml"):
-        for spec in yaml.safe_load(path.read_text())["argument_specs"].values():
-            found |= set(spec.get("options", {}))
-    for name in OPERATIONS:
-        head = (PLAYBOOKS / f"{name}.yml").read_text().partition("\n- name:")[0]
-        found |= set(re.findall(r"\b\w+\b", head))
-    return found
-
-
-def playbook(template: dict[str, Any]) -> str:
-    return str(template.get("playbook", template["name"].replace(" ", "_")))
+    heads = [(PLAYBOOKS / f"{name}.yml").read_text().partition("\n- name:")[0] for name in OPERATIONS]
+    return set(options()) | set(re.findall(r"\b\w+\b", "".join(heads)))
 
 
 def test_every_operation_has_a_job_template_and_every_template_its_playbook() -> None:
-    assert sorted({playbook(template) for template in TEMPLATES}) == OPERATIONS
+    assert {template["playbook"] for template in TEMPLATES} == {
+        f"{{{{ nats_awx_playbooks }}}}{name}.yml" for name in OPERATIONS
+    }
 
 
-@pytest.mark.parametrize(
-    "template", [*TEMPLATES, *DEFINITIONS["nats_awx__workflows"]], ids=lambda template: template["name"]
-)
+@pytest.mark.parametrize("template", [*TEMPLATES, *WORKFLOWS], ids=lambda template: template["name"])
 def test_answers_become_documented_variables(template: dict[str, Any]) -> None:
-    survey = flat(template.get("survey", []))
-    gives = {name: text for variable in survey for name, text in QUESTIONS[variable].get("gives", {}).items()}
-    used = {word for text in gives.values() for word in re.findall(r"\w+", text)}
-    variables = documented()
-    assert [variable for variable in survey if variable not in variables and variable not in used] == []
-    extra = template.get("extra_vars", {})
+    extra, variables = template.get("extra_vars", {}), documented()
+    used = set() if isinstance(extra, str) else set(re.findall(r"\w+", " ".join(extra.values())))
     names = set(re.findall(r"'(nats_\w+)':", extra)) if isinstance(extra, str) else set(extra)
-    assert {*gives, *names} - variables == set()
+    # Workflows hand their answers to their nodes.
+    assert [name for name in asked(template) if name not in variables | used and template in TEMPLATES] == []
+    assert names - variables == set()
+
+
+def test_what_all_job_templates_set_is_documented() -> None:
+    assert set(OBJECTS["nats_awx__job_template"]["extra_vars"]) <= documented()
 
 
 def test_every_question_is_asked() -> None:
-    assert set(QUESTIONS) == {variable for template in TEMPLATES for variable in flat(template.get("survey", []))}
+    assert set(QUESTIONS) == {variable for template in TEMPLATES for variable in asked(template)}
 
 
-def test_nodes_run_templates_that_there_are() -> None:
-    names = {template["name"] for template in TEMPLATES}
-    nodes = {node["name"]: node for node in DEFINITIONS["nats_awx__nodes"]}
-    for workflow in DEFINITIONS["nats_awx__workflows"]:
-        for node in nodes.values():
-            template = node.get("template", workflow["rolls"]).replace(
-                "{{ nats_awx__workflow.rolls }}", workflow["rolls"]
-            )
-            assert template in names
-            assert set(node.get("success_nodes", []) + node.get("failure_nodes", [])) <= set(nodes)
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_questions_have_the_types_of_their_variables(name: str) -> None:
+    question, option = QUESTIONS[name], options().get(name)
+    if option is None:
+        return
+    assert option.get("type", "str") in TYPES[question["type"]]
+    if question["type"] == "multiplechoice":
+        choices = ["false", "true"] if option["type"] == "bool" else option["choices"]
+        assert question["choices"] == choices
+        assert question["default"] in choices
+
+
+def test_nodes_run_templates_and_lead_to_nodes_that_there_are() -> None:
+    templates = {template["name"] for template in TEMPLATES}
+    made: dict[str, set[str]] = {workflow["name"]: set() for workflow in WORKFLOWS}
+    for node in OBJECTS["nats_awx__workflow_job_template_nodes"]:
+        assert node.get("unified_job_template") in {*templates, None}
+        before = made[node["workflow_job_template"]]
+        assert {*node.get("success_nodes", []), *node.get("failure_nodes", [])} <= before
+        before.add(node["identifier"])
+    rolling = {"plan", "approve", "roll", "insights", "diagnose"}
+    assert made == {
+        "{{ nats_awx_prefix }} rolling restart": rolling,
+        "{{ nats_awx_prefix }} rolling upgrade": rolling,
+        "{{ nats_awx_prefix }} approved restore": {"plan", "approve", "restore"},
+        "{{ nats_awx_prefix }} approved rebalance": {"plan", "approve", "rebalance"},
+        "{{ nats_awx_prefix }} approved failover": {"plan", "approve", "failover"},
+        "{{ nats_awx_prefix }} approved failback": {"plan", "approve", "failback"},
+    }
 
 
 def test_credential_types_give_what_the_modules_and_roles_read() -> None:
-    from ansible_collections.natsops.jetstream.plugins.module_utils import _module
+    from ansible_collections.natsops.jetstream.plugins.module_utils import module
 
-    read = {variable for _option, variable, _key in _module._SOURCES}
-    for kind in DEFINITIONS["nats_awx__credential_types"]:
+    read = {variable for _option, variable, _key in module._SOURCES}
+    for kind in OBJECTS["nats_awx__credential_types"]:
         assert set(kind["injectors"].get("env", {})) <= read
         assert set(kind["injectors"]["extra_vars"]) <= documented()
 

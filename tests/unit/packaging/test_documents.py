@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/from-the-nats-docs.md names what there is, and what some test runs against real servers; all links lead somewhere."""
+"""docs/from-the-nats-docs.md names what there is, and what some test runs against real servers; docs/spark-source.md has every
+option; all links lead somewhere."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from documents import CHECKOUT, PATHS
+from support.documents import CHECKOUT, PATHS
 
 DOCUMENT = (CHECKOUT / "docs/from-the-nats-docs.md").read_text()
-TESTS = "\n".join(path.read_text() for folder in ("integration", "lab") for path in (CHECKOUT / "tests" / folder).glob("*.py"))
+TESTS = "\n".join(
+    path.read_text() for folder in ("integration", "lab") for path in (CHECKOUT / "tests" / folder).glob("*.py")
+)
 #: What the roles do is run by the tests of the playbooks.
 TASKS = "\n".join(path.read_text() for path in (CHECKOUT / "roles").glob("*/tasks/*.yml"))
 SPECS = yaml.safe_load((CHECKOUT / "roles/nats_server/meta/argument_specs.yml").read_text())
@@ -49,10 +52,26 @@ def test_every_name_says_what_it_is() -> None:
     assert set(re.findall(r"`(nats_\w+)`", DOCUMENT)) - said == set()
 
 
+def test_every_option_of_the_spark_source_is_described() -> None:
+    source = (CHECKOUT / "roles/nats_insights/files/jetstream_insights/source.py").read_text()
+    declared = re.search(r"^_OPTIONS.*?^}", source, re.DOTALL | re.MULTILINE)
+    described = re.search(
+        r"^\| option \|.*?\n\n", (CHECKOUT / "docs/spark-source.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert declared and described
+    rows = [line.split("|")[1].strip() for line in described[0].splitlines()[2:] if line]
+    assert sorted(name for row in rows for name in row.split(", ")) == sorted(
+        re.findall(r'^    "(\w+)":', declared[0], re.MULTILINE)
+    )
+
+
 def anchors(path: Path) -> set[str]:
     """Return what links may name in a document, as GitHub makes it of the headings."""
     titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()).replace(" ", "-") for title in titles}
+    return {
+        re.sub(r"[^\w -]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()).replace(" ", "-")
+        for title in titles
+    }
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)

@@ -15,8 +15,24 @@ import pytest
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-ROWS = re.findall(r"^\| ([^|`]+) \| `([^`]+)` \| `(\w+)` \| [^|]+ \|$", (CHECKOUT / "docs/network.md").read_text(), re.MULTILINE)
-MODULES = {"apt", "dnf", "dnf5", "gem", "get_url", "git", "npm", "package", "pip", "subversion", "unarchive", "uri", "yum"}
+ROWS = re.findall(
+    r"^\| ([^|`]+) \| `([^`]+)` \| `(\w+)` \| [^|]+ \|$", (CHECKOUT / "docs/network.md").read_text(), re.MULTILINE
+)
+MODULES = {
+    "apt",
+    "dnf",
+    "dnf5",
+    "gem",
+    "get_url",
+    "git",
+    "npm",
+    "package",
+    "pip",
+    "subversion",
+    "unarchive",
+    "uri",
+    "yum",
+}
 PROGRAMS = re.compile(r"(?<!\w)(apt-get|binaries\.py|curl|dnf|git|lab\.py|npm|pip|pip3|wget)\b")
 LIBRARIES = {"http.client", "requests", "urllib.request", "urllib3", "aiohttp", "httpx", "ansible.module_utils.urls"}
 
@@ -44,7 +60,9 @@ def reaches_out(task: dict[str, Any]) -> bool:
         command = value.get("argv", value.get("cmd", "")) if isinstance(value, dict) else value
         # What apt says of its configuration; the end of a lab.
         local = re.search(r"indextargets|'down'", str(command))
-        if module in MODULES or (module in ("command", "shell", "script") and PROGRAMS.search(str(command)) and not local):
+        if module in MODULES or (
+            module in ("command", "shell", "script") and PROGRAMS.search(str(command)) and not local
+        ):
             return True
     return False
 
@@ -89,17 +107,19 @@ def test_what_reaches_out_is_seen(task: dict[str, Any], out: bool) -> None:
     assert reaches_out(task) is out
 
 
-def test_no_python_speaks_http() -> None:
-    """NATS is all that plugins speak; of the addresses that they are given."""
+def test_python_speaks_http_only_to_its_own_host() -> None:
+    """NATS is all that plugins speak, but for the monitoring port of the host that they run on (docs/network.md)."""
+    speaking = set()
     for folder in ("plugins", "roles", "playbooks", "extensions/eda"):
         for path in (CHECKOUT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                assert not LIBRARIES & set(names), path
+                if LIBRARIES & set(names):
+                    speaking.add(str(path.relative_to(CHECKOUT)))
+    assert speaking == {"plugins/module_utils/host/observation.py"}
 
 
-def test_only_the_objects_of_awx_are_looked_up_by_url() -> None:
+def test_nothing_is_looked_up_by_url() -> None:
     files = [path for folder in ("roles", "playbooks", "extensions/eda") for path in (CHECKOUT / folder).rglob("*.yml")]
-    looking = [path for path in files if re.search(r"lookup\('(ansible\.builtin\.)?url'", path.read_text())]
-    assert looking == [CHECKOUT / "playbooks/awx/vars/objects.yml"]
+    assert [path for path in files if re.search(r"(lookup|query)\('(ansible\.builtin\.)?url'", path.read_text())] == []

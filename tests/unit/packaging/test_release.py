@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/releasing.md step by step in a copy: the changelog, an artifact of the same bytes each time, its bill of materials."""
+"""docs/internals/releasing.md in a copy: the changelog, an artifact of the same bytes each time, its bill of materials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 #: The tools of a release are in the development environment only, which the Makefile puts last on the PATH.
 TOOLS = CHECKOUT / ".cache/venv/bin"
 
-pytestmark = pytest.mark.skipif(not ansible.__version__.startswith("2.19"), reason="runs the same tools on every ansible-core")
+pytestmark = pytest.mark.skipif(
+    not ansible.__version__.startswith("2.19"), reason="runs the same tools on every ansible-core"
+)
 
 VERSION = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())["version"]
 ARTIFACT = f"natsops-jetstream-{VERSION}.tar.gz"
@@ -41,7 +43,9 @@ def copy_to(folder: Path) -> None:
 def run(folder: Path, *command: str, umask: int = 0o022, **variables: str) -> str:
     """Run a tool of the development environment in a folder; return what it prints."""
     environment = {**os.environ, **variables, "PATH": f"{TOOLS}:{os.environ['PATH']}"}
-    done = subprocess.run(command, cwd=folder, env=environment, umask=umask, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, umask=umask, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -72,7 +76,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_release_tells_every_fragment(released: Path) -> None:
-    guide = (CHECKOUT / "docs/releasing.md").read_text()
+    guide = (CHECKOUT / "docs/internals/releasing.md").read_text()
     assert "\nantsibull-changelog release\n" in guide
     releases = yaml.safe_load((released / "changelogs/changelog.yaml").read_text())["releases"]
     assert list(releases)[-1] == VERSION
@@ -93,7 +97,9 @@ def test_the_version_has_notes_of_its_own() -> None:
 
 def test_equal_sources_give_equal_artifacts(released: Path, tmp_path: Path) -> None:
     other = tmp_path / "elsewhere, and deeper/checkout"
-    subprocess.run(["cp", "--recursive", "--no-dereference", str(released), tmp_path / "moved"], check=True, umask=0o077)
+    subprocess.run(
+        ["cp", "--recursive", "--no-dereference", str(released), tmp_path / "moved"], check=True, umask=0o077
+    )
     other.parent.mkdir()
     (tmp_path / "moved").rename(other)
     for path in sorted(other.rglob("*"), reverse=True):
@@ -126,7 +132,10 @@ def test_the_bill_of_materials_lists_what_a_user_gets(released: Path) -> None:
     path = artifact.with_name(ARTIFACT.replace(".tar.gz", ".cdx.json"))
     bill = validated(path)
     subject = bill["metadata"]["component"]
-    assert (subject["version"], subject["hashes"][0]["content"]) == (VERSION, hashlib.sha256(artifact.read_bytes()).hexdigest())
+    assert (subject["version"], subject["hashes"][0]["content"]) == (
+        VERSION,
+        hashlib.sha256(artifact.read_bytes()).hexdigest(),
+    )
     graph = {entry["ref"]: entry.get("dependsOn", []) for entry in bill["dependencies"]}
     direct = {ref.removeprefix("pkg:pypi/").partition("@")[0] for ref in graph[subject["bom-ref"]]}
     assert direct == {"ansible-core", "bcrypt", "libpass", "nats-py", "nkeys", "pyarrow", "pyspark"}
@@ -141,8 +150,10 @@ def test_the_bill_of_materials_lists_what_a_user_gets(released: Path) -> None:
 def test_licences_are_told_and_fit(released: Path) -> None:
     check = ["python", "tools/dependencies.py", "licences", "--check"]
     run(CHECKOUT, *check)
-    table = released / "docs/licences.md"
-    table.write_text(table.read_text().replace("| bcrypt | Apache-2.0 |", "| bcrypt | MIT AND (Apache-2.0 OR CDDL-1.0) |"))
+    table = released / "docs/reference/licences.md"
+    table.write_text(
+        table.read_text().replace("| bcrypt | Apache-2.0 |", "| bcrypt | MIT AND (Apache-2.0 OR CDDL-1.0) |")
+    )
     run(released, *check)
     table.write_text(table.read_text().replace("(Apache-2.0 OR CDDL-1.0)", "CDDL-1.0"))
     with pytest.raises(AssertionError, match=r"bcrypt is MIT AND CDDL-1\.0, which does not fit GPL-3"):

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import ansible
 import pytest
@@ -116,12 +118,54 @@ def test_what_is_compiled_out_of_archives_is_what_they_hold(tmp_path: Path) -> N
         assert done.stdout == f"{archive}/told.py {tmp_path.name} {value}\nsitecustomize\n"
 
 
-def test_documentation_markup_becomes_markdown() -> None:
-    spec = importlib.util.spec_from_file_location("reference", CHECKOUT / "tools/reference.py")
+def test_what_a_controller_keeps_is_found_by_its_whole_source(tmp_path: Path) -> None:
+    """A second run gives what the first gave, of a changed expression what that gives, and with other rules of backslashes."""
+    (tmp_path / "ansible_collections/natsops/jetstream").mkdir(parents=True)
+    (tmp_path / "ansible_collections/natsops/jetstream/MANIFEST.json").touch()
+    play = tmp_path / "play.json"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(CHECKOUT / "tests/lab/python"),
+        "ANSIBLE_COLLECTIONS_PATH": str(tmp_path),
+    }
+
+    def run(expression: str, condition: str) -> str:
+        task = {"ansible.builtin.assert": {"that": [condition], "success_msg": f"<{{{{ {expression} }}}}>"}}
+        again = {"ansible.builtin.debug": {"msg": f"<{{{{ {condition} }}}}>"}}
+        play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task, again]}]))
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return " ".join(line.split('"msg": ')[1] for line in done.stdout.splitlines() if '"msg": ' in line)
+
+    backslash = r"'a\\b' | length == 3"
+    first = run("1 + 1", backslash)
+    assert first.split()[0] == '"<2>"'
+    assert run("1 + 1", backslash) == first
+    assert run("1 + 2", backslash).split()[0] == '"<3>"'
+    assert list((tmp_path / ".kept").glob("*/modules"))
+
+
+def tool(name: str) -> ModuleType:
+    """Return a program of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, CHECKOUT / f"tools/{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    reference = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reference)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_words_that_the_glossary_replaces_are_found() -> None:
+    words = tool("words")
+    table = "| concept | term | where | not |\n|---|---|---|---|\n| x | reports | code | `told`, `gone dark` |\n"
+    terms = words.replaced_words(table)
+    assert terms == {"told": "reports", "gone dark": "reports"}
+    text = "untold stories\nWe are Told\nnats_told_by = 1, gone dark"
+    assert list(words.found_in(text, terms)) == [(2, "told"), (3, "told"), (3, "gone dark")]
+
+
+def test_documentation_markup_becomes_markdown() -> None:
+    reference = tool("reference")
     assert reference.text(["See O(port) and C(a\\)b).", "B(Not) L(here,https://example.com)."]) == (
         "See `port` and `a)b`. **Not** [here](https://example.com)."
     )

@@ -75,6 +75,49 @@ EXAMPLES = r"""
     subjects: [$JS.EVENT.ADVISORY.*.QUORUM_LOST.>]
 """
 
+RETURN = r"""
+id:
+  description: Of the advisory; of one without, subject and sequence in the stream, or subject and a digest.
+  type: str
+type:
+  description: Last part of its type, such as V(stream_quorum_lost), V(stream_leader_elected), V(server_out_of_space); of servers
+    V(shutdown) and V(lameduck).
+  type: str
+subject:
+  description: Where it was published.
+  type: str
+time:
+  description: When it was published.
+  type: str
+account:
+  description: What it is about. Live, servers name the account to the system account only.
+  type: str
+stream:
+  description: What it is about.
+  type: str
+consumer:
+  description: What it is about.
+  type: str
+asset:
+  description: These three, such as V(APP/ORDERS/reader); V(meta group).
+  type: str
+server:
+  description: Name of the server.
+  type: str
+leader:
+  description: Name of the new leader.
+  type: str
+sequence:
+  description: Its sequence in the stream that keeps it.
+  type: int
+deliveries:
+  description: How often the stream delivered it.
+  type: int
+advisory:
+  description: The whole advisory as the server wrote it.
+  type: dict
+"""
+
 import asyncio
 import hashlib
 import json
@@ -92,17 +135,16 @@ import ansible_collections
 
 ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ansible_collections.__path__]
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
     ConnectionOptions,
-    Listener,
-    Message,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils._jetstream import JetStreamApi, require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._event_source import (
-    Outlet,
+    EventEmitter,
     checked_with_connection,
     keep_trying,
 )
@@ -134,7 +176,7 @@ ACK_WAIT = 30.0
 async def main(queue: Any, args: dict[str, Any]) -> None:
     """Put an event on the queue for each advisory, until cancelled. Raises ArgumentError for arguments that cannot work."""
     params, options = checked_with_connection(args, SPEC, required_together=[("stream", "durable")])
-    outlet = Outlet(queue, args)
+    emitter = EventEmitter(queue, args)
     last: tuple[Any, ...] | None = None
     account: str | None = None
 
@@ -143,7 +185,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
         this = (message.sequence, message.stored)
         if message.sequence is None or this != last:
             content = advisory_event(message, params["stream"], account)
-            await outlet.put(content.pop("id"), content)
+            await emitter.put(content.pop("id"), content)
         # Should the acknowledgement fail, it comes again; it is the only one that can.
         last = this
 
@@ -202,7 +244,9 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> t
         wrong = f"has the subjects {', '.join(filters) or 'of the stream'}"
     else:
         return float(config["ack_wait"]) / 1e9, account
-    raise NatsFailure("invalid_option", f"durable: consumer {durable} of stream {stream} {wrong}: name another one, or delete it")
+    raise NatsFailure(
+        "invalid_option", f"durable: consumer {durable} of stream {stream} {wrong}: name another one, or delete it"
+    )
 
 
 def advisory_event(message: Message, kept_in: str | None, own_account: str | None) -> dict[str, Any]:
@@ -245,8 +289,8 @@ def advisory_event(message: Message, kept_in: str | None, own_account: str | Non
 
 def _type(subject: str, advisory: Mapping[str, Any]) -> str:
     """Return the last part of the advisory's type, such as stream_quorum_lost; of one without, that of its subject."""
-    told = str(advisory.get("type") or "").rpartition(".")[2]
-    return told or "_".join(subject.split(".")[3:]).lower() or subject
+    kind = str(advisory.get("type") or "").rpartition(".")[2]
+    return kind or "_".join(subject.split(".")[3:]).lower() or subject
 
 
 def _name(value: Any) -> str | None:

@@ -14,9 +14,11 @@ author:
 description:
   - Looks at the cluster every O(interval) seconds as the module M(natsops.jetstream.nats_cluster_health) does, and at the
     certificates of the servers. So it tells what no server can say of itself, such as that one is gone.
-  - A problem makes an event once it has lasted O(min_duration) seconds, another one every O(repeat) seconds, and one
+  - A problem makes an event once it has ongoing O(min_duration) seconds, another one every O(repeat) seconds, and one
     with RV(nats.state) V(solved) when it is gone.
   - How long a problem lasts counts from when this source saw it first, also after ansible-rulebook was restarted.
+  - Each event names the root cause of its problem in RV(nats.cause), so that a rule can act once for one dead server and not for
+    each stream that misses it; M(natsops.jetstream.nats_cluster_health) lists the kinds.
   - While nobody can be asked, that is the problem (code V(unreachable)), and none of the others counts as solved.
   - Needs a user of the system account.
 extends_documentation_fragment:
@@ -68,6 +70,52 @@ EXAMPLES = r"""
     min_duration: 600
 """
 
+RETURN = r"""
+id:
+  description: Differs for each event.
+  type: str
+type:
+  description: V(problem).
+  type: str
+state:
+  description: V(present), or V(solved) when it is gone.
+  type: str
+code:
+  description: As in C(problems) of M(natsops.jetstream.nats_cluster_health), like severity, subject, message and servers; also
+    V(certificate_expiring) and V(certificate_unknown).
+  type: str
+severity:
+  description: How bad it is.
+  type: str
+subject:
+  description: What it is about.
+  type: str
+message:
+  description: What is wrong.
+  type: str
+servers:
+  description: Servers that it is about.
+  type: list
+  elements: str
+server:
+  description: The one server at fault.
+  type: str
+since:
+  description: When this source saw it first.
+  type: str
+seconds:
+  description: How long ago that was.
+  type: int
+absent:
+  description: The members of the group that cannot be counted on.
+  type: list
+  elements: str
+cause:
+  description: "Its root cause, as in C(causes) there: C(kind), C(title), C(servers). With
+    C(group_by_attributes: [event.nats.cause.kind]) a rule acts once for a dead server."
+  type: dict
+"""
+
 import asyncio
 import logging
 import os
@@ -87,13 +135,18 @@ import ansible_collections
 
 ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ansible_collections.__path__]
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._model import Server, certificate_ends, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils._quorum import ERROR, WARNING, Problem, split_tolerated
-from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health import SAMPLE_SPEC, make_sampler
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import RootCause, root_causes
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import split_tolerated
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, certificate_ends, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import (
+    SAMPLE_SPEC,
+    make_sampler,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._event_source import (
-    Outlet,
+    EventEmitter,
     checked_with_connection,
     keep_trying,
 )
@@ -112,7 +165,7 @@ SPEC: dict[str, dict[str, Any]] = {
 async def main(queue: Any, args: dict[str, Any]) -> None:
     """Put an event on the queue for each problem that lasts, until cancelled. Raises ArgumentError for wrong arguments."""
     params, options = checked_with_connection(args, SPEC)
-    outlet, lasting = Outlet(queue, args), Lasting(params["min_duration"], params["repeat"])
+    emitter, tracker = EventEmitter(queue, args), ProblemTracker(params["min_duration"], params["repeat"])
 
     async def watch(connected: Callable[[], None]) -> None:
         # The modules' code is synchronous, and a client belongs to one thread.
@@ -120,23 +173,23 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
         api = SystemApi(client)
         sample = make_sampler(api, {**params, "stop_servers": [], "r1_policy": "accept"})
 
-        def look() -> list[Problem]:
+        def look() -> tuple[list[Problem], list[RootCause]]:
             seen = sample()
             found = [*seen.errors, *seen.warnings]
             if seen.cluster is not None and params["certificate_days"]:
                 servers = seen.cluster.only(cluster=params["cluster"]).servers
                 certificates = certificate_problems(api, servers, params["certificate_days"])
                 found += split_tolerated(certificates, params["tolerate"])[0]
-            return found
+            return found, root_causes(found, seen.scene)
 
         try:
             while True:
                 begun = time.monotonic()
-                problems = await asyncio.get_running_loop().run_in_executor(thread, look)
+                problems, causes = await asyncio.get_running_loop().run_in_executor(thread, look)
                 if not _unreachable(problems):
                     connected()
-                for content in lasting.told(problems, time.monotonic()):
-                    await outlet.put(content.pop("id"), content)
+                for content in tracker.due_events(problems, time.monotonic(), causes):
+                    await emitter.put(content.pop("id"), content)
                 await asyncio.sleep(begun + params["interval"] - time.monotonic())
         finally:
             thread.submit(client.close)
@@ -146,59 +199,72 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
 
 
 @dataclass
-class Lasted:
-    """A problem: when it was seen first, by the clock and by the calendar, and how many events it made, the last of them when."""
+class OngoingProblem:
+    """A problem: when it was seen first, by the clock and by the calendar, how many events it made, the last of them when, and
+    its root cause at the last look."""
 
     problem: Problem
     begun: float
     since: str
+    cause: RootCause | None = None
     events: int = 0
-    told: float = 0.0
+    reported_at: float = 0.0
 
 
-class Lasting:
+class ProblemTracker:
     """The problems that go on, and of which of them it is time to tell. Pure but for the calendar."""
 
     def __init__(self, min_duration: float, repeat: float) -> None:
         self._min_duration = min_duration
         self._repeat = repeat
-        self._known: dict[tuple[Any, ...], Lasted] = {}
+        self._known: dict[tuple[Any, ...], OngoingProblem] = {}
 
-    def told(self, problems: Sequence[Problem], now: float) -> list[dict[str, Any]]:
+    def due_events(
+        self, problems: Sequence[Problem], now: float, causes: Sequence[RootCause] = ()
+    ) -> list[dict[str, Any]]:
         """Return the contents of the events that the problems of one look make. `now`: seconds of a clock that only goes on."""
+        cause_of = {id(problem): cause for cause in causes for problem in cause.problems}
         today = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         seen = {(problem.code, problem.subject, problem.servers): problem for problem in problems}
         for key, problem in seen.items():
-            self._known.setdefault(key, Lasted(problem, now, today)).problem = problem
+            ongoing = self._known.setdefault(key, OngoingProblem(problem, now, today))
+            ongoing.problem, ongoing.cause = problem, cause_of.get(id(problem))
         events = []
-        for key, lasted in list(self._known.items()):
+        for key, ongoing in list(self._known.items()):
             if key in seen:
-                due = lasted.told + self._repeat <= now if lasted.events and self._repeat else not lasted.events
-                if due and now - lasted.begun >= self._min_duration:
-                    lasted.events, lasted.told = lasted.events + 1, now
-                    events.append(_content(lasted, "present", now))
+                due = (
+                    ongoing.reported_at + self._repeat <= now if ongoing.events and self._repeat else not ongoing.events
+                )
+                if due and now - ongoing.begun >= self._min_duration:
+                    ongoing.events, ongoing.reported_at = ongoing.events + 1, now
+                    events.append(_content(ongoing, "present", now))
             elif not _unreachable(problems):
                 del self._known[key]
-                if lasted.events:
-                    events.append(_content(lasted, "solved", now))
+                if ongoing.events:
+                    events.append(_content(ongoing, "solved", now))
         return events
 
 
 def _unreachable(problems: Sequence[Problem]) -> bool:
-    """Return whether nobody could be asked, as the sampler of nats_cluster_health tells it."""
+    """Return whether nobody could be asked, as the sampler tells it."""
     return any(problem.code == "unreachable" for problem in problems)
 
 
-def _content(lasted: Lasted, state: str, now: float) -> dict[str, Any]:
-    told = lasted.problem.as_dict()
+def _content(ongoing: OngoingProblem, state: str, now: float) -> dict[str, Any]:
+    details = ongoing.problem.as_dict()
     return {
-        "id": "/".join([told["code"], told["subject"], *told["servers"], lasted.since, state, str(lasted.events)]),
+        "id": "/".join(
+            [details["code"], details["subject"], *details["servers"], ongoing.since, state, str(ongoing.events)]
+        ),
         "type": "problem",
         "state": state,
-        **told,
-        "server": told["servers"][0] if len(told["servers"]) == 1 else None,
-        "since": lasted.since,
-        "seconds": round(now - lasted.begun),
+        **details,
+        "server": details["servers"][0] if len(details["servers"]) == 1 else None,
+        "since": ongoing.since,
+        "seconds": round(now - ongoing.begun),
+        "cause": {"kind": ongoing.cause.kind, "title": ongoing.cause.title, "servers": list(ongoing.cause.servers)}
+        if ongoing.cause
+        else None,
     }
 
 
@@ -215,9 +281,13 @@ def certificate_problems(api: SystemApi, servers: Sequence[Server], days: float)
                 how = f"ends in {left:.1f} days" if left > 0 else "has expired"
                 message = f"the certificate of {server.name} ({part}) {how} ({end})"
                 severity = WARNING if left > 0 else ERROR
-                found.append(Problem("certificate_expiring", severity, f"{server.name} {part}", message, (server.name,)))
+                found.append(
+                    Problem("certificate_expiring", severity, f"{server.name} {part}", message, (server.name,))
+                )
         if not ends and _has_tls(varz):
-            message = f"{server.name} ({varz.get('version')}) does not tell when its certificates end; 2.11.12 and 2.12.4 do"
+            message = (
+                f"{server.name} ({varz.get('version')}) does not tell when its certificates end; 2.11.12 and 2.12.4 do"
+            )
             found.append(Problem("certificate_unknown", WARNING, server.name, message, (server.name,)))
     return found
 

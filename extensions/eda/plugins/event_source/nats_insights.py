@@ -46,6 +46,27 @@ EXAMPLES = r"""
     table: capacity
 """
 
+RETURN = r"""
+id:
+  description: The same for the same row of the same report.
+  type: str
+type:
+  description: V(insight).
+  type: str
+table:
+  description: The table of the report.
+  type: str
+row:
+  description: The row, by the names of its columns.
+  type: dict
+day:
+  description: The day of the report.
+  type: str
+time:
+  description: When the report was made.
+  type: str
+"""
+
 import asyncio
 import json
 import logging
@@ -63,11 +84,11 @@ import ansible_collections
 
 ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ansible_collections.__path__]
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._event_source import (
     SOURCE_SPEC,
     ArgumentError,
-    Outlet,
+    EventEmitter,
     checked,
 )
 
@@ -88,15 +109,15 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
     """Put an event on the queue for each row of a new report, until cancelled. Raises ArgumentError for wrong arguments."""
     params = checked(args, SPEC)
     given = Path(params["report"])
-    outlet, told, complaint = Outlet(queue, args), None, None
+    emitter, reported, complaint = EventEmitter(queue, args), None, None
     while True:
         path = given / "report.json" if given.is_dir() else given
         try:
             report = await asyncio.to_thread(read_report, path, params["table"])
-            if report["generated"] != told:
+            if report["generated"] != reported:
                 for content in rows_of(report, params["table"]):
-                    await outlet.put(content.pop("id"), content)
-                told = report["generated"]
+                    await emitter.put(content.pop("id"), content)
+                reported = report["generated"]
             trouble = None
         except (OSError, ValueError, NatsFailure) as error:
             trouble = f"{path}: {error}"
@@ -112,7 +133,9 @@ def read_report(path: Path, table: str) -> dict[str, Any]:
     if not isinstance(report, dict) or "format" not in report:
         raise ValueError("no report of the insights")
     if report["format"] != FORMAT:
-        raise ArgumentError(f"report: {path} has format {report['format']}; this version of the collection reads format {FORMAT}")
+        raise ArgumentError(
+            f"report: {path} has format {report['format']}; this version of the collection reads format {FORMAT}"
+        )
     if table not in report["tables"]:
         raise ValueError(f"there is no table {table} in it; there are {', '.join(report['tables']) or 'none'}")
     return report

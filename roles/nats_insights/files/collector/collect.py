@@ -6,7 +6,7 @@
     python collect.pyz CONFIGURATION
 
 The configuration is JSON: `connection` (options of the module's connection), `lake`, `fleet`, `endpoints`, `expected_servers`,
-`deadline`. Exit status: 0 complete; 1 nothing was written; 4 written, but incomplete.
+`deadline`, `backups` (a directory, empty for none). Exit status: 0 complete; 1 nothing was written; 4 written, but incomplete.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils._client import Client, ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils._collect import ENDPOINTS, Wanted, collect
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import ENDPOINTS, Wanted, collect
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
 
@@ -32,6 +37,7 @@ def take(configuration: dict[str, Any]) -> dict[str, Any]:
         configuration["endpoints"] or list(ENDPOINTS),
         configuration["expected_servers"],
         configuration["deadline"],
+        backups=DirectoryStore(Path(configuration["backups"])) if configuration.get("backups") else None,
     )
     with Client(options) as client:
         return collect(client, wanted)[1]
@@ -44,7 +50,9 @@ def main(path: str) -> int:
         print(f"no snapshot: {failure.description}", file=sys.stderr)
         return FAILED
     rows = sum(table["rows"] for table in manifest["tables"].values())
-    print(f"{manifest['snapshot']}: {manifest['servers']} servers, {rows} rows, {manifest['failures']} answers not given")
+    print(
+        f"{manifest['snapshot']}: {manifest['servers']} servers, {rows} rows, {manifest['failures']} answers not given"
+    )
     if not manifest["complete"]:
         silent = {*manifest["missing"], *(item["server"] for item in manifest["quoted_failures"])}
         print(f"incomplete: {', '.join(sorted(silent)) or 'servers that others know of'}", file=sys.stderr)

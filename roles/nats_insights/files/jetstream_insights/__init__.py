@@ -3,6 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables, findings and forecasts from the telemetry of NATS JetStream fleets, by Spark. See docs/insights.md.
 
-Rooms, each knowing only those before it: fields (how a column is told), silver (what the tables are), lake (files), jobs, cli.
+Rooms, each knowing only those before it: fields (how a column is read), silver (what the tables are), lake (files), jobs, cli.
 Apart from them, messages (streams of NATS) and source (the data source `jetstream`) know nothing of the lake.
 """

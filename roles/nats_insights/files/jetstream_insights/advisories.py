@@ -93,8 +93,8 @@ def captures_of(path: str | None) -> list[Capture]:
     found = []
     try:
         with open(path, encoding="utf-8") as file:
-            told = json.load(file)
-        for item in told:
+            reported = json.load(file)
+        for item in reported:
             options = {name: str(content) for name, content in item["options"].items()}
             found.append(Capture(str(item["fleet"]), str(item["account"]), Settings.of(options), options))
     except OSError as error:
@@ -109,7 +109,7 @@ def captures_of(path: str | None) -> list[Capture]:
 def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str], None]) -> Read:
     """Add to the table what the streams have and it has not. Raises SourceError.
 
-    Hours that get rows are written anew with those that they have, and point to the new run; last of all the position is
+    Hours that get rows are rewritten with those that they have, and point to the new run; last of all the position is
     replaced. Whoever is killed in between reads the same messages again, and a row is known by its advisory's id.
     """
     done = Read()
@@ -122,7 +122,9 @@ def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str]
         run = new_run()
         staged = f"{_STAGED}/run={run}"
         lake.spark.dataSource.register(JetStreamSource)
-        frames = [rows_of(_messages(lake, portion), portion.capture.fleet, portion.capture.account) for portion in wanted]
+        frames = [
+            rows_of(_messages(lake, portion), portion.capture.fleet, portion.capture.account) for portion in wanted
+        ]
         frame = reduce(DataFrame.unionByName, frames)
         frame.write.parquet(f"{lake.uri}/{staged}")
         new = lake.spark.read.schema(frame.schema).parquet(f"{lake.uri}/{staged}")
@@ -136,15 +138,17 @@ def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str]
 
 
 def _portion(capture: Capture, known: Mapping[str, Any], done: Read, say: Callable[[str], None]) -> Portion:
-    """Return what is to be read of a capture. What is gone already is told."""
+    """Return what is to be read of a capture. What is gone already is reported."""
     with Connection(capture.settings.login) as connection:
         state = connection.patiently(lambda: state_of(connection, capture.settings.stream))
     after = int(known.get("sequence", 0))
     if known and (known["created"] != state.created or state.last < after):
-        say(f"{capture.key} was made anew or lost its end: it is read from its first message")
+        say(f"{capture.key} was recreated or lost its end: it is read from its first message")
         after = state.first - 1
     elif known and state.first > after + 1:
-        say(f"{capture.key}: {state.first - after - 1} messages after sequence {after} were removed before they were read")
+        say(
+            f"{capture.key}: {state.first - after - 1} messages after sequence {after} were removed before they were read"
+        )
         done.lost += state.first - after - 1
     return Portion(capture, state.created, max(after + 1, state.first), state.last)
 
@@ -163,20 +167,22 @@ def rows_of(messages: DataFrame, fleet: str, account: str) -> DataFrame:
     parsed = messages.withColumn("parsed", F.try_parse_json(F.col("data").cast("string")))
     other = F.parse_json(F.to_json(F.struct(F.base64("data").alias("base64"))))
     readable = F.coalesce(F.try_variant_get("parsed", "$.type", "string"), F.lit("")) != ""
-    told_of = partial(in_document, F.col("document"))
-    told = parsed.withColumn("document", F.when(readable, F.col("parsed")).otherwise(other)).select(
+    reported_of = partial(in_document, F.col("document"))
+    reported = parsed.withColumn("document", F.when(readable, F.col("parsed")).otherwise(other)).select(
         F.lit(fleet).alias("fleet"),
         F.col("time").alias("taken"),
         F.lit(account).alias("captured_account"),
         F.col("subject"),
         F.col("seq"),
-        *(converted(told_of(field), field).alias(field.name) for field in FIELDS),
-        rest(F.col("document"), FIELDS, told_of).alias("extra"),
+        *(converted(reported_of(field), field).alias(field.name) for field in FIELDS),
+        rest(F.col("document"), FIELDS, reported_of).alias("extra"),
     )
     kind = F.coalesce(F.regexp_extract("type", r"([^.]+)$", 1), F.lit(UNREADABLE))
     own = F.when(F.col("stream").isNotNull(), F.lit(account))
-    return told.withColumn("account", F.coalesce("account", own)).withColumn("kind", kind).withColumn(
-        "time", F.coalesce("time", "taken")
+    return (
+        reported.withColumn("account", F.coalesce("account", own))
+        .withColumn("kind", kind)
+        .withColumn("time", F.coalesce("time", "taken"))
     )
 
 
@@ -190,10 +196,10 @@ def unique(frame: DataFrame) -> DataFrame:
 
 def _publish(lake: Lake, run: str, new: DataFrame, done: Read) -> None:
     """Write the hours of the rows with those that they have, and let them point to the run."""
-    told = new.groupBy(F.date_trunc("hour", "taken").cast("bigint").alias("hour")).agg(
+    reported = new.groupBy(F.date_trunc("hour", "taken").cast("bigint").alias("hour")).agg(
         F.count("*").alias("rows"), F.count_if(F.col("kind") == UNREADABLE).alias("unreadable")
     )
-    counts = {datetime.fromtimestamp(row["hour"], timezone.utc): row for row in told.collect()}
+    counts = {datetime.fromtimestamp(row["hour"], timezone.utc): row for row in reported.collect()}
     done.rows += sum(row["rows"] for row in counts.values())
     done.unreadable += sum(row["unreadable"] for row in counts.values())
     if not counts:

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: ``python -m jetstream_insights JOB --lake URI --from … --to …``.
+"""The command line: `python -m jetstream_insights JOB … --lake URI --from … --to …`.
 
-What was done is one JSON object on standard output; progress and errors go to standard error.
-Exit status: 0 done; 1 failed, nothing changed; 2 wrong arguments; 3 done, but something is in quarantine.
+The jobs run in this order, in one Spark session, until one fails. What each has done is one JSON object on a line of standard
+output; progress and errors go to standard error.
+Exit status: 0 done; 1 a job failed and changed nothing; 2 wrong arguments; 3 done, but something is in quarantine.
 """
 
 from __future__ import annotations
@@ -54,30 +55,47 @@ def parser() -> argparse.ArgumentParser:
         "gold: reports, histories and forecasts of whole days from those; findings: what is wrong; "
         "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove what is too old or was replaced"
     )
-    found.add_argument("job", choices=["silver", "advisories", "gold", "findings", "report", "maintain"], help=jobs)
+    names = ["silver", "advisories", "gold", "findings", "report", "maintain"]
+    found.add_argument("jobs", nargs="+", choices=names, metavar="JOB", help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
     found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
     found.add_argument("--to", dest="end", type=moment, help="end, which is not part of it; by default now")
-    found.add_argument("--master", help="Spark's master, such as local[2]; by default that of spark-submit, or local[*]")
+    found.add_argument(
+        "--master", help="Spark's master, such as local[2]; by default that of spark-submit, or local[*]"
+    )
     found.add_argument("--memory", help="memory of the driver, such as 4g")
     found.add_argument("--force", action="store_true", help="make the hours or days again that are up to date")
     captured = found.add_argument_group("advisories")
-    captured.add_argument("--streams", metavar="FILE", help="the streams that capture them, as JSON, see docs/insights.md")
+    captured.add_argument(
+        "--streams", metavar="FILE", help="the streams that capture them, as JSON, see docs/insights.md"
+    )
     daily = found.add_argument_group("gold")
     daily.add_argument(
-        "--maintenance", action="append", type=maintenance, default=[], metavar="BEGIN/END[/SERVER,…]",
+        "--maintenance",
+        action="append",
+        type=maintenance,
+        default=[],
+        metavar="BEGIN/END[/SERVER,…]",
         help="a window in which elections and restarts were meant; may be given more than once",
     )
-    daily.add_argument("--slo", type=float, default=Settings.slo, help="the objective of the time with quorum, such as 0.999")
+    daily.add_argument(
+        "--slo", type=float, default=Settings.slo, help="the objective of the time with quorum, such as 0.999"
+    )
     judged = found.add_argument_group("findings")
-    judged.add_argument("--thresholds", type=Path, metavar="FILE", help="JSON object of thresholds by name, and checks to skip")
+    judged.add_argument(
+        "--thresholds", type=Path, metavar="FILE", help="JSON object of thresholds by name, and checks to skip"
+    )
     judged.add_argument("--hosts", type=Path, metavar="FILE", help="JSON list of what is known of the hosts, by server")
     shown = found.add_argument_group("report")
     shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="where its files are written, on this machine")
     shown.add_argument("--title", default="NATS JetStream fleet", help="its title")
     keep = found.add_argument_group("maintain")
-    keep.add_argument("--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever")
-    keep.add_argument("--keep-silver", type=int, default=0, metavar="DAYS", help="days to keep the tables, by default for ever")
+    keep.add_argument(
+        "--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever"
+    )
+    keep.add_argument(
+        "--keep-silver", type=int, default=0, metavar="DAYS", help="days to keep the tables, by default for ever"
+    )
     keep.add_argument(
         "--unused", type=float, default=24.0, metavar="HOURS", help="how long somebody may still read what was replaced"
     )
@@ -94,42 +112,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = given.start or end - timedelta(days=1)
     if start >= end:
         parser().error("--from must be before --to")
-    if (given.job == "report") != (given.output is not None):
+    if ("report" in given.jobs) != (given.output is not None):
         parser().error("--output is what the job report needs, and no other takes")
     try:
         given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
     except LakeError as error:
         parser().error(str(error))
-    try:
-        result = run(given, start, end)
-    except (LakeError, SourceError) as error:
-        say(f"FAILED: {error}")
-        return FAILED
-    except (Py4JError, PySparkException) as error:
-        say(f"FAILED: {reason(error)}")
-        return FAILED
-    print(json.dumps({"job": given.job, **result}), flush=True)
-    return QUARANTINED if result.get("quarantined") else DONE
+    status = DONE
+    for job in given.jobs:
+        try:
+            result = run(job, given, start, end)
+        except (LakeError, SourceError) as error:
+            say(f"FAILED: {job}: {error}")
+            return FAILED
+        except (Py4JError, PySparkException) as error:
+            say(f"FAILED: {job}: {reason(error)}")
+            return FAILED
+        print(json.dumps({"job": job, **result}), flush=True)
+        if result.get("quarantined"):
+            status = QUARANTINED
+    return status
 
 
-def run(given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
+def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Do a job and return what was done."""
     lake = Lake(session(given.master, given.memory), given.lake)
-    if given.job == "advisories":
-        told = make_advisories(lake, captures_of(given.streams), say)
-        return {**asdict(told), "quarantined": told.unreadable}
+    if job == "advisories":
+        reported = make_advisories(lake, captures_of(given.streams), say)
+        return {**asdict(reported), "quarantined": reported.unreadable}
     lake.check()
-    if given.job == "findings":
+    if job == "findings":
         return asdict(make_findings(lake, days(start, end), say, given.force, given.settings, given.facts))
-    if given.job == "report":
+    if job == "report":
         made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
         if not made:
             raise LakeError("there is nothing to report of this time: run the jobs gold and findings first")
         return make_report(lake, made[-1], given.output, given.title, say)
-    if given.job == "maintain":
+    if job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))
-    if given.job == "gold":
+    if job == "gold":
         settings = Settings(maintenance=tuple(given.maintenance), slo=given.slo)
         return asdict(make_gold(lake, days(start, end), say, given.force, settings))
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]

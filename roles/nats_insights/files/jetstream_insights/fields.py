@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a column is told: its name, its type, and where it stands in what a server said."""
+"""How a column is reported: its name, its type, and where it stands in what a server said."""
 
 from __future__ import annotations
 
@@ -16,10 +16,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
 #: How a value is converted: as it is; from nanoseconds; from text such as 1h2m3.5s; kept as the text of its JSON.
-AS_TOLD, NANOSECONDS, DURATION, JSON = "as told", "nanoseconds", "duration", "JSON"
+AS_REPORTED, NANOSECONDS, DURATION, JSON = "as reported", "nanoseconds", "duration", "JSON"
 
 #: Regular expressions of the units, and their seconds.
-_UNITS = {"y": 365 * 86400.0, "d": 86400.0, "h": 3600.0, "m(?!s)": 60.0, "s": 1.0, "ms": 1e-3, "[µu]s": 1e-6, "ns": 1e-9}
+_UNITS = {
+    "y": 365 * 86400.0,
+    "d": 86400.0,
+    "h": 3600.0,
+    "m(?!s)": 60.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "[µu]s": 1e-6,
+    "ns": 1e-9,
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,7 @@ class Field:
     name: str
     type: str
     path: str = ""
-    told: str = AS_TOLD
+    reported: str = AS_REPORTED
 
     @property
     def json_path(self) -> str:
@@ -56,9 +65,9 @@ def in_document(document: Column, field: Field) -> Column:
 
 def converted(found: Column, field: Field) -> Column:
     """Return a field's value from what was read of it: seconds as seconds, and null for Go's time of never."""
-    if field.told == NANOSECONDS:
+    if field.reported == NANOSECONDS:
         return found.cast("double") / F.lit(1e9)
-    if field.told == DURATION:
+    if field.reported == DURATION:
         return go_seconds(found)
     if "variant" in field.type:
         return F.try_variant_get(F.try_parse_json(found), "$", field.type)
@@ -67,10 +76,10 @@ def converted(found: Column, field: Field) -> Column:
     return found
 
 
-def rest(document: Column, fields: Sequence[Field], told: Callable[[Field], Column]) -> Column:
+def rest(document: Column, fields: Sequence[Field], reported: Callable[[Field], Column]) -> Column:
     """Return what of a VARIANT document no field took, also what was of another type than its field, and what a field took only
-    in part. `told`: what was taken of a field, null for nothing."""
-    paths = [F.when(_is_whole(document, field, told(field)), field.json_path) for field in fields]
+    in part. `reported`: what was taken of a field, null for nothing."""
+    paths = [F.when(_is_whole(document, field, reported(field)), field.json_path) for field in fields]
     return F.variant_delete(document, *paths) if paths else document
 
 
@@ -100,7 +109,7 @@ ENVELOPE = (
     Field("received", "timestamp"),
 )
 #: Why a line has no data, where it tells a failure.
-FAILURE = Field("failure", "string", told=JSON)
+FAILURE = Field("failure", "string", reported=JSON)
 _TORN = "_torn"
 
 #: Fields by the keys on their paths.
@@ -117,7 +126,9 @@ def taken(snapshot: Column) -> Column:
 
 def _of_its_file(snapshot: Column, file: Column) -> Column:
     """Return whether a snapshot began in the hour that the file's directories tell."""
-    year, month, day, hour = (F.substring(snapshot, start, length) for start, length in ((1, 4), (5, 2), (7, 2), (10, 2)))
+    year, month, day, hour = (
+        F.substring(snapshot, start, length) for start, length in ((1, 4), (5, 2), (7, 2), (10, 2))
+    )
     folder = F.concat(F.lit("/date="), F.concat_ws("-", year, month, day), F.lit("/hour="), hour, F.lit("/"))
     return F.contains(F.replace(file, F.lit("%3D"), F.lit("=")), folder)
 
@@ -143,14 +154,14 @@ def _tree(fields: Sequence[Field]) -> _Tree:
 
 def _is_text(field: Field) -> bool:
     """Return whether a field is read as the text of its JSON."""
-    return field.told == JSON or "variant" in field.type
+    return field.reported == JSON or "variant" in field.type
 
 
 def _type(field: Field) -> DataType:
     """Return the type that a field is read as."""
-    if field.told == NANOSECONDS:
+    if field.reported == NANOSECONDS:
         return LongType()
-    return StringType() if _is_text(field) or field.told == DURATION else DataType.fromDDL(field.type)
+    return StringType() if _is_text(field) or field.reported == DURATION else DataType.fromDDL(field.type)
 
 
 def _schema(tree: _Tree) -> StructType:
@@ -165,12 +176,12 @@ def _keys_in(text: Column) -> Column:
     return F.octet_length(text) - F.octet_length(F.replace(text, F.lit('":'), F.lit('"')))
 
 
-def _keys_told(value: Column, node: Field | _Tree) -> Iterator[Column]:
+def _keys_reported(value: Column, node: Field | _Tree) -> Iterator[Column]:
     """Yield numbers whose sum is that of the keys that were read of a value, null where it was not read."""
     if isinstance(node, dict):
         for name, below in node.items():
             yield F.when(value[name].isNotNull(), 1)
-            yield from _keys_told(value[name], below)
+            yield from _keys_reported(value[name], below)
     elif _is_text(node):
         yield _keys_in(value)
     else:
@@ -207,28 +218,35 @@ def with_fields(frame: DataFrame, text: str, fields: Sequence[Field]) -> DataFra
 
 def rows(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also: Sequence[str] = ()) -> DataFrame:
     """Return the rows of a table from lines (`file` and the `value` that stands there): envelope, keys, what `also` names of the
-    lines, fields, and in `extra` everything else that the server told. What is no line of a snapshot of the file's hour is left
+    lines, fields, and in `extra` everything else the server reported. What is no line of a snapshot of the file's hour is left
     out. A line that tells a failure is a row without fields only where a key asks for it."""
     asks = any(field.name == FAILURE.name for field in keys)
     of_line = (*ENVELOPE, *keys) if asks else (*ENVELOPE, *keys, FAILURE)
     in_data = _tree(fields)
     schema = _schema({**_tree(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
-    told, data = F.col("told"), F.col("told.data")
-    read = lines.select("file", "value", F.from_json("value", schema, {"columnNameOfCorruptRecord": _TORN}).alias("told"))
+    reported, data = F.col("reported"), F.col("reported.data")
+    read = lines.select(
+        "file", "value", F.from_json("value", schema, {"columnNameOfCorruptRecord": _TORN}).alias("reported")
+    )
     # Not the text from there on: to cut it off takes a walk through all its characters.
     before = F.substring_index("value", '"data":', 1)
-    unknown = _keys_in(F.col("value")) - _keys_in(before) != F.lit(1) + _sum(_keys_told(data, in_data))
-    odd = told[_TORN].isNotNull() | F.coalesce(unknown, F.lit(True))
+    unknown = _keys_in(F.col("value")) - _keys_in(before) != F.lit(1) + _sum(_keys_reported(data, in_data))
+    odd = reported[_TORN].isNotNull() | F.coalesce(unknown, F.lit(True))
     document = F.when(F.col("odd"), F.try_parse_json("value"))
-    checked = read.select("file", "told", "value", odd.alias("odd")).select("file", "told", "odd", document.alias("document"))
+    checked = read.select("file", "reported", "value", odd.alias("odd"))
+    checked = checked.select("file", "reported", "odd", document.alias("document"))
     # A condition on what was read would be moved to before the reading, which would then be done twice, if not for the number.
-    numbered = checked.select("*", taken(told["snapshot"]).alias("taken"), F.monotonically_increasing_id().alias("number"))
-    wanted = F.col("taken").isNotNull() & _of_its_file(told["snapshot"], F.col("file"))
+    numbered = checked.select(
+        "*", taken(reported["snapshot"]).alias("taken"), F.monotonically_increasing_id().alias("number")
+    )
+    wanted = F.col("taken").isNotNull() & _of_its_file(reported["snapshot"], F.col("file"))
     whole = ~F.col("odd") | F.col("document").isNotNull()
-    good = numbered.where((F.col("number") >= 0) & whole & (wanted if asks else wanted & told[FAILURE.name].isNull()))
+    good = numbered.where(
+        (F.col("number") >= 0) & whole & (wanted if asks else wanted & reported[FAILURE.name].isNull())
+    )
     left = rest(F.try_variant_get("document", "$.data", "variant"), fields, lambda field: _found(data, field))
     return good.select(
-        *(converted(_found(told, field), field).alias(field.name) for field in (*ENVELOPE, *keys)),
+        *(converted(_found(reported, field), field).alias(field.name) for field in (*ENVELOPE, *keys)),
         "taken",
         *also,
         *(converted(_found(data, field), field).alias(field.name) for field in fields),

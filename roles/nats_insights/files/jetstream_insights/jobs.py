@@ -122,11 +122,11 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
     written: dict[str, DataFrame] = {}
     for name, table in silver.TABLES.items():
         if not inputs.files(*table.bronze[:1]) and (table.bronze or table.silver[0] not in written):
-            continue  # nobody told anything of it
+            continue  # no server reported anything of it
         begin(name)
-        told = [lake.lines(inputs.files(source)) for source in table.bronze]
+        reported = [lake.lines(inputs.files(source)) for source in table.bronze]
         made = [written[source] if source in written else empty(lake, source) for source in table.silver]
-        written[name] = lake.write("silver", name, run, table.make(*told, *made))
+        written[name] = lake.write("silver", name, run, table.make(*reported, *made))
     if inputs.snapshots:
         lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, SNAPSHOTS))
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
@@ -196,8 +196,10 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
 def _quarantine(lake: Lake, run: str, inputs: Inputs, written: Mapping[str, DataFrame]) -> dict[str, int]:
     """Write what could not be read, with the reason, and return how much of it there is in each hour, by its directories."""
     suspects = _suspects(inputs, written)
-    counted = lake.lines(inputs.files(*suspects)).groupBy("file").agg(
-        F.count("*").alias("lines"), F.count_if(_torn()).alias("bad")
+    counted = (
+        lake.lines(inputs.files(*suspects))
+        .groupBy("file")
+        .agg(F.count("*").alias("lines"), F.count_if(_torn()).alias("bad"))
     )
     found = {relative(row["file"]): (row["lines"], row["bad"]) for row in counted.collect()}
     whole = list(inputs.broken)
@@ -236,9 +238,9 @@ def _suspects(inputs: Inputs, written: Mapping[str, DataFrame]) -> list[str]:
     if counts:
         for row in reduce(DataFrame.unionByName, counts).collect():
             arrived[row["source"]] += row["lines"] or 0
-    told = {table.bronze[0] for table in silver.TABLES.values() if table.lines}
+    reported = {table.bronze[0] for table in silver.TABLES.values() if table.lines}
     return [
         name
         for name, source in inputs.sources.items()
-        if name not in told or arrived[name] != sum(source.files.values())
+        if name not in reported or arrived[name] != sum(source.files.values())
     ]

@@ -50,16 +50,18 @@ def read_hosts(path: Path | None) -> Hosts | None:
     if path is None:
         return None
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        reported = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise LakeError(f"{path}: {error}") from error
     rows = []
-    hosts: list[Any] = told if isinstance(told, list) else [None]
+    hosts: list[Any] = reported if isinstance(reported, list) else [None]
     for host in hosts:
         good = isinstance(host, dict) and isinstance(host.get("server"), str) and set(host) <= set(_HOSTS)
         # A truth value is a number to Python.
         if not good or any(
-            isinstance(value, bool) or not isinstance(value, _HOSTS[name]) for name, value in host.items() if value is not None
+            isinstance(value, bool) or not isinstance(value, _HOSTS[name])
+            for name, value in host.items()
+            if value is not None
         ):
             raise LakeError(f"{path}: not a list of objects with {', '.join(_HOSTS)}: {host!r}")
         rows.append(tuple(host.get(name) for name in _HOSTS))
@@ -74,8 +76,8 @@ def make_findings(
     for day in of_days:
         inputs = inputs_of(lake, day, "silver")
         gold = lake.pointer("gold", day)
-        told = (gold.get("run"), REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
-        basis = hashlib.sha256(repr(told).encode()).hexdigest()
+        reported = (gold.get("run"), REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
+        basis = hashlib.sha256(repr(reported).encode()).hexdigest()
         known = lake.pointer(LAYER, day)
         if not inputs:
             outcome.empty += 1
@@ -105,7 +107,11 @@ def _tables(lake: Lake, day: date, hosts: Hosts | None) -> dict[str, DataFrame]:
 
 
 def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted: Settings) -> None:
-    hourly = tables["snapshots"].groupBy("fleet", F.date_trunc("hour", "taken")).agg(F.max_by("snapshot", "taken").alias("last"))
+    hourly = (
+        tables["snapshots"]
+        .groupBy("fleet", F.date_trunc("hour", "taken"))
+        .agg(F.max_by("snapshot", "taken").alias("last"))
+    )
     # Passes are only counted, and therefore not kept, but judging is most of the work: both tables are made of one judgement.
     judged = f"{LAYER}/_judged/run={run}"
     conf = lake.spark.conf

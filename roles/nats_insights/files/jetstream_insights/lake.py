@@ -21,11 +21,11 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-#: Of manifests and of pointers; see docs/insights.md.
+#: Of manifests and of pointers; see docs/internals/lake.md.
 BRONZE_FORMAT = 1
-SILVER_FORMAT = 2
+SILVER_FORMAT = 3
 GOLD_FORMAT = 1
-FINDINGS_FORMAT = 1
+FINDINGS_FORMAT = 2
 _FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT, "findings": FINDINGS_FORMAT}
 
 #: How the name of a pack ends: many snapshots of an hour in few files.
@@ -94,7 +94,9 @@ class Lake:
     def days(self, folder: str) -> list[datetime]:
         """Return the days that a folder holds."""
         names = (name.partition("=") for name in self.names(folder))
-        return [datetime.fromisoformat(text).replace(tzinfo=timezone.utc) for key, _equals, text in names if key == "date"]
+        return [
+            datetime.fromisoformat(text).replace(tzinfo=timezone.utc) for key, _equals, text in names if key == "date"
+        ]
 
     def modified(self, name: str) -> datetime:
         """Return when a file was last written."""
@@ -131,7 +133,9 @@ class Lake:
         rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
         overwrite = self.spark.sparkContext._gateway.new_array(rename, 1)  # type: ignore[union-attr]
         overwrite[0] = rename.OVERWRITE
-        self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._conf).rename(draft, target, overwrite)
+        self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._conf).rename(
+            draft, target, overwrite
+        )
 
     def concatenate(self, sources: Iterable[str], target: str) -> int:
         """Write files one after the other into a new one; return its bytes. What gzip wrote may be joined so."""
@@ -175,7 +179,9 @@ class Lake:
     def check(self) -> None:
         """Raise LakeError when there are no snapshots to read."""
         if not self.exists("bronze/manifest"):
-            raise LakeError(f"{self.uri} is no lake: there is no bronze/manifest, or it may not be read. Take a snapshot first.")
+            raise LakeError(
+                f"{self.uri} is no lake: there is no bronze/manifest, or it may not be read. Take a snapshot first."
+            )
 
     def snapshots(self, hour: datetime) -> list[str]:
         """Return the names of the snapshots that an hour has."""
@@ -201,7 +207,11 @@ class Lake:
         known."""
         text = packed or self.read_text(f"bronze/manifest/{place(hour)}/{snapshot}.json")
         content = json.loads(text)
-        if not isinstance(content, dict) or content.get("format") != BRONZE_FORMAT or content.get("snapshot") != snapshot:
+        if (
+            not isinstance(content, dict)
+            or content.get("format") != BRONZE_FORMAT
+            or content.get("snapshot") != snapshot
+        ):
             raise ValueError(f"it is not of format {BRONZE_FORMAT} or not of the snapshot that it is named after")
         if not snapshot.startswith(f"{hour:%Y%m%dT%H}"):
             raise ValueError("it is in the folder of another hour")
@@ -250,7 +260,9 @@ class Lake:
 
     def publish(self, layer: str, hour: datetime, run: str, inputs: Sequence[str], quarantined: int) -> None:
         """Make a run's tables those of the hour."""
-        self.repoint(layer, hour, {"format": SILVER_FORMAT, "run": run, "inputs": list(inputs), "quarantined": quarantined})
+        self.repoint(
+            layer, hour, {"format": SILVER_FORMAT, "run": run, "inputs": list(inputs), "quarantined": quarantined}
+        )
 
     def repoint(self, layer: str, when: date, pointer: Mapping[str, Any]) -> None:
         self.replace_text(f"{layer}/_published/{place(when)}.json", json.dumps(pointer))
@@ -258,7 +270,9 @@ class Lake:
     def write(self, layer: str, table: str, run: str, frame: DataFrame) -> DataFrame:
         """Write a table of a run, in a directory for each hour, and return it as it was written. The hour is that of `taken`."""
         path = f"{self.uri}/{layer}/{table}/run={run}"
-        dated = frame.withColumn("date", F.date_format("taken", "yyyy-MM-dd")).withColumn("hour", F.date_format("taken", "HH"))
+        dated = frame.withColumn("date", F.date_format("taken", "yyyy-MM-dd")).withColumn(
+            "hour", F.date_format("taken", "HH")
+        )
         dated.write.partitionBy("date", "hour").mode("errorifexists").parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path).select(*frame.columns)
 
@@ -295,7 +309,9 @@ class Lake:
         for hour in of_hours:
             pointer = self.pointer(published, hour)
             if pointer and pointer["format"] < SILVER_FORMAT:
-                raise LakeError(f"{layer} of {hour:%Y-%m-%d %H}:00 is of the older format {pointer['format']}: make it again")
+                raise LakeError(
+                    f"{layer} of {hour:%Y-%m-%d %H}:00 is of the older format {pointer['format']}: make it again"
+                )
             if "day" in pointer:
                 days[f"{layer}/{table}/run={pointer['day']}/date={hour:%Y-%m-%d}"].append(hour)
             elif pointer and self.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(hour)}"):

@@ -153,8 +153,8 @@ def _write_pack(lake: Lake, hour: datetime, name: str, manifests: Sequence[dict[
             lake.concatenate((f"bronze/{path}" for path in group), f"bronze/{target}")
             new_paths.update(dict.fromkeys(group, target))
     for manifest in manifests:
-        for told in manifest["tables"].values():
-            for file in told["files"]:
+        for reported in manifest["tables"].values():
+            for file in reported["files"]:
                 file["path"] = new_paths.get(file["path"], file["path"])
     text = "".join(json.dumps(manifest, separators=(",", ":")) + "\n" for manifest in manifests)
     lake.replace_text(f"bronze/manifest/{name}/{pack}{PACK}", text)
@@ -239,7 +239,11 @@ def _used_hours(lake: Lake) -> set[str]:
     for layer in _LAYERS:
         for hour, _name in _hours(lake, f"{layer}/_published"):
             pointer = lake.pointer(layer, hour)
-            used.add(f"run={pointer['day']}/date={hour:%Y-%m-%d}" if "day" in pointer else f"run={pointer['run']}/{place(hour)}")
+            used.add(
+                f"run={pointer['day']}/date={hour:%Y-%m-%d}"
+                if "day" in pointer
+                else f"run={pointer['run']}/{place(hour)}"
+            )
     return used
 
 
@@ -247,7 +251,9 @@ def _used_days(lake: Lake, layer: str) -> set[str]:
     """Return the folders of runs that the days of a layer point to."""
     folder, suffix = f"{layer}/_published", ".json"
     names = [name for name in lake.names(folder) if name.endswith(suffix)]
-    return {f"run={json.loads(lake.read_text(f'{folder}/{name}'))['run']}/{name.removesuffix(suffix)}" for name in names}
+    return {
+        f"run={json.loads(lake.read_text(f'{folder}/{name}'))['run']}/{name.removesuffix(suffix)}" for name in names
+    }
 
 
 def begun(name: str) -> datetime:

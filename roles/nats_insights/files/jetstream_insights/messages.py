@@ -4,7 +4,7 @@
 """The messages of a stream, by sequence, without Spark: the only file of the package that knows NATS.
 
 Messages come from whichever replica answers, which may be behind. So the end of a range is believed only when a message at or
-beyond it has come, or when the stream's leader says that there is none. See docs/insights.md.
+beyond it has come, or when the stream's leader says that there is none. See docs/spark-source.md.
 """
 
 from __future__ import annotations
@@ -171,7 +171,9 @@ class Connection:
         found = self._client.connected_server_version if self._client is not None else None
         return (found.major, found.minor) if found is not None else (0, 0)
 
-    def collect(self, subject: str, payload: dict[str, Any], take: Callable[[bytes], Take], wait: float | None = None) -> None:
+    def collect(
+        self, subject: str, payload: dict[str, Any], take: Callable[[bytes], Take], wait: float | None = None
+    ) -> None:
         """Send a question and hand what comes to what `take` makes of its reply subject, until that says that it was the last.
 
         Raises SourceError where the server refuses, Trouble after `wait` seconds (by default `timeout`) without anything.
@@ -196,7 +198,9 @@ class Connection:
 
         self.collect(f"{self.login.api_prefix}.{subject}", payload, take_from)
         if not found[0]:
-            raise Trouble(f"nobody answers {self.login.api_prefix}.{subject}: is JetStream there, in this account and domain?")
+            raise Trouble(
+                f"nobody answers {self.login.api_prefix}.{subject}: is JetStream there, in this account and domain?"
+            )
         answer: dict[str, Any] = json.loads(found[0])
         error = answer.get("error", {})
         if error.get("code", 0) >= 500 and error.get("err_code") != NO_JETSTREAM:
@@ -261,9 +265,9 @@ class Connection:
                 return self._client
             except (SourceError, Trouble) as reason:
                 reasons.append(reason)
-        told = "; ".join(f"{_bare(server)}: {reason}" for server, reason in zip(self.login.servers, reasons))
+        reported = "; ".join(f"{_bare(server)}: {reason}" for server, reason in zip(self.login.servers, reasons))
         final = all(isinstance(reason, SourceError) for reason in reasons)
-        raise (SourceError if final else Trouble)(f"cannot connect to any server: {told}")
+        raise (SourceError if final else Trouble)(f"cannot connect to any server: {reported}")
 
     async def _connect(self, server: str, context: ssl.SSLContext) -> _Client:
         login, client, self._refusal = self.login, _Client(), None
@@ -481,7 +485,7 @@ class _Batches:
         self._subject = f"{connection.login.api_prefix}.DIRECT.GET.{stream.name}"
 
     def fetch(self, first: int, count: int) -> Rows:
-        told: list[tuple[bytes, bytes]] = []
+        reported: list[tuple[bytes, bytes]] = []
         ended: list[str] = []
 
         def take_from(inbox: bytes) -> Take:
@@ -492,7 +496,7 @@ class _Batches:
                 if status and b"\r\nNats-Sequence: " not in headers:  # some publisher's message may have a status, too
                     ended.append(status)
                     return True
-                told.append((headers, data))
+                reported.append((headers, data))
                 return b"\r\nNats-Num-Pending: " not in headers  # an older server gives one message
 
             return take
@@ -501,12 +505,12 @@ class _Batches:
         self._connection.collect(self._subject, question, take_from)
         if ended and ended[0] not in ("204", "404"):
             raise Trouble(f"no batch of {self._stream.name} can be had now (status {ended[0]})")
-        return self._rows(told)
+        return self._rows(reported)
 
-    def _rows(self, told: Sequence[tuple[bytes, bytes]]) -> Rows:
+    def _rows(self, reported: Sequence[tuple[bytes, bytes]]) -> Rows:
         rows, before = Rows(), 0
         times: list[bytes] = []
-        for headers, data in told:
+        for headers, data in reported:
             # The server's own headers are the last ones, in this order (stream.go getDirectRequest).
             lines = headers.rsplit(b"\r\n", 8)
             if lines[5].startswith(b"Nats-Num-Pending: "):
@@ -572,7 +576,7 @@ class _Pulls:
         return int(answer.get("num_pending", 0))
 
     def _pull(self, count: int) -> Rows:
-        told: list[tuple[bytes, list[bytes], bytes, bytes | None]] = []
+        reported: list[tuple[bytes, list[bytes], bytes, bytes | None]] = []
         ended: list[str] = []
 
         def take_from(inbox: bytes) -> Take:
@@ -580,8 +584,8 @@ class _Pulls:
                 if reply.startswith(_ACK):
                     tokens = reply.split(b".")
                     # $JS.ACK.stream.consumer.…, or with domain and account before the stream and a token at the end (ADR-15).
-                    told.append((to, tokens[2:9] if len(tokens) == 9 else tokens[4:11], data, headers))
-                    return len(told) == count or told[-1][1][6] == b"0"
+                    reported.append((to, tokens[2:9] if len(tokens) == 9 else tokens[4:11], data, headers))
+                    return len(reported) == count or reported[-1][1][6] == b"0"
                 if to == inbox and headers is not None:
                     ended.append(_status(headers))
                     return True
@@ -596,7 +600,7 @@ class _Pulls:
             raise Trouble(f"the consumer of {self._stream.name} cannot be read now (status {ended[0]})")
         rows = Rows()
         times: list[int] = []
-        for to, (_stream, consumer, _times, sequence, number, moment, _pending), data, headers in told:
+        for to, (_stream, consumer, _times, sequence, number, moment, _pending), data, headers in reported:
             self._delivered += 1
             if int(number) != self._delivered or consumer.decode() != self._name:
                 raise Trouble(f"messages of {self._stream.name} were lost on the way")
@@ -645,7 +649,11 @@ class _Singles:
         """There is nothing."""
 
 
-_WAYS: dict[str, type[_Batches] | type[_Pulls] | type[_Singles]] = {BATCHES: _Batches, CONSUMER: _Pulls, SINGLE: _Singles}
+_WAYS: dict[str, type[_Batches] | type[_Pulls] | type[_Singles]] = {
+    BATCHES: _Batches,
+    CONSUMER: _Pulls,
+    SINGLE: _Singles,
+}
 
 
 @dataclass(frozen=True)
@@ -697,7 +705,7 @@ def _read(
         yield rows if len(indexes) == len(sequences) else rows.keep(indexes)
     state = connection.patiently(lambda: state_of(connection, stream))
     if state.created != wanted.created:
-        raise SourceError(made_anew(stream, wanted.created, state.created))
+        raise SourceError(recreated(stream, wanted.created, state.created))
 
 
 def _first_gap(position: int, sequences: Sequence[int]) -> int:
@@ -716,9 +724,11 @@ def _refuse_loss(connection: Connection, stream: Stream, wanted: Range, gap: int
 
 def _wanted(rows: Rows, stream: Stream, last: int) -> Sequence[int]:
     """Return which of the messages are in the range and of the subjects."""
-    within = range(len(rows.sequences)) if rows.sequences[-1] <= last else [
-        index for index, sequence in enumerate(rows.sequences) if sequence <= last
-    ]
+    within = (
+        range(len(rows.sequences))
+        if rows.sequences[-1] <= last
+        else [index for index, sequence in enumerate(rows.sequences) if sequence <= last]
+    )
     if len(stream.subjects) < 2:
         return within
     return [index for index in within if any(matches(rows.subjects[index].decode(), one) for one in stream.subjects)]
@@ -741,10 +751,10 @@ def lost(stream: Stream, expected: int, first: int) -> str:
     )
 
 
-def made_anew(stream: Stream, then: str, now: str) -> str:
+def recreated(stream: Stream, then: str, now: str) -> str:
     """Return what is said of a stream that is another one under the same name."""
     return (
-        f"stream {stream.name} was deleted and made anew: it was created at {now}, and what was read so far is of one that was "
+        f"stream {stream.name} was deleted and recreated: it was created at {now}, and what was read so far is of one that was "
         f"created at {then}. Set fail_on_data_loss to false to read the new one from its first message"
     )
 

@@ -27,7 +27,7 @@ SNAPSHOT = ("fleet", "snapshot", "taken")
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """A table with a row for each line of one bronze table."""
 
     keys: tuple[Field, ...]
@@ -42,7 +42,7 @@ def _same(type_: str, *names: str, under: str = "", prefix: str = "") -> tuple[F
     return tuple(Field(f"{prefix}{name}", type_, f"{under}.{name}" if under else name) for name in names)
 
 
-_SERVER = Told(
+_SERVER = Reported(
     (),
     (
         *_same("string", "host", "domain"),
@@ -53,7 +53,7 @@ _SERVER = Told(
     ),
 )
 
-_VARZ = Told(
+_VARZ = Reported(
     (),
     (
         *_same("timestamp", "start", "now", "config_load_time", "tls_cert_not_after"),
@@ -70,12 +70,16 @@ _VARZ = Told(
     ),
 )
 
-_JSZ = Told(
+_JSZ = Reported(
     (),
     (
         Field("js_disabled", "boolean", "disabled"),
-        *_same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets", prefix="js_"),
-        *_same("bigint", "streams", "consumers", "messages", "bytes", "streams_leader", "consumers_leader", prefix="js_"),
+        *_same(
+            "bigint", "memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets", prefix="js_"
+        ),
+        *_same(
+            "bigint", "streams", "consumers", "messages", "bytes", "streams_leader", "consumers_leader", prefix="js_"
+        ),
         *_same("bigint", "total", "errors", "inflight", "level", under="api", prefix="js_api_"),
         *_same("bigint", "max_memory", "max_storage", under="config", prefix="js_"),
         Field("js_max_ha_assets", "bigint", "limits.max_ha_assets"),
@@ -91,7 +95,7 @@ _JSZ = Told(
     ),
 )
 
-_HEALTH = Told(
+_HEALTH = Reported(
     (),
     (
         Field("health", "string", "status"),
@@ -110,7 +114,7 @@ _GROUP = (
     Field("peers", PEERS, "cluster.replicas"),
 )
 
-STREAM_REPLICAS = Told(
+STREAM_REPLICAS = Reported(
     (Field("account", "string"),),
     (
         Field("stream", "string", "name"),
@@ -124,7 +128,7 @@ STREAM_REPLICAS = Told(
         Field("mirror", ORIGIN),
         Field("sources", f"array<{ORIGIN}>"),
         Field("stream_raft_group", "string"),
-        Field("config", "string", told=JSON),
+        Field("config", "string", reported=JSON),
     ),
 )
 
@@ -132,7 +136,7 @@ _STREAM_CONFIG = (
     *_same("int", "num_replicas"),
     *_same("string", "storage", "retention", "discard", "compression"),
     *_same("bigint", "max_bytes", "max_msgs", "max_consumers"),
-    Field("max_age", "double", told=NANOSECONDS),
+    Field("max_age", "double", reported=NANOSECONDS),
     Field("placement_cluster", "string", "placement.cluster"),
     Field("placement_tags", _STRINGS, "placement.tags"),
     Field("metadata", "map<string,string>"),
@@ -144,7 +148,7 @@ _CONSUMER_KEYS = (
     Field("stream_replicas", "int"),
     Field("stream_retention", "string"),
 )
-CONSUMER_REPLICAS = Told(
+CONSUMER_REPLICAS = Reported(
     _CONSUMER_KEYS,
     (
         Field("stream", "string", "stream_name"),
@@ -157,8 +161,8 @@ CONSUMER_REPLICAS = Told(
         Field("last_delivered", "timestamp", "delivered.last_active"),
         Field("last_acked", "timestamp", "ack_floor.last_active"),
         *_GROUP,
-        Field("told_at", "timestamp", "ts"),
-        Field("config", "string", told=JSON),
+        Field("reported_at", "timestamp", "ts"),
+        Field("config", "string", reported=JSON),
     ),
 )
 
@@ -166,12 +170,12 @@ _CONSUMER_CONFIG = (
     Field("wanted_replicas", "int", "num_replicas"),
     *_same("string", "durable_name", "deliver_subject", "ack_policy"),
     *_same("bigint", "max_deliver", "max_ack_pending", "max_waiting"),
-    Field("ack_wait", "double", told=NANOSECONDS),
+    Field("ack_wait", "double", reported=NANOSECONDS),
     Field("metadata", "map<string,string>"),
 )
 
 _RAFT_PEERS = "map<string,struct<name:string,known:boolean,last_replicated_index:bigint,last_seen:string>>"
-RAFT_GROUPS = Told(
+RAFT_GROUPS = Reported(
     (Field("account", "string"), Field("raft_group", "string")),
     (
         *_same("string", "state", "leader", "voted_for", "wal_error"),
@@ -181,13 +185,13 @@ RAFT_GROUPS = Told(
         *_same("boolean", "observer", "paused", "overrun", "catching_up", "ever_had_leader"),
         *_same("timestamp", "leader_since"),
         *_same("bigint", "messages", "bytes", under="wal", prefix="wal_"),
-        Field("told_peers", _RAFT_PEERS, "peers"),
+        Field("reported_peers", _RAFT_PEERS, "peers"),
     ),
 )
-IPQUEUES = Told((Field("queue", "string"),), _same("bigint", "pending", "in_progress"))
+IPQUEUES = Reported((Field("queue", "string"),), _same("bigint", "pending", "in_progress"))
 
 _TRAFFIC = _same("bigint", "in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
-ROUTES = Told(
+ROUTES = Reported(
     (),
     (
         Field("cid", "bigint", "rid"),
@@ -195,34 +199,34 @@ ROUTES = Told(
         *_same("boolean", "did_solicit", "is_configured"),
         *_same("bigint", "port", "pending_size"),
         *_same("timestamp", "start", "last_activity"),
-        Field("rtt", "double", told=DURATION),
+        Field("rtt", "double", reported=DURATION),
         *_TRAFFIC,
     ),
 )
-GATEWAYS = Told(
+GATEWAYS = Reported(
     (Field("gateway", "string"), Field("direction", "string"), Field("configured", "boolean")),
     (
         *_same("bigint", "cid", "port", "pending_bytes"),
         *_same("string", "name", "ip"),
         *_same("timestamp", "start", "last_activity"),
-        Field("rtt", "double", told=DURATION),
+        Field("rtt", "double", reported=DURATION),
         *_TRAFFIC,
     ),
 )
-LEAFNODES = Told(
+LEAFNODES = Reported(
     (),
     (
         Field("cid", "bigint", "id"),
         *_same("string", "name", "account", "ip", "compression"),
         *_same("bigint", "port"),
         *_same("boolean", "is_spoke", "is_isolated"),
-        Field("rtt", "double", told=DURATION),
+        Field("rtt", "double", reported=DURATION),
         *_TRAFFIC,
     ),
 )
 
 _ACCOUNT_KEY = (Field("account", "string"),)
-_ACCOUNT_STATISTICS = Told(
+_ACCOUNT_STATISTICS = Reported(
     _ACCOUNT_KEY,
     (
         Field("connections", "bigint", "conns"),
@@ -231,29 +235,33 @@ _ACCOUNT_STATISTICS = Told(
         *_same("bigint", "msgs", "bytes", under="received", prefix="received_"),
     ),
 )
-_ACCOUNT_JETSTREAM = Told(
+_ACCOUNT_JETSTREAM = Reported(
     _ACCOUNT_KEY,
     _same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "ha_assets", prefix="js_"),
 )
 
-_ACCOUNT_LIMITS = Told(
+_ACCOUNT_LIMITS = Reported(
     _ACCOUNT_KEY,
     (
         *_same("string", "name_tag"),
         *_same("boolean", "is_system", "expired", "complete"),
         Field("jetstream", "boolean", "jetstream_enabled"),
         Field("expires_at", "bigint", "expires"),
-        *_same("bigint", "conn", "leaf", "subs", "payload", "data", "imports", "exports", under="limits", prefix="max_"),
+        *_same(
+            "bigint", "conn", "leaf", "subs", "payload", "data", "imports", "exports", under="limits", prefix="max_"
+        ),
         *_same("bigint", "mem_storage", "disk_storage", "streams", "consumer", under="limits", prefix="js_max_"),
-        *_same("bigint", "mem_max_stream_bytes", "disk_max_stream_bytes", "max_ack_pending", under="limits", prefix="js_"),
+        *_same(
+            "bigint", "mem_max_stream_bytes", "disk_max_stream_bytes", "max_ack_pending", under="limits", prefix="js_"
+        ),
         Field("js_max_bytes_required", "boolean", "limits.max_bytes_required"),
         Field("js_tiers", "map<string,variant>", "limits.tiered_limits"),
     ),
 )
 
-_SERVER_LOG = Told((), (Field("time", "timestamp"), Field("text", "string")))
+_SERVER_LOG = Reported((), (Field("time", "timestamp"), Field("text", "string")))
 #: What a server writes of what matters, in the order in which it is looked for: the kind of event and a regular expression.
-_EVENTS = {
+EVENTS = {
     "started": r"^Server is ready",
     "stopped": r"^Initiating Shutdown|^Server Exiting|^Trapped .* signal",
     "lame_duck": r"^Entering lame duck mode|^Initiating JetStream Shutdown",
@@ -269,13 +277,23 @@ _EVENTS = {
     "slow": r"(?i)took too long|high (processing|api)|readloop processing time|internal subscription .* took",
 }
 
-_CONNECTION = Told(
+BACKUPS = Reported(
+    _same("string", "account", "stream"),
+    (
+        *_same("boolean", "excluded"),
+        *_same("timestamp", "saved", "drilled", "proven"),
+        *_same("string", "problem", "drill_problem"),
+        *_same("double", "restore_seconds"),
+    ),
+)
+
+_CONNECTION = Reported(
     (),
     (
         *_same("bigint", "cid", "pending_bytes", "stalls"),
         *_same("string", "kind", "account", "name", "lang", "tls_version"),
         Field("lang_version", "string", "version"),
-        Field("rtt", "double", told=DURATION),
+        Field("rtt", "double", reported=DURATION),
         *_TRAFFIC,
     ),
 )
@@ -286,13 +304,15 @@ _CONNECTION = Told(
 _SERVER_KEY = ("fleet", "snapshot", "server_id")
 
 
-def servers(told: DataFrame, varz: DataFrame, jsz: DataFrame, healthz: DataFrame) -> DataFrame:
+def servers(reported: DataFrame, varz: DataFrame, jsz: DataFrame, healthz: DataFrame) -> DataFrame:
     """Return a row for each server that answered, with null where it did not give an answer."""
-    joined = _SERVER.rows(told)
+    joined = _SERVER.rows(reported)
     for spec, lines, name in ((_VARZ, varz, "varz"), (_JSZ, jsz, "jsz"), (_HEALTH, healthz, "healthz")):
         side = spec.rows(lines).select(
-            *_SERVER_KEY, *(field.name for field in spec.fields), F.col("extra").alias(f"{name}_extra"),
-            F.lit(True).alias(f"{name}_told"),
+            *_SERVER_KEY,
+            *(field.name for field in spec.fields),
+            F.col("extra").alias(f"{name}_extra"),
+            F.lit(True).alias(f"{name}_reported"),
         )
         joined = joined.join(side, on=list(_SERVER_KEY), how="left")
     return joined
@@ -311,8 +331,8 @@ def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
         (F.col("meta_leader") == F.col("server")).alias("by_leader"),
         F.col("meta_replicas").alias("replicas"),
     )
-    others = view.withColumn("told", F.explode("replicas")).select(
-        *(name for name in view.columns if name != "replicas"), *_peer_columns(F.col("told"))
+    others = view.withColumn("reported", F.explode("replicas")).select(
+        *(name for name in view.columns if name != "replicas"), *_peer_columns(F.col("reported"))
     )
     own = view.where("by_leader").select(
         *(name for name in view.columns if name != "replicas"),
@@ -350,10 +370,10 @@ def peer_id(name: Column) -> Column:
 def server_names(lines: DataFrame) -> DataFrame:
     """Return a row for each name of a server in an hour, also of those that were only expected: the ids it had (a new one after
     each start; several at once are several servers of one name), and in how many snapshots it answered."""
-    told = rows(lines, (FAILURE,), ())
+    reported = rows(lines, (FAILURE,), ())
     answered = F.col("failure").isNull()
     return (
-        told.withColumn("taken", F.date_trunc("hour", "taken"))
+        reported.withColumn("taken", F.date_trunc("hour", "taken"))
         .groupBy("fleet", "taken", "server")
         .agg(
             F.sort_array(F.collect_set(F.when(answered, F.col("server_id")))).alias("server_ids"),
@@ -374,8 +394,8 @@ def _by_id(names: DataFrame) -> DataFrame:
 def _with_names(frame: DataFrame, lacks: Column, names: DataFrame) -> DataFrame:
     """Add `lacks`, and the `names` of all servers where it is true: they make a row as large as the fleet."""
     of_fleets = _by_id(names).withColumn("lacks", F.lit(True))
-    told = frame.withColumn("lacks", F.coalesce(lacks, F.lit(False)))
-    return told.join(of_fleets, on=["fleet", "lacks"], how="left")
+    reported = frame.withColumn("lacks", F.coalesce(lacks, F.lit(False)))
+    return reported.join(of_fleets, on=["fleet", "lacks"], how="left")
 
 
 def _with_peer_names(frame: DataFrame, peers: str, names: DataFrame) -> DataFrame:
@@ -386,8 +406,8 @@ def _with_peer_names(frame: DataFrame, peers: str, names: DataFrame) -> DataFram
             "name", peer_name(peer["name"], F.coalesce(F.try_element_at("names", peer["peer"]), peer["peer"]))
         ),
     )
-    told = _with_names(frame, F.exists(peers, lambda peer: _is_unknown(peer["name"])), names)
-    return told.withColumn(peers, F.when(F.col("lacks"), named).otherwise(F.col(peers))).drop("lacks", "names")
+    reported = _with_names(frame, F.exists(peers, lambda peer: _is_unknown(peer["name"])), names)
+    return reported.withColumn(peers, F.when(F.col("lacks"), named).otherwise(F.col(peers))).drop("lacks", "names")
 
 
 def _peer_columns(peer: Column) -> tuple[Column, ...]:
@@ -405,7 +425,9 @@ def _led(replicas: DataFrame) -> DataFrame:
     """Add whether a replica names itself leader, and whether it knows replicas, without which the claim is the weaker one: so
     does a member whose Raft node is not running (jetstream_cluster.go clusterInfo). Without a cluster it is the leader."""
     leader = F.coalesce(F.col("leader"), F.lit(""))
-    claims = (leader == F.col("server")) | (F.col("leader").isNull() & F.col("peers").isNull() & F.col("raft_group").isNull())
+    claims = (leader == F.col("server")) | (
+        F.col("leader").isNull() & F.col("peers").isNull() & F.col("raft_group").isNull()
+    )
     return replicas.withColumn("is_leader", claims).withColumn(
         "is_backed", F.col("is_leader") & (F.coalesce(F.size("peers"), F.lit(0)) > 0)
     )
@@ -414,22 +436,26 @@ def _led(replicas: DataFrame) -> DataFrame:
 def stream_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a stream, as the server that holds it tells. `config_hash` is that of the configuration's
     text, in which a server always writes the fields in the same order."""
-    told = _with_peer_names(STREAM_REPLICAS.rows(lines), "peers", names)
-    grouped = told.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
-    return with_fields(_led(grouped), "config", _STREAM_CONFIG).withColumns(
-        {
-            "lost_messages": F.coalesce(F.size("lost.msgs"), F.lit(0)),
-            "lost_bytes": F.coalesce("lost.bytes", F.lit(0)),
-            "config_hash": F.sha2("config", 256),
-        }
-    ).drop("lost")
+    reported = _with_peer_names(STREAM_REPLICAS.rows(lines), "peers", names)
+    grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
+    return (
+        with_fields(_led(grouped), "config", _STREAM_CONFIG)
+        .withColumns(
+            {
+                "lost_messages": F.coalesce(F.size("lost.msgs"), F.lit(0)),
+                "lost_bytes": F.coalesce("lost.bytes", F.lit(0)),
+                "config_hash": F.sha2("config", 256),
+            }
+        )
+        .drop("lost")
+    )
 
 
 def consumer_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a consumer, as the server that holds it tells. `num_replicas`: by its configuration and
     that of its stream (consumer.go ConsumerConfig.replicas). `config_hash`: as in `stream_replicas`."""
-    told = _with_peer_names(CONSUMER_REPLICAS.rows(lines), "peers", names)
-    grouped = told.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
+    reported = _with_peer_names(CONSUMER_REPLICAS.rows(lines), "peers", names)
+    grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
     wanted, durable = F.coalesce("wanted_replicas", F.lit(0)), F.col("durable_name").isNotNull()
     of_stream = F.coalesce(F.col("stream_replicas"), F.lit(1))
     size = (
@@ -437,14 +463,18 @@ def consumer_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
         .when((wanted == 0) & ~durable & (F.coalesce(F.col("stream_retention"), F.lit("limits")) == "limits"), F.lit(1))
         .otherwise(of_stream)
     )
-    return with_fields(_led(grouped), "config", _CONSUMER_CONFIG).withColumns(
-        {
-            "num_replicas": size,
-            "durable": durable,
-            "pull": F.col("deliver_subject").isNull(),
-            "config_hash": F.sha2("config", 256),
-        }
-    ).drop("wanted_replicas", "durable_name", "deliver_subject")
+    return (
+        with_fields(_led(grouped), "config", _CONSUMER_CONFIG)
+        .withColumns(
+            {
+                "num_replicas": size,
+                "durable": durable,
+                "pull": F.col("deliver_subject").isNull(),
+                "config_hash": F.sha2("config", 256),
+            }
+        )
+        .drop("wanted_replicas", "durable_name", "deliver_subject")
+    )
 
 
 #: What a replica says of leading, the stronger claim first: it leads and knows replicas, it leads, it does not.
@@ -454,8 +484,8 @@ _BACKED, _UNBACKED, _NO_CLAIM = 0, 1, 2
 def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Return one row for each group of replicas: its figures from its leader, otherwise from the first server by name.
 
-    `leaders`: who counts as leader, see docs/insights.md. `members`: every server that any member knows. `hosts`: who told.
-    `views`: whom the members name as leader, each name once.
+    `leaders`: who counts as leader, see docs/internals/lake.md. `members`: every server that any member knows. `hosts`: those
+    that reported. `views`: whom the members name as leader, each name once.
     """
     of_the_group = (*SNAPSHOT, *key)
     of_a_member = ("server_id", "version", "received", "extra", "is_leader", "is_backed", "server", "leader", "cluster")
@@ -473,7 +503,9 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     claiming = F.size(claims) - F.size(F.array_remove(claims, claims[0]))
     led = of_all.withColumns(
         {
-            "leaders": F.when(claims[0] < _NO_CLAIM, F.array_distinct(F.slice(servers, 1, claiming))).otherwise(F.array()),
+            "leaders": F.when(claims[0] < _NO_CLAIM, F.array_distinct(F.slice(servers, 1, claiming))).otherwise(
+                F.array()
+            ),
             "_first": F.array_position(servers, F.array_min(servers)).cast("int"),
         }
     )
@@ -511,15 +543,15 @@ def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
 
     def of_group(name: str) -> Column:
         itself = F.when(F.col(name) == F.col("peer_id"), F.col("server"))
-        return F.coalesce(itself, peer_name(F.try_element_at("told_peers", F.col(name))["name"], F.lit(None)))
+        return F.coalesce(itself, peer_name(F.try_element_at("reported_peers", F.col(name))["name"], F.lit(None)))
 
     someone = ("leader", "voted_for")
-    lacks = F.exists(F.map_values("told_peers"), lambda told: _is_unknown(told["name"]))
+    lacks = F.exists(F.map_values("reported_peers"), lambda reported: _is_unknown(reported["name"]))
     for name in someone:
         lacks |= (F.col(name) != "") & of_group(name).isNull()
-    told = _with_names(RAFT_GROUPS.rows(lines), lacks, names)
+    reported = _with_names(RAFT_GROUPS.rows(lines), lacks, names)
     peers = F.transform(
-        F.map_entries("told_peers"),
+        F.map_entries("reported_peers"),
         lambda entry: F.struct(
             entry["key"].alias("peer_id"),
             peer_name(entry["value"]["name"], F.try_element_at("names", entry["key"])).alias("name"),
@@ -528,8 +560,8 @@ def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
             go_seconds(entry["value"]["last_seen"]).alias("last_seen"),
         ),
     )
-    return told.select(
-        *(name for name in told.columns if name not in ("lacks", "names", "told_peers")),
+    return reported.select(
+        *(name for name in reported.columns if name not in ("lacks", "names", "reported_peers")),
         *(F.coalesce(of_group(name), F.try_element_at("names", F.col(name))).alias(f"{name}_name") for name in someone),
         peers.alias("peers"),
     )
@@ -545,23 +577,27 @@ def accounts(statistics: DataFrame, jetstream: DataFrame) -> DataFrame:
 def account_limits(lines: DataFrame) -> DataFrame:
     """Return a row for each account, as the first server that knows it tells. Limits are those of its JWT, -1 for none; accounts
     of a configuration file tell theirs only as what they reserve (js_reserved_storage of the table accounts)."""
-    told = _ACCOUNT_LIMITS.rows(lines)
-    return told.withColumn("expires", F.timestamp_seconds("expires_at")).drop("expires_at")
+    reported = _ACCOUNT_LIMITS.rows(lines)
+    return reported.withColumn("expires", F.timestamp_seconds("expires_at")).drop("expires_at")
 
 
 def server_events(lines: DataFrame) -> DataFrame:
-    """Return a row for each line of a server's log, told once in an hour however many snapshots hold it, with its `kind` where it
+    """Return a row for each line of a server's log, once an hour however many snapshots hold it, with its `kind` where it
     is a known one. A time that only the line itself tells is taken for UTC."""
-    told = _SERVER_LOG.rows(lines)
+    reported = _SERVER_LOG.rows(lines)
     form = r"^\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.?\d*) \[(\w{3})\] (.*)$"
     part = tuple(F.nullif(F.regexp_extract("text", form, group), F.lit("")) for group in (1, 2, 3))
-    cut = told.select(
-        "fleet", "server", "cluster", "snapshot", "taken",
+    cut = reported.select(
+        "fleet",
+        "server",
+        "cluster",
+        "snapshot",
+        "taken",
         F.coalesce("time", F.try_to_timestamp(part[0], F.lit("yyyy/MM/dd HH:mm:ss[.SSSSSS]"))).alias("time"),
         part[1].alias("level"),
         F.coalesce(part[2], F.col("text")).alias("text"),
     )
-    known = [F.when(F.col("text").rlike(pattern), F.lit(kind)) for kind, pattern in _EVENTS.items()]
+    known = [F.when(F.col("text").rlike(pattern), F.lit(kind)) for kind, pattern in EVENTS.items()]
     once = ("fleet", "server", "cluster", "time", "level", "text")
     first = F.min_by(F.struct("snapshot", "taken"), "snapshot").alias("first")
     return (
@@ -573,12 +609,12 @@ def server_events(lines: DataFrame) -> DataFrame:
 
 def connections(lines: DataFrame) -> DataFrame:
     """Return how many clients of each kind a server has, and their sums. A connection that moved between pages counts once;
-    `lines` tells how often it was told."""
-    told = _CONNECTION.rows(lines)
+    `lines` tells how often it was reported."""
+    reported = _CONNECTION.rows(lines)
     traffic = [field.name for field in _TRAFFIC]
     kind = [*SNAPSHOT, "server_id", "server", "cluster", "version", "account", "kind", "lang", "lang_version"]
     most = (F.max(name).alias(name) for name in ("rtt", "pending_bytes", "stalls", *traffic))
-    once = told.groupBy(*kind, "cid").agg(F.count("*").alias("lines"), *most)
+    once = reported.groupBy(*kind, "cid").agg(F.count("*").alias("lines"), *most)
     return once.groupBy(*kind).agg(
         F.count("*").alias("connections"),
         F.sum("lines").alias("lines"),
@@ -590,9 +626,11 @@ def connections(lines: DataFrame) -> DataFrame:
 def failures(lines: DataFrame) -> DataFrame:
     """Return a row for each answer that was not given; `file` tells the bronze table."""
     some = lines.where(F.contains("value", F.lit('"failure":')))
-    told = rows(some, (Field("failure", "struct<code:string,description:string,subject:string>"),), (), also=("file",))
-    return told.where(F.col("failure").isNotNull()).select(
-        *(name for name in told.columns if name not in ("failure", "file", "extra")),
+    reported = rows(
+        some, (Field("failure", "struct<code:string,description:string,subject:string>"),), (), also=("file",)
+    )
+    return reported.where(F.col("failure").isNotNull()).select(
+        *(name for name in reported.columns if name not in ("failure", "file", "extra")),
         F.regexp_extract("file", r"/bronze/([a-z_]+)/", 1).alias("endpoint"),
         "failure.*",
     )
@@ -600,11 +638,15 @@ def failures(lines: DataFrame) -> DataFrame:
 
 # --- the tables, in the order in which they are made --------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class Table:
-    """A silver table: the bronze and silver tables that it is made from, and how. `lines`: how many lines of its only bronze
-    table came into these rows, as an SQL aggregate; empty where rows do not tell."""
+    """A silver table: what has a row, what identifies it beside fleet and snapshot, the bronze and silver tables that it is made
+    from, and how. `lines`: how many lines of its only bronze table came into these rows, as an SQL aggregate; empty where rows do
+    not tell."""
 
+    row: str
+    key: str
     bronze: tuple[str, ...]
     silver: tuple[str, ...]
     make: Callable[..., DataFrame]
@@ -613,20 +655,56 @@ class Table:
 
 _NAMES = ("server_names",)
 TABLES: dict[str, Table] = {
-    "server_names": Table(("servers",), (), server_names),
-    "servers": Table(("servers", "varz", "jsz", "healthz"), (), servers),
-    "meta_peers": Table((), ("servers", *_NAMES), meta_peers),
-    "stream_replicas": Table(("jsz_streams",), _NAMES, stream_replicas, "count(*)"),
-    "streams": Table((), ("stream_replicas",), streams),
-    "consumer_replicas": Table(("jsz_consumers",), _NAMES, consumer_replicas, "count(*)"),
-    "consumers": Table((), ("consumer_replicas",), consumers),
-    "raft_groups": Table(("raftz",), _NAMES, raft_groups, "count(*)"),
-    "ipqueues": Table(("ipqueuesz",), (), IPQUEUES.rows, "count(*)"),
-    "routes": Table(("routez",), (), ROUTES.rows, "count(*)"),
-    "gateways": Table(("gatewayz",), (), GATEWAYS.rows, "count(*)"),
-    "leafnodes": Table(("leafz",), (), LEAFNODES.rows, "count(*)"),
-    "accounts": Table(("accstatz", "jsz_accounts"), (), accounts),
-    "account_limits": Table(("accountz",), (), account_limits, "count(*)"),
-    "server_events": Table(("server_log",), (), server_events, "sum(lines)"),
-    "connections": Table(("connz",), (), connections, "sum(lines)"),
+    "server_names": Table(
+        "name of a server in an hour, also of one that was only expected", "server", ("servers",), (), server_names
+    ),
+    "servers": Table("server that answered", "server_id", ("servers", "varz", "jsz", "healthz"), (), servers),
+    "meta_peers": Table(
+        "member of the meta group in the view of one server", "server_id, peer", (), ("servers", *_NAMES), meta_peers
+    ),
+    "stream_replicas": Table(
+        "replica of a stream", "server_id, account, stream", ("jsz_streams",), _NAMES, stream_replicas, "count(*)"
+    ),
+    "streams": Table("stream, as its leader sees it", "account, stream", (), ("stream_replicas",), streams),
+    "consumer_replicas": Table(
+        "replica of a consumer",
+        "server_id, account, stream, consumer",
+        ("jsz_consumers",),
+        _NAMES,
+        consumer_replicas,
+        "count(*)",
+    ),
+    "consumers": Table(
+        "consumer, as its leader sees it", "account, stream, consumer", (), ("consumer_replicas",), consumers
+    ),
+    "raft_groups": Table(
+        "member of a Raft group", "server_id, account, raft_group", ("raftz",), _NAMES, raft_groups, "count(*)"
+    ),
+    "ipqueues": Table(
+        "internal queue that is not empty", "server_id, queue", ("ipqueuesz",), (), IPQUEUES.rows, "count(*)"
+    ),
+    "routes": Table("route", "server_id, cid", ("routez",), (), ROUTES.rows, "count(*)"),
+    "gateways": Table("gateway connection", "server_id, cid", ("gatewayz",), (), GATEWAYS.rows, "count(*)"),
+    "leafnodes": Table("leafnode connection", "server_id, cid", ("leafz",), (), LEAFNODES.rows, "count(*)"),
+    "accounts": Table("account of a server", "server_id, account", ("accstatz", "jsz_accounts"), (), accounts),
+    "account_limits": Table("account", "account", ("accountz",), (), account_limits, "count(*)"),
+    "server_events": Table(
+        "line of a server's log, once in an hour",
+        "server, time, text",
+        ("server_log",),
+        (),
+        server_events,
+        "sum(lines)",
+    ),
+    "backups": Table(
+        "stream of which the catalogue of backups was asked",
+        "account, stream",
+        ("backups",),
+        (),
+        BACKUPS.rows,
+        "count(*)",
+    ),
+    "connections": Table(
+        "kind of clients", "server_id, account, kind, lang, lang_version", ("connz",), (), connections, "sum(lines)"
+    ),
 }

@@ -8,7 +8,7 @@
     spark.dataSource.register(JetStreamSource)
     spark.read.format("jetstream").option("servers", "nats://n1:4222").option("stream", "ORDERS").load()
 
-Options, delivery and what counts as lost are told in docs/insights.md.
+Options, delivery and what counts as lost are reported in docs/spark-source.md.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from jetstream_insights.messages import (
     Stream,
     Trouble,
     lost,
-    made_anew,
     read_range,
+    recreated,
     sequence_at,
     shortened,
     state_of,
@@ -175,24 +175,26 @@ class Settings:
         missing = [name for name in ("servers", "stream") if not options.get(name)]
         if missing:
             raise SourceError(f"the option {' and '.join(missing)} is missing")
-        told: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         for name, value in options.items():
             try:
-                told[name] = _OPTIONS[name](value)
+                reported[name] = _OPTIONS[name](value)
             except ValueError as error:
                 raise SourceError(f"option {name}: {error}") from error
-        if any(character in told["stream"] for character in ".*> \t/\\"):
-            raise SourceError(f"option stream: {told['stream']!r} is not the name of a stream")
+        if any(character in reported["stream"] for character in ".*> \t/\\"):
+            raise SourceError(f"option stream: {reported['stream']!r} is not the name of a stream")
         for one, other in (("domain", "api_prefix"), ("tls_key_file", "tls_cert_file")):
-            if one in told and (other in told) is (one == "domain"):
-                raise SourceError(f"{one} and {other} exclude each other" if one == "domain" else f"{one} needs {other}")
-        prefix = f"$JS.{told['domain']}.API" if "domain" in told else told.get("api_prefix", "$JS.API")
-        login = {_CONTENTS.get(name, name): told[name] for name in _LOGIN if name in told}
+            if one in reported and (other in reported) is (one == "domain"):
+                raise SourceError(
+                    f"{one} and {other} exclude each other" if one == "domain" else f"{one} needs {other}"
+                )
+        prefix = f"$JS.{reported['domain']}.API" if "domain" in reported else reported.get("api_prefix", "$JS.API")
+        login = {_CONTENTS.get(name, name): reported[name] for name in _LOGIN if name in reported}
         rest = ("start", "end", "partitions", "max_messages_per_trigger", "fail_on_data_loss")
         return cls(
             login=Login(api_prefix=prefix, **login),
-            stream=Stream(told["stream"], told.get("filter_subjects", ())),
-            **{name: told[name] for name in rest if name in told},
+            stream=Stream(reported["stream"], reported.get("filter_subjects", ())),
+            **{name: reported[name] for name in rest if name in reported},
         )
 
 
@@ -221,7 +223,8 @@ def ranges(settings: Settings, state: State, first: int, last: int) -> list[Inpu
     count = min(wanted, total)
     cuts = [first + total * index // count for index in range(count + 1)]
     return [
-        InputPartition(Range(cuts[index], cuts[index + 1] - 1, state.created, state.way, state.average)) for index in range(count)
+        InputPartition(Range(cuts[index], cuts[index + 1] - 1, state.created, state.way, state.average))
+        for index in range(count)
     ]
 
 
@@ -297,7 +300,7 @@ class _BatchReader(_Rows, DataSourceReader):
 # --- streaming ----------------------------------------------------------------------------------------------------------------
 
 #: An offset: the stream's name and `created`, the last sequence that was read, and `initial`, that of the query's beginning,
-#: which Spark asks for anew when the first batch is repeated.
+#: which Spark asks for again when the first batch is repeated.
 Offset = dict[str, Any]
 
 
@@ -336,7 +339,7 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
             state = self._caught_up(begin)
         if state.created != start["created"] or state.last < begin:
             self._lose(
-                made_anew(self.settings.stream, start["created"], state.created)
+                recreated(self.settings.stream, start["created"], state.created)
                 if state.created != start["created"]
                 else shortened(self.settings.stream, state.last, begin)
             )
@@ -363,7 +366,7 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         state = self._now()
         if end["created"] != state.created:
-            self._lose(made_anew(self.settings.stream, end["created"], state.created))
+            self._lose(recreated(self.settings.stream, end["created"], state.created))
             return []
         if state.last < end["sequence"]:
             state = self._caught_up(end["sequence"])
@@ -377,7 +380,9 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_name(self, offset: Offset) -> None:
         name = self.settings.stream.name
         if offset["stream"] != name:
-            raise SourceError(f"the checkpoint is of stream {offset['stream']}; to read {name}, give the query one of its own")
+            raise SourceError(
+                f"the checkpoint is of stream {offset['stream']}; to read {name}, give the query one of its own"
+            )
 
     def _lose(self, why: str) -> None:
         if self.settings.fail_on_data_loss:

@@ -8,9 +8,17 @@ Only views.py and evaluate.py import Spark.
 
 from __future__ import annotations
 
-from jetstream_insights.findings import of_clusters, of_consumers, of_history, of_servers, of_streams, of_traffic
+from jetstream_insights.findings import (
+    of_backups,
+    of_clusters,
+    of_consumers,
+    of_history,
+    of_servers,
+    of_streams,
+    of_traffic,
+)
 from jetstream_insights.findings.registry import Registry
 
 REGISTRY = Registry()
-for _room in (of_servers, of_clusters, of_streams, of_consumers, of_traffic, of_history):
+for _room in (of_servers, of_clusters, of_streams, of_consumers, of_backups, of_traffic, of_history):
     REGISTRY.add(*_room.CHECKS)

@@ -21,6 +21,7 @@ _ROOMS = {
     "JETSTREAM": "Streams and consumers, as `nats audit` checks them",
     "STREAM": "Streams",
     "CONSUMER": "Consumers",
+    "BACKUP": "Backups",
     "ACCOUNTS": "Accounts",
     "CONN": "Clients",
     "ROUTE": "Routes",
@@ -53,7 +54,9 @@ def _lines() -> Iterator[str]:
     yield _HEAD + f"There are {len(REGISTRY.checks)} of them.\n"
     yield "| check | severity | what it finds |"
     yield "| --- | --- | --- |"
-    checks = sorted(REGISTRY.checks.values(), key=lambda check: (list(_ROOMS).index(check.code.split("_")[0]), check.code))
+    checks = sorted(
+        REGISTRY.checks.values(), key=lambda check: (list(_ROOMS).index(check.code.split("_")[0]), check.code)
+    )
     for check in checks:
         yield f"| [{check.code}](#{check.code.lower()}) | {check.severity} | {_cell(check.title)} |"
     room = ""

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The judgement: every check over the rows of its view. All checks of a view are one pass over it.
 
-Three results: fail, pass and unknown. Unknown is what was not told: a column that is null, a table that is not there, a server
+Three results: fail, pass and unknown. Unknown is what was not reported: a column that is null, a missing table, a server
 that did not answer, too few snapshots. It is never a pass.
 """
 
@@ -35,7 +35,7 @@ from jetstream_insights.findings.subjects import SUBJECT, VIEWS
 from jetstream_insights.findings.views import MAKE, Tables
 
 _MOMENT = ("fleet", "snapshot", "taken", "since")
-RESULTS = (*_MOMENT, "check", "severity", "result", "kind", *SUBJECT, "peer", "value", "threshold", "text")
+RESULTS = (*_MOMENT, "check", "severity", "result", "kind", *SUBJECT, "peer", "value", "threshold", "text", "remedy")
 _DURATION = r"^\s*([0-9.]+(ns|us|µs|ms|s|m|h|d|y))+\s*$"
 
 
@@ -70,7 +70,7 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
             frame = frame.join(F.broadcast(spans), "fleet")
         yield _judged(frame, view, mine, settings)
     yield _silent(of_moments, checks)
-    yield _untold(of_moments, checks)
+    yield _unreported(of_moments, checks)
 
 
 def findings(results: DataFrame) -> DataFrame:
@@ -133,7 +133,8 @@ def _threshold(check: Check, threshold: Threshold, view: View, settings: Setting
 
 
 def _number(text: Column, threshold: Threshold) -> Column:
-    number = text.try_cast("double")
+    # Java takes 8d and 8f for the number 8.
+    number = F.when(~text.rlike(r"[dDfF]\s*$"), text.try_cast("double"))
     if threshold.unit != "s":
         return number
     return F.coalesce(number, F.when(text.rlike(_DURATION), go_seconds(text)))
@@ -163,15 +164,16 @@ def _result(check: Check, view: View) -> str:
         f"'peer', {f'CASE WHEN {fails} THEN {sql(check.peer)} END' if check.peer else 'CAST(NULL AS STRING)'}, "
         f"'value', CAST({sql(check.value)} AS DOUBLE), 'threshold', CAST({against} AS DOUBLE), "
         f"'text', CASE WHEN ({known or 'true'}) IS NOT TRUE THEN {_why_unknown(check, columns)} "
-        f"WHEN {fails} THEN {sql(text_sql(check.text))} WHEN NOT {fails} THEN NULL ELSE {_why_unknown(check, columns)} END)"
+        f"WHEN {fails} THEN {sql(text_sql(check.text))} WHEN NOT {fails} THEN NULL ELSE {_why_unknown(check, columns)} END, "
+        f"'remedy', CASE WHEN ({known or 'true'}) IS TRUE AND {fails} THEN {sql(text_sql(check.remedy))} END)"
     )
 
 
 def _why_unknown(check: Check, columns: Iterable[str]) -> str:
     """Return why a row is unknown, as SQL."""
     unreadable = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name.strip('`'))} END" for name in columns)
-    untold = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name)} END" for name in check.needs)
-    reason = f"concat_ws(' ', 'not told:', {untold or literal('what it needs')})"
+    unreported = ", ".join(f"CASE WHEN {name} IS NULL THEN {literal(name)} END" for name in check.needs)
+    reason = f"concat_ws(' ', 'not reported:', {unreported or literal('what it needs')})"
     if check.unknown:
         reason = check.sql(text_sql(check.unknown))
     if not unreadable:
@@ -180,13 +182,15 @@ def _why_unknown(check: Check, columns: Iterable[str]) -> str:
     return f"CASE WHEN {wrong} <> '' THEN concat('its metadata cannot be read: ', {wrong}) ELSE {reason} END"
 
 
-# --- what was not told ------------------------------------------------------------------------------------------------------
+# --- what was not reported ------------------------------------------------------------------------------------------------------
 
 
 def _values(any_frame: DataFrame, rows: Sequence[tuple[str, ...]], names: Sequence[str]) -> DataFrame:
     """Return constant rows of texts."""
     content = ", ".join("(" + ", ".join(literal(value) for value in row) + ")" for row in rows)
-    return any_frame.sparkSession.sql(f"SELECT * FROM VALUES {content} AS known({', '.join(f'`{name}`' for name in names)})")
+    return any_frame.sparkSession.sql(
+        f"SELECT * FROM VALUES {content} AS known({', '.join(f'`{name}`' for name in names)})"
+    )
 
 
 def _unknown(frame: DataFrame, kind: Column, text: Column, server: Column | None = None) -> DataFrame:
@@ -204,6 +208,7 @@ def _unknown(frame: DataFrame, kind: Column, text: Column, server: Column | None
         number.alias("value"),
         number.alias("threshold"),
         text.alias("text"),
+        none.alias("remedy"),
     )
 
 
@@ -216,17 +221,23 @@ def _missing(moments: DataFrame, view: View, checks: Sequence[Check], tables: Se
 
 def _silent(tables: Tables, checks: Sequence[Check]) -> DataFrame:
     """Return that checks do not know of servers which did not answer what the checks need."""
-    asked = sorted({(endpoint, check.code, check.severity) for check in checks for endpoint in _endpoints(VIEWS[check.view])})
+    asked = sorted(
+        {(endpoint, check.code, check.severity) for check in checks for endpoint in _endpoints(VIEWS[check.view])}
+    )
     known = _values(tables["failures"], asked, ("endpoint", "check", "severity"))
     failed = (
-        tables["failures"].groupBy("fleet", "snapshot", "taken", "server", "endpoint").agg(F.min("description").alias("why"))
+        tables["failures"]
+        .groupBy("fleet", "snapshot", "taken", "server", "endpoint")
+        .agg(F.min("description").alias("why"))
     )
     joined = (
         failed.join(F.broadcast(known), "endpoint")
         .groupBy("fleet", "snapshot", "taken", "server", "check", "severity")
         .agg(F.array_sort(F.collect_set("endpoint")).alias("endpoints"), F.min("why").alias("why"))
     )
-    text = F.concat(F.lit("did not answer "), F.array_join("endpoints", ", "), F.lit(": "), F.coalesce("why", F.lit("?")))
+    text = F.concat(
+        F.lit("did not answer "), F.array_join("endpoints", ", "), F.lit(": "), F.coalesce("why", F.lit("?"))
+    )
     return _unknown(joined.withColumn("since", F.col("taken")), F.lit("server"), text, F.col("server"))
 
 
@@ -234,21 +245,23 @@ def _endpoints(view: View) -> tuple[str, ...]:
     return () if view.period or view.name == "snapshots" else ("servers", *view.endpoints)
 
 
-def _untold(tables: Tables, checks: Sequence[Check]) -> DataFrame:
+def _unreported(tables: Tables, checks: Sequence[Check]) -> DataFrame:
     """Return that a snapshot holds nothing of a kind of which there should be something: it was not asked for."""
-    views = {check.view: VIEWS[check.view] for check in checks if VIEWS[check.view].told}
+    views = {check.view: VIEWS[check.view] for check in checks if VIEWS[check.view].reported}
     presence = [
         tables[name].select("fleet", "snapshot").distinct().withColumn("table", F.lit(name))
         for name in sorted({view.tables[0] for view in views.values()})
     ]
-    told = (
+    reported = (
         tables["servers"]
         .groupBy("fleet", "snapshot")
-        .agg(*(F.expr(f"bool_or(true) AND ({view.told})").alias(f"told_{name}") for name, view in views.items()))
+        .agg(
+            *(F.expr(f"bool_or(true) AND ({view.reported})").alias(f"reported_{name}") for name, view in views.items())
+        )
     )
     wanted = (
         tables["snapshots"]
-        .join(F.broadcast(told), ["fleet", "snapshot"], "left")
+        .join(F.broadcast(reported), ["fleet", "snapshot"], "left")
         .select(
             "fleet",
             "snapshot",
@@ -261,7 +274,7 @@ def _untold(tables: Tables, checks: Sequence[Check]) -> DataFrame:
                             F.lit(name).alias("view"),
                             F.lit(view.tables[0]).alias("table"),
                             F.lit(view.kind).alias("kind"),
-                            F.coalesce(F.col(f"told_{name}"), F.lit(True)).alias("told"),
+                            F.coalesce(F.col(f"reported_{name}"), F.lit(True)).alias("reported"),
                         )
                         for name, view in views.items()
                     )
@@ -275,5 +288,9 @@ def _untold(tables: Tables, checks: Sequence[Check]) -> DataFrame:
         ("view", "check", "severity"),
     )
     there = reduce(DataFrame.unionByName, presence)
-    absent = wanted.where("told").join(there, ["fleet", "snapshot", "table"], "left_anti").join(F.broadcast(known), "view")
+    absent = (
+        wanted.where("reported")
+        .join(there, ["fleet", "snapshot", "table"], "left_anti")
+        .join(F.broadcast(known), "view")
+    )
     return _unknown(absent, F.col("kind"), F.concat(F.lit("the snapshot holds no "), F.col("table")))

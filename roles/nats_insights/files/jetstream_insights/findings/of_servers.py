@@ -38,7 +38,7 @@ CHECKS = (
         rationale="Snapshots are named and ordered by the collector's clock. When most servers differ by the same, it is the "
         "wrong one.",
         remedy="time synchronisation (chrony) on the collector",
-        source="docs/insights.md, Clocks",
+        source="docs/insights.md, Read",
     ),
     Check(
         code="FLEET_103",
@@ -52,7 +52,7 @@ CHECKS = (
         text="the snapshot took {(unix_micros(ended) - unix_micros(taken)) / 1e6|seconds}",
         rationale="What is compared between servers should be of the same moment.",
         remedy="`nats_snapshot` nearer to the servers, or with fewer `endpoints`",
-        source="docs/insights.md, Consistency",
+        source="docs/insights.md, Read",
     ),
     Check(
         code="FLEET_104",
@@ -175,7 +175,7 @@ CHECKS = (
         ),
         applies=f"tls_ends IS NOT NULL OR tls_required OR NOT coalesce({_TELLS_CERTIFICATES}, false)",
         needs=("tls_ends", "now"),
-        unknown="no certificate's end is told; servers tell it from 2.11.12 and 2.12.4 on",
+        unknown="no certificate's end is reported; servers tell it from 2.11.12 and 2.12.4 on",
         fails="unix_seconds(tls_ends) - unix_seconds(now) <= 86400 * :tls_expire_warning",
         worse="unix_seconds(tls_ends) - unix_seconds(now) <= 86400 * :tls_expire_critical",
         value="(unix_seconds(tls_ends) - unix_seconds(now)) / 86400",
@@ -308,13 +308,13 @@ CHECKS = (
         thresholds=(Threshold("offset", 0.5, "s", "difference to the median of the fleet"),),
         needs=("clock_offset", "fleet_clock_offset"),
         knows="fleet_clocks >= 3",
-        unknown="only {fleet_clocks} clocks are known: it cannot be told which is wrong",
+        unknown="only {fleet_clocks} clocks are known: it cannot be reported which is wrong",
         fails="abs(clock_offset - fleet_clock_offset) > greatest(:offset, coalesce(rtt, 0) / 2)",
         value="clock_offset - fleet_clock_offset",
         text="its clock differs by {clock_offset - fleet_clock_offset|seconds} from the others'",
         rationale="Leaders stamp messages by their own clock; max_age, duplicate windows and certificates depend on it.",
         remedy="time synchronisation (chrony) on the host",
-        source="docs/insights.md, Clocks; gap of nats audit",
+        source="docs/insights.md, Read; gap of nats audit",
     ),
     Check(
         code="SERVER_110",

@@ -9,8 +9,10 @@ from jetstream_insights.findings.of_clusters import LAG, SEEN, behind, margin
 from jetstream_insights.findings.registry import CRITICAL, INFO, MONITOR_METADATA, WARNING, Check, Threshold
 
 _MARGIN = margin("peers")
-#: Whoever is named as leader told that it does not lead; otherwise it did not answer, and may well lead.
-LEADER_IS_KNOWN = "size(leaders) > 0 OR forall(coalesce(views, CAST(array() AS array<string>)), v -> array_contains(hosts, v))"
+#: Whoever is named as leader reported that it does not lead; otherwise it did not answer, and may well lead.
+LEADER_IS_KNOWN = (
+    "size(leaders) > 0 OR forall(coalesce(views, CAST(array() AS array<string>)), v -> array_contains(hosts, v))"
+)
 WATCHED = f"lower(coalesce(try_element_at(metadata, '{MONITOR_METADATA}enabled'), '')) IN ('true', '1', 't')"
 _FEW = "origin -> origin.lag"
 
@@ -34,7 +36,7 @@ CHECKS = (
             Threshold("messages", 10000, "", "messages, whatever they are of the whole"),
         ),
         knows="copies >= num_replicas",
-        unknown="{copies} of {num_replicas} replicas told",
+        unknown="{copies} of {num_replicas} replicas reported",
         fails="most_last_seq - least_last_seq > least(:last_seq / 100 * most_last_seq, :messages)",
         value="most_last_seq - least_last_seq",
         against="least(:last_seq / 100 * most_last_seq, :messages)",
@@ -130,7 +132,7 @@ CHECKS = (
         fails="size(leaders) = 0",
         value="size(leaders)",
         against="1",
-        text="nobody leads it; it is on {hosts|list}, {quorum} of {num_replicas} must be up",
+        text="no server leads it; it is on {hosts|list}, {quorum} of {num_replicas} must be up",
         rationale="It takes no messages and gives none. healthz may be 200 on every server.",
         remedy="playbook `diagnose`; start what is down",
         source="docs/health-gate.md; gap of nats audit",
@@ -159,7 +161,7 @@ CHECKS = (
         value="num_replicas",
         text="{num_replicas} replica, on {hosts|list}",
         rationale="It is away while its server restarts, and lost with its disk.",
-        remedy="playbook `change_replicas`; metadata `natsops.insights.stream_103_replicas: 1` where it is meant",
+        remedy="playbook `replica_count`; metadata `natsops.insights.stream_103_replicas: 1` where it is meant",
         source="gap of nats audit (R1 count)",
     ),
     Check(
@@ -170,14 +172,14 @@ CHECKS = (
         applies="num_replicas > 2",
         thresholds=(SEEN, LAG),
         knows="size(leaders) = 1 AND peers IS NOT NULL",
-        unknown="no sole leader told of its replicas",
+        unknown="no sole leader reported of its replicas",
         fails=f"{_MARGIN} < 1",
         value=_MARGIN,
         against="1",
         text=f"{{quorum}} of {{num_replicas}} must be in step; behind: {{{behind('peers')}|list}}",
         rationale="The next server that stops takes the stream with it.",
         remedy="no `restart` before it is solved: the gate refuses it; `nats_stream_peer` for a replica that never catches up",
-        source="docs/quorum-planner.md; gap of nats audit (quorum margin)",
+        source="docs/internals/quorum-planner.md; gap of nats audit (quorum margin)",
     ),
     Check(
         code="STREAM_105",
@@ -186,14 +188,14 @@ CHECKS = (
         view="streams",
         applies="num_replicas > 1",
         knows="size(leaders) = 1",
-        unknown="no sole leader told of its replicas",
+        unknown="no sole leader reported of its replicas",
         fails="1 + coalesce(size(peers), 0) < num_replicas",
         value="1 + coalesce(size(peers), 0)",
         against="num_replicas",
         text="{1 + coalesce(size(peers), 0)} of {num_replicas} replicas",
         rationale="A peer was removed and no server could take its place. Neither a restart nor the same configuration heals it.",
-        remedy="playbook `change_replicas` to 1 and back, or `scale_out`",
-        source="docs/quorum-planner.md; nats-server 2.10 to 2.14 peer-remove",
+        remedy="playbook `replica_count` to 1 and back, or `scale_out`",
+        source="docs/internals/quorum-planner.md; nats-server 2.10 to 2.14 peer-remove",
     ),
     Check(
         code="STREAM_106",
@@ -203,7 +205,7 @@ CHECKS = (
         applies="num_replicas > 1",
         thresholds=(SEEN, LAG),
         knows="size(leaders) = 1 AND peers IS NOT NULL",
-        unknown="no sole leader told of its replicas",
+        unknown="no sole leader reported of its replicas",
         fails=f"size({behind('peers')}) > 0",
         value=f"size({behind('peers')})",
         against="0",
@@ -251,7 +253,7 @@ CHECKS = (
         value="num_replicas",
         text="{num_replicas} replicas: as many may be lost as with {num_replicas - 1}",
         rationale="An even replica adds to the quorum and not to what may fail.",
-        remedy="playbook `change_replicas` to an odd number",
+        remedy="playbook `replica_count` to an odd number",
         source="raft.go quorum",
     ),
     Check(
@@ -275,7 +277,7 @@ CHECKS = (
         fails="storage = 'memory' AND num_replicas = 1",
         text="storage memory, one replica on {hosts|list}",
         rationale="The restart of one server empties it.",
-        remedy="playbook `change_replicas`; `nats_stream` with file storage",
+        remedy="playbook `replica_count`; `nats_stream` with file storage",
         source="server.go lameDuckMode; memstore.go",
     ),
     Check(
@@ -338,7 +340,7 @@ CHECKS = (
         view="stream_copies",
         applies="num_replicas > 1 AND unique_tag <> ''",
         knows="copies >= num_replicas AND zoned >= copies",
-        unknown="of {copies} replicas {zoned} told their zone",
+        unknown="of {copies} replicas {zoned} reported their zone",
         fails="size(zones) < copies",
         value="size(zones)",
         against="copies",
@@ -358,13 +360,13 @@ CHECKS = (
             Threshold("messages", 1000, "", "messages"),
         ),
         knows="copies >= num_replicas",
-        unknown="{copies} of {num_replicas} replicas told",
+        unknown="{copies} of {num_replicas} replicas reported",
         fails="most_messages - least_messages > greatest(:share / 100 * most_messages, :messages)",
         value="most_messages - least_messages",
         against="greatest(:share / 100 * most_messages, :messages)",
         text="from {least_messages|count} messages ({behind_messages}) to {most_messages|count}",
         rationale="Which messages a consumer gets depends on who leads. No health check sees it.",
-        remedy="`nats_stream_stepdown` to a good replica; `change_replicas` 3 → 1 → 3 from there",
+        remedy="`nats_stream_stepdown` to a good replica; `replica_count` 3 → 1 → 3 from there",
         source="threshold as in Synadia Insights; nats-server#5576, #7791; gap of nats audit",
         peer="behind_messages",
     ),
@@ -375,7 +377,7 @@ CHECKS = (
         view="stream_copies",
         applies="size(placement_tags) > 0",
         knows="tagged >= copies",
-        unknown="not every server of it told its tags",
+        unknown="not every server of it reported its tags",
         fails="size(misplaced) > 0",
         value="size(misplaced)",
         against="0",
@@ -411,7 +413,7 @@ CHECKS = (
         thresholds=(Threshold("seen", 60, "s", "since anything was heard", "seen-critical"),),
         fails="size(origins) < replicates OR exists(origins, o -> o.active < 0 OR o.active > 1e9 * :seen OR o.error IS NOT NULL)",
         value="array_max(transform(origins, o -> o.active)) / 1e9",
-        text="{size(origins)} of {replicates} told; silent or broken: {transform(filter(origins, o -> o.active < 0 OR "
+        text="{size(origins)} of {replicates} reported; silent or broken: {transform(filter(origins, o -> o.active < 0 OR "
         "o.active > 1e9 * "
         ":seen OR o.error IS NOT NULL), o -> concat(o.name, coalesce(concat(' (', o.error.description, ')'), '')))|list}",
         rationale="One that was never seen counts as seen just now in `nats server check stream`.",

@@ -17,7 +17,7 @@ CHECKS = (
             Threshold("connections", 90, "%", "of the connections and of the leafnodes that it may have"),
             Threshold("subscriptions", 90, "%", "of the subscriptions"),
         ),
-        needs=("limits_told",),
+        needs=("limits_reported",),
         unknown="the account's limits are not in the snapshot",
         fails="coalesce(max_conn > 0 AND connections * 100 > :connections * max_conn, false) "
         "OR coalesce(max_leaf > 0 AND leafnodes * 100 > :connections * max_leaf, false) "
@@ -103,7 +103,7 @@ CHECKS = (
             Threshold("days", 30, "days", "days before the end"),
             Threshold("critical", 7, "days", "days before the end that are critical"),
         ),
-        needs=("limits_told",),
+        needs=("limits_reported",),
         unknown="the account's limits are not in the snapshot",
         fails="coalesce(expired, false) OR coalesce(unix_seconds(expires) - unix_seconds(taken) <= 86400 * :days, false)",
         worse="coalesce(expired, false) OR unix_seconds(expires) - unix_seconds(taken) <= 86400 * :critical",

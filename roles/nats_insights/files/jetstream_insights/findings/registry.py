@@ -52,8 +52,9 @@ class Check:
 
     `applies`: which rows it judges. `needs`: columns without which a row is unknown, and `knows`: what else must hold for it to
     be known. `fails`: the rule. `value`: what is compared, with the first threshold unless `against` says another. `text`:
-    what is wrong, for people; `unknown`: why it is not known. `worse`: when a failure is critical whatever the severity.
-    `peer`: who is at fault, beside the subject. Expressions are Spark SQL, with thresholds as :key.
+    what is wrong, for people; `remedy`: what to do about it; `unknown`: why it is not known. `worse`: when a failure is
+    critical whatever the severity. `peer`: who is at fault, beside the subject. Expressions are Spark SQL, with thresholds as
+    :key.
     """
 
     code: str
@@ -89,7 +90,7 @@ class Check:
 class View:
     """Rows to be judged. `kind` and `keys`: what a row is about. `endpoints`: the questions of which the answers are made;
     a server that did not answer one of them is unknown to all checks of the view. `tables`: what it is made of. `period`:
-    whether a row is about all snapshots of the time that is judged, rather than about one. `told`: in terms of the silver
+    whether a row is about all snapshots of the time that is judged, rather than about one. `reported`: in terms of the silver
     table servers, whether there must be rows; nothing where there may be none. `overridden`: rows have metadata.
     """
 
@@ -99,7 +100,7 @@ class View:
     tables: tuple[str, ...]
     endpoints: tuple[str, ...]
     period: bool = False
-    told: str = ""
+    reported: str = ""
     overridden: bool = False
 
 

@@ -68,7 +68,9 @@ def _named_servers(servers: DataFrame) -> DataFrame:
     )
     number = F.expr("regexp_extract_all(version, '(\\\\d+)', 1)")
     return (
-        servers.withColumn("js_on", F.expr("CASE WHEN jsz_told THEN NOT coalesce(js_disabled, false) ELSE jetstream END"))
+        servers.withColumn(
+            "js_on", F.expr("CASE WHEN jsz_reported THEN NOT coalesce(js_disabled, false) ELSE jetstream END")
+        )
         .withColumn("zone", zone)
         .withColumn(
             "version_number",
@@ -122,8 +124,8 @@ def servers(tables: Tables) -> DataFrame:
 
 def hosts(tables: Tables) -> DataFrame:
     """Return the servers with what is known of their hosts, which no server tells."""
-    told = tables["hosts"].select("server", *(F.col(name).alias(f"host_{name}") for name in _HOST_FACTS))
-    return _now(tables["servers"].join(F.broadcast(told), "server", "left"))
+    reported = tables["hosts"].select("server", *(F.col(name).alias(f"host_{name}") for name in _HOST_FACTS))
+    return _now(tables["servers"].join(F.broadcast(reported), "server", "left"))
 
 
 _HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords")
@@ -143,7 +145,7 @@ def clusters(tables: Tables) -> DataFrame:
         )
     )
     of_fleet = Window.partitionBy(*_MOMENT)
-    told = (
+    reported = (
         known.join(F.broadcast(failed.withColumn("failed", F.lit(True))), [*_MOMENT, "server"], "left")
         .join(F.broadcast(gateways), [*_MOMENT, "server"], "left")
         .withColumn("clusters", F.collect_set("cluster").over(of_fleet))
@@ -158,17 +160,19 @@ def clusters(tables: Tables) -> DataFrame:
     )
     largest = tables["streams"].groupBy(*_MOMENT, "cluster").agg(F.max("num_replicas").alias("most_replicas"))
     zones = F.collect_set(F.when(F.col("js_on"), F.col("zone")))
-    grouped = told.groupBy(*SNAPSHOT, "cluster").agg(
+    grouped = reported.groupBy(*SNAPSHOT, "cluster").agg(
         F.count(F.lit(1)).alias("servers"),
         F.count_if("js_on").alias("js_servers"),
         F.count_if((F.col("meta_size").isNotNull()) & F.col("js_on")).alias("meta_members"),
         F.max("meta_size").alias("meta_size"),
-        F.array_sort(F.collect_set(F.when(F.col("js_on"), F.coalesce("js_unique_tag", F.lit(""))))).alias("unique_tags"),
+        F.array_sort(F.collect_set(F.when(F.col("js_on"), F.coalesce("js_unique_tag", F.lit(""))))).alias(
+            "unique_tags"
+        ),
         F.array_sort(zones).alias("zones"),
         F.max(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("most_storage"),
         F.min(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("least_storage"),
         F.array_sort(F.collect_set("configured")).alias("gateway_sets"),
-        F.count("configured").alias("gateways_told"),
+        F.count("configured").alias("gateways_reported"),
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("lacking")))).alias("lacking"),
         F.size(F.flatten(F.collect_set("outbound"))).alias("outbounds"),
         F.size(F.first("clusters")).alias("clusters"),
@@ -178,15 +182,17 @@ def clusters(tables: Tables) -> DataFrame:
 
 def meta(tables: Tables) -> DataFrame:
     """Return a row for each meta group: there is one for a JetStream domain, whose name is in `name`."""
-    known = _named_servers(tables["servers"]).where("meta_size IS NOT NULL OR (js_on AND NOT coalesce(jsz_told, false))")
+    known = _named_servers(tables["servers"]).where(
+        "meta_size IS NOT NULL OR (js_on AND NOT coalesce(jsz_reported, false))"
+    )
     leads = F.col("meta_leader") == F.col("server")
     of_leader = ("meta_size", "meta_pending", "meta_quorum_needed", "meta_replicas", "meta_snapshot_duration")
     named = known.withColumn("name", F.coalesce("domain", F.lit("")))
     groups = named.groupBy(*SNAPSHOT, "name").agg(
         F.array_sort(F.collect_set(F.when(F.col("meta_leader") != "", F.col("meta_leader")))).alias("named"),
         F.array_sort(
-            F.collect_set(F.when(F.col("jsz_told") & (F.coalesce("meta_leader", F.lit("")) == ""), F.col("server")))
-        ).alias("unled"),
+            F.collect_set(F.when(F.col("jsz_reported") & (F.coalesce("meta_leader", F.lit("")) == ""), F.col("server")))
+        ).alias("leaderless"),
         F.array_sort(F.collect_set(F.when(leads, F.col("server")))).alias("leaders"),
         F.array_sort(F.collect_set(F.when(F.col("js_on"), F.col("server")))).alias("answered"),
         F.array_sort(F.collect_set("meta_size")).alias("sizes"),
@@ -204,15 +210,21 @@ def meta(tables: Tables) -> DataFrame:
         groups.join(F.broadcast(together), [*_MOMENT, "name"], "left")
         .withColumn("together", F.expr("array_max(filter(parts, part -> part.members < size(answered)))"))
         .withColumn("members", F.array_union(F.coalesce(peers, F.array().cast(_NAMES)), F.col("leaders")))
-        .withColumn("quorum", F.greatest(F.floor(F.col("meta_size") / 2) + 1, F.coalesce("meta_quorum_needed", F.lit(0))))
+        .withColumn(
+            "quorum", F.greatest(F.floor(F.col("meta_size") / 2) + 1, F.coalesce("meta_quorum_needed", F.lit(0)))
+        )
     )
 
 
 def meta_members(tables: Tables) -> DataFrame:
     """Return the members of the meta group as its leader sees them, and whether they answered themselves."""
-    answered = tables["servers"].select(*_MOMENT, F.col("server").alias("peer"), F.lit(True).alias("answered")).distinct()
-    told = tables["meta_peers"].where("by_leader").drop("server").join(F.broadcast(answered), [*_MOMENT, "peer"], "left")
-    return _now(told.withColumn("server", F.col("peer")))
+    answered = (
+        tables["servers"].select(*_MOMENT, F.col("server").alias("peer"), F.lit(True).alias("answered")).distinct()
+    )
+    reported = (
+        tables["meta_peers"].where("by_leader").drop("server").join(F.broadcast(answered), [*_MOMENT, "peer"], "left")
+    )
+    return _now(reported.withColumn("server", F.col("peer")))
 
 
 def raft_groups(tables: Tables) -> DataFrame:
@@ -275,7 +287,7 @@ def stream_copies(tables: Tables) -> DataFrame:
 
 
 def _copies(*names: str) -> tuple[Column, ...]:
-    """Return how many replicas told, the most and the least of some figures, and who has the least."""
+    """Return how many replicas reported, the most and the least of some figures, and who has the least."""
     return (
         F.size(F.collect_set("server")).alias("copies"),
         *(F.max(name).alias(f"most_{name}") for name in names),
@@ -304,6 +316,17 @@ def consumer_copies(tables: Tables) -> DataFrame:
     return _now(grouped)
 
 
+def backups(tables: Tables) -> DataFrame:
+    """Return the streams that are to be backed up, with the seconds since they were saved and proven to restore."""
+    key = [*_MOMENT, "account", "stream"]
+    of_stream = tables["streams"].select(*key, "metadata")
+    ages = {
+        f"{name}_age": (F.unix_micros("taken") - F.unix_micros(name)) / F.lit(1e6)
+        for name in ("saved", "drilled", "proven")
+    }
+    return _now(tables["backups"].where("NOT excluded").join(of_stream, key, "left").withColumns(ages))
+
+
 # --- accounts and connections ---------------------------------------------------------------------------------------------
 
 
@@ -311,7 +334,14 @@ def accounts(tables: Tables) -> DataFrame:
     """Return the accounts over all servers, as their limits count, with these: -1 and null are none."""
     system = tables["servers"].groupBy(*_MOMENT).agg(F.mode("system_account").alias("system_account"))
     limits = tables["account_limits"].select(
-        *_MOMENT, "account", "max_conn", "max_leaf", "max_subs", "expired", "expires", F.lit(True).alias("limits_told")
+        *_MOMENT,
+        "account",
+        "max_conn",
+        "max_leaf",
+        "max_subs",
+        "expired",
+        "expires",
+        F.lit(True).alias("limits_reported"),
     )
     grouped = (
         tables["accounts"]
@@ -319,7 +349,10 @@ def accounts(tables: Tables) -> DataFrame:
         .agg(
             *(F.sum(name).alias(name) for name in ("connections", "leafnodes", "slow_consumers")),
             F.max("num_subscriptions").alias("num_subscriptions"),
-            *(F.max(name).alias(name) for name in ("js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage")),
+            *(
+                F.max(name).alias(name)
+                for name in ("js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage")
+            ),
         )
     )
     return _now(grouped.join(F.broadcast(system), list(_MOMENT), "left").join(limits, [*_MOMENT, "account"], "left"))
@@ -331,7 +364,9 @@ def connections(tables: Tables) -> DataFrame:
 
 
 def routes(tables: Tables) -> DataFrame:
-    return _now(tables["routes"].withColumn("name", F.concat_ws(" ", "remote_name", F.concat(F.lit("#"), F.col("cid")))))
+    return _now(
+        tables["routes"].withColumn("name", F.concat_ws(" ", "remote_name", F.concat(F.lit("#"), F.col("cid"))))
+    )
 
 
 def gateways(tables: Tables) -> DataFrame:
@@ -363,18 +398,18 @@ def server_periods(tables: Tables) -> DataFrame:
         F.collect_set("config_digest").alias("digests"),
         F.max_by("config_digest", "taken").alias("digest"),
         F.collect_set("js_max_storage").alias("limits"),
-        F.count("health").alias("health_told"),
+        F.count("health").alias("health_reported"),
         F.count_if(F.col("health") != "ok").alias("unhealthy"),
         F.sum(load).alias("load"),
-        F.count(load).alias("load_told"),
+        F.count(load).alias("load_reported"),
         F.avg("connections").alias("connections"),
         F.avg("mem").alias("mem"),
         F.regr_slope("mem", _hours()).alias("mem_slope"),
         F.regr_r2("mem", _hours()).alias("mem_r2"),
         F.min_by("js_on", "taken").alias("js_first"),
         F.max_by("js_on", "taken").alias("js_last"),
-        F.count("js_api_total").alias("api_told"),
-        F.count("slow_consumers").alias("slow_told"),
+        F.count("js_api_total").alias("api_reported"),
+        F.count("slow_consumers").alias("slow_reported"),
     )
     snapshots = tables["snapshots"].groupBy("fleet").agg(F.collect_list("taken").alias("moments"))
     grouped = starts.groupBy("fleet", "server").agg(
@@ -387,7 +422,10 @@ def server_periods(tables: Tables) -> DataFrame:
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("digests")))).alias("digests"),
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("limits")))).alias("limits"),
         *(F.sum(f"{name}_more").alias(f"{name}_more") for name in increase),
-        *(F.sum(name).alias(name) for name in ("health_told", "unhealthy", "load", "load_told", "api_told", "slow_told")),
+        *(
+            F.sum(name).alias(name)
+            for name in ("health_reported", "unhealthy", "load", "load_reported", "api_reported", "slow_reported")
+        ),
         F.max("connections").alias("connections"),
         *(F.max_by(name, "end").alias(name) for name in ("mem", "mem_slope", "mem_r2", "js_last")),
         F.max_by("samples", "end").alias("samples_since_start"),
@@ -445,15 +483,77 @@ def stream_periods(tables: Tables) -> DataFrame:
 
 
 def origin_periods(tables: Tables) -> DataFrame:
-    """Return how the lag of streams that mirror or source others went."""
-    told = _with_origins(tables["stream_replicas"].where("is_leader")).where("replicates > 0")
-    lag = told.withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
+    """Return how the lag of streams that mirror or source others went, also in seconds (`seconds_behind`)."""
+    led = _with_origins(tables["stream_replicas"].where("is_leader")).where("replicates > 0")
+    reported = led.withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
+    key = [*SNAPSHOT, "account", "stream"]
+    lag = reported.join(seconds_behind(reported, tables["streams"]), key, "left")
     return lag.groupBy("fleet", "account", "stream").agg(
         *_period(_first("lag"), _last("lag"), _last("metadata").alias("metadata")),
         _first("last_seq"),
         _last("last_seq"),
         F.min("lag").alias("lag_least"),
-        F.count("lag").alias("lag_told"),
+        F.count("lag").alias("lag_reported"),
+        _last("behind"),
+        F.max("behind").alias("behind_most"),
+        F.count("behind").alias("behind_reported"),
+    )
+
+
+def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
+    """Return `behind`: for how many seconds at most what an origin stored would be lost with it, for each snapshot of a stream.
+
+    That is the messages behind by the rate at which the origin stores them, and at least the time since anything was heard of
+    it: the lag of a stream whose origin died stays 0. The rate is the origin's own where it is a stream of the same account
+    that is taken whole, otherwise what the stream itself has and lacks. Nothing that a mirror lacks is older than its last
+    message, which is also all that is known where the origin stored nothing. Null where an origin was not reported.
+    """
+    of_fleet = ["fleet", "account", "stream"]
+    whole = Window.partitionBy(*of_fleet)
+    every = {"written": F.expr("last_seq + aggregate(origins, 0L, (sum, origin) -> sum + coalesce(origin.lag, 0L))")}
+    grown = F.try_divide(
+        F.max_by("written", "taken").over(whole) - F.min_by("written", "taken").over(whole),
+        (F.unix_micros(F.max("taken").over(whole)) - F.unix_micros(F.min("taken").over(whole))) / F.lit(1e6),
+    )
+    own = F.expr(
+        "CASE WHEN origin.external IS NULL AND coalesce(origin.filter_subject, '') = '' "
+        "AND origin.subject_transforms IS NULL THEN origin.name END"
+    )
+    each = (
+        reported.withColumns(every)
+        .withColumn("grown", grown)
+        .withColumn("complete", F.size("origins") >= F.col("replicates"))
+        .select(
+            *SNAPSHOT, *of_fleet[1:], "last_ts", "mirrored", "grown", "complete", F.explode("origins").alias("origin")
+        )
+        .withColumn("origin_stream", own)
+    )
+    rates = streams.groupBy("fleet", "account", F.col("stream").alias("origin_stream")).agg(
+        F.try_divide(
+            F.max_by("last_seq", "taken") - F.min_by("last_seq", "taken"),
+            (F.unix_micros(F.max("taken")) - F.unix_micros(F.min("taken"))) / F.lit(1e6),
+        ).alias("stored")
+    )
+    known = (
+        each.join(rates, ["fleet", "account", "origin_stream"], "left")
+        .withColumn("rate", F.expr("CASE WHEN coalesce(stored, grown) > 0 THEN coalesce(stored, grown) END"))
+        .withColumn(
+            "since_last", F.greatest((F.unix_micros("taken") - F.unix_micros("last_ts")) / F.lit(1e6), F.lit(0.0))
+        )
+        .withColumn(
+            "lacks",
+            F.expr(
+                "CASE WHEN origin.lag = 0 THEN 0D WHEN rate IS NULL THEN since_last "
+                "WHEN mirrored IS NOT NULL THEN least(origin.lag / rate, since_last) ELSE origin.lag / rate END"
+            ),
+        )
+        .withColumn(
+            "of_origin",
+            F.expr("CASE WHEN origin.active >= 0 AND lacks IS NOT NULL THEN greatest(lacks, origin.active / 1e9) END"),
+        )
+    )
+    return known.groupBy(*SNAPSHOT, "account", "stream").agg(
+        F.expr("CASE WHEN bool_and(complete AND of_origin IS NOT NULL) THEN max(of_origin) END").alias("behind")
     )
 
 
@@ -485,10 +585,10 @@ def raft_periods(tables: Tables) -> DataFrame:
             *_period(_first("wal_bytes"), _last("wal_bytes")),
             (F.max("term") - F.min("term")).alias("terms"),
             F.min("unapplied").alias("unapplied_least"),
-            F.count("unapplied").alias("unapplied_told"),
+            F.count("unapplied").alias("unapplied_reported"),
             F.min("wal_bytes").alias("wal_bytes_least"),
             F.max("wal_bytes").alias("wal_bytes_most"),
-            F.count("wal_bytes").alias("wal_told"),
+            F.count("wal_bytes").alias("wal_reported"),
         )
     )
 
@@ -497,8 +597,8 @@ def raft_periods(tables: Tables) -> DataFrame:
 
 
 def leadership(tables: Tables) -> DataFrame:
-    told = tables["leadership"].withColumn("samples", F.col("snapshots"))
-    return told.withColumn("consumer", F.nullif("consumer", F.lit("")))
+    reported = tables["leadership"].withColumn("samples", F.col("snapshots"))
+    return reported.withColumn("consumer", F.nullif("consumer", F.lit("")))
 
 
 def storms(tables: Tables) -> DataFrame:
@@ -540,6 +640,7 @@ MAKE: dict[str, Callable[[Tables], DataFrame]] = {
         stream_copies,
         consumers,
         consumer_copies,
+        backups,
         accounts,
         connections,
         routes,

@@ -20,7 +20,7 @@ from jetstream_insights.gold import (
 )
 from jetstream_insights.gold.tables import Table
 
-#: The themes, in the order of docs/insights.md, with their tables.
+#: The themes with their tables, in the order of docs/reference/insights_tables.md.
 THEMES: dict[str, tuple[Table, ...]] = {
     "Report": report.TABLES,
     "Balance": balance.TABLES,

@@ -1,7 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each account used in a day: connections, traffic, storage."""
+"""What each account used in a day: connections, traffic, storage.
+
+Counters are differences of ACCOUNT STATZ between two snapshots of the same server and start, at most two hours apart;
+`coverage` says of how much of the time. Nothing is extrapolated. Storage counts every replica, as it has to be
+bought; `report_streams` has each stream once. Each server reports it for all servers (jetstream.go `storageTotals`),
+as it does the limits, `reserved` (monitor.go `accountDetail`).
+"""
 
 from __future__ import annotations
 
@@ -65,13 +71,13 @@ def account_usage(
     )
     sums = ("connections", "leafnodes", "num_subscriptions", "js_ha_assets")
     # Each server tells what the account has on all of them (jetstream.go storageTotals), and its limits.
-    told_by_each = ("js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory")
+    reported_by_each = ("js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory")
     moments = (
         rows.where("today")
         .groupBy(*key, "snapshot", "taken")
         .agg(
             *(F.sum(name).alias(name) for name in sums),
-            *(F.max(name).alias(name) for name in told_by_each),
+            *(F.max(name).alias(name) for name in reported_by_each),
         )
     )
     stock = moments.groupBy(*key).agg(

@@ -1,7 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was changed between two snapshots: configurations, versions, members, limits, and what came and went."""
+"""What was changed between two snapshots: configurations, versions, members, limits, and what came and went.
+
+Configurations are compared by hash, then field by field. Something is `removed` when a server that reported it
+answers and no longer does; a stream on servers that are away is not. A server is removed when nobody expects it any
+more. Ephemeral consumers are left out.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +69,7 @@ def _things(
 def things(
     servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame, accounts: DataFrame
 ) -> DataFrame:
-    """Return everything whose changes are told: servers, the meta group, streams, durable consumers, accounts with JetStream."""
+    """Return all whose changes are recorded: servers, the meta group, streams, durable consumers, accounts with JetStream."""
     # A start loads the configuration too, which is no reload.
     reloaded = F.col("config_load_time") > F.col("start") + F.expr("INTERVAL 5 SECONDS")
     loaded = F.when(reloaded, F.col("config_load_time").cast("string")).when(
@@ -187,11 +192,13 @@ def _suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
     """Return the rows of the things that were not the same in all snapshots: few, so that putting them in order costs little."""
     many = of_all.groupBy("fleet").agg(F.count(F.lit(1)).alias("many"))
     counted = of_things.groupBy(*_THING).agg(
-        F.count(F.lit(1)).alias("told"),
+        F.count(F.lit(1)).alias("reported"),
         (F.min("alike") != F.max("alike")).alias("differs"),
         (F.min("created") != F.max("created")).alias("again"),
     )
-    suspect = (F.col("told") != F.col("many")) | F.coalesce("differs", F.lit(False)) | F.coalesce("again", F.lit(False))
+    suspect = (
+        (F.col("reported") != F.col("many")) | F.coalesce("differs", F.lit(False)) | F.coalesce("again", F.lit(False))
+    )
     found = counted.join(F.broadcast(many), on="fleet").where(suspect).select(*_THING)
     return of_things.join(F.broadcast(found), on=list(_THING), how="left_semi")
 
@@ -231,19 +238,19 @@ def _event(what: str) -> tuple[Column, ...]:
 
 
 def _came(seen: DataFrame) -> DataFrame:
-    """Return what was not there in the snapshot before: not what was only not told."""
+    """Return what was not there in the snapshot before: not what was only not reported."""
     new = F.coalesce(F.unix_seconds("created") >= F.unix_seconds("previous") - _NEW, F.lit(True))
-    untold = F.size(F.array_except("hosts", "previous_silent")) == 0
+    unreported = F.size(F.array_except("hosts", "previous_silent")) == 0
     return seen.where(
-        F.col("first") & F.col("previous").isNotNull() & new & ~(untold & F.col("created").isNull())
+        F.col("first") & F.col("previous").isNotNull() & new & ~(unreported & F.col("created").isNull())
     ).select(*_THING, "taken", F.lit(None).cast("timestamp").alias("before"), *_event("added"))
 
 
 def _went(seen: DataFrame, day: Column) -> DataFrame:
-    """Return what the next snapshot did not show any more, although one that had told of it answered. A server is gone when
+    """Return what the next snapshot did not show any more, although one that had reported of it answered. A server is gone when
     nobody expects it any more."""
-    told = F.size(F.array_except("hosts", "following_silent")) > 0
-    return seen.where(F.col("next").isNull() & told & (F.to_date("following") == day)).select(
+    reported = F.size(F.array_except("hosts", "following_silent")) > 0
+    return seen.where(F.col("next").isNull() & reported & (F.to_date("following") == day)).select(
         *_THING, F.col("following").alias("taken"), F.col("taken").alias("before"), *_event("removed")
     )
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The columns of the gold tables: the contract with those who read them. docs/insights.md shows the same, and a test compares."""
+"""The columns of the gold tables: the contract with those who read them. docs/reference/insights_tables.md shows them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VOTES = (
     Col("leader", "string", "who leads; null when nobody or more than one server claims to"),
     Col("leaders", "array<string>", "who claims to lead"),
     _MEMBERS,
-    Col("hosts", "array<string>", "the servers that told of it"),
+    Col("hosts", "array<string>", "the servers that reported of it"),
     _REPLICAS,
 )
 
@@ -141,6 +141,17 @@ REPORT_STREAMS = (
     *_VOTES,
     Col("moving", "boolean", "whether it is being moved or reconfigured (2.15)"),
 )
+REPORT_BACKUPS = (
+    *MOMENT,
+    Col("account", "string", "account"),
+    Col("stream", "string", "stream of which the catalogue of backups was asked"),
+    Col("excluded", "boolean", "whether the last run was to leave it out"),
+    Col("last_backup", "timestamp", "when it was last seen to be as its newest backup has it; null for never"),
+    Col("problem", "string", "why the last run did not save it; empty where it did"),
+    Col("last_proven", "timestamp", "the last drill that restored it; null for never"),
+    Col("restore_seconds", "double", "seconds that the restore of the last drill took; null where that failed"),
+    Col("drill_problem", "string", "why the last drill failed; empty where it did not"),
+)
 REPORT_CONSUMERS = (
     *MOMENT,
     Col("account", "string", "account"),
@@ -218,7 +229,7 @@ TIMELINE = (
     Col("cluster", "string", "cluster"),
     Col("raft_group", "string", "Raft group"),
     Col("created", "timestamp", "when the stream or consumer was created"),
-    Col("run", "int", "number of the run within the day: snapshots in a row that told the same of the group"),
+    Col("run", "int", "number of the run within the day: snapshots in a row that reported the same of the group"),
     Col("begin", "timestamp", "first snapshot of the run"),
     Col("end", "timestamp", "last snapshot of the run"),
     Col(
@@ -233,7 +244,7 @@ TIMELINE = (
         "state",
         "string",
         "`ok`, `not_redundant` (quorum, but a replica out of step or missing), `no_quorum`, `no_leader`, `unknown` "
-        "(nobody told, and not all its servers were away)",
+        "(no server reported, and not all its servers were away)",
     ),
     Col(
         "behind",
@@ -242,7 +253,7 @@ TIMELINE = (
         "not answer)",
     ),
     _MEMBERS,
-    Col("hosts", "array<string>", "the servers that told of it at the begin of the run"),
+    Col("hosts", "array<string>", "the servers that reported of it at the begin of the run"),
     Col("num_replicas", "int", "how many members the group should have"),
 )
 LEADER_CHANGES = (
@@ -320,7 +331,7 @@ AVAILABILITY = (
     Col("cluster", "string", "cluster"),
     Col("num_replicas", "int", "how many members the group should have"),
     Col("seconds", "double", "time that was observed; between two snapshots the state is half that of each"),
-    Col("unknown", "double", "seconds of which nobody told, and gaps between snapshots: in no other figure"),
+    Col("unknown", "double", "seconds of which no server reported, and gaps between snapshots: in no other figure"),
     Col("with_leader", "double", "seconds with a sole leader"),
     Col("with_quorum", "double", "seconds with a leader and a quorum in step"),
     Col("redundant", "double", "seconds with every replica in step"),
@@ -442,7 +453,7 @@ DIVERGENCE = (
     Col("stream", "string", "stream"),
     Col("server", "string", "a server with a replica that is not its leader"),
     Col("leader", "string", "the leader that it was last compared with"),
-    Col("compared", "int", "snapshots in which both told; 0: nothing is known"),
+    Col("compared", "int", "snapshots in which both reported; 0: nothing is known"),
     Col("differing", "int", "of which with the same last_seq, but other messages, bytes or first_seq"),
     Col("lagging", "int", "of which with a last_seq further away than the tolerance"),
     Col(
@@ -483,14 +494,14 @@ STATES = (
     Col("created", "timestamp", "when it was created"),
     Col("state", "map<string,string>", "what is compared; null where nobody could tell"),
     Col("previous", "timestamp", "when the snapshot before this one began"),
-    Col("previous_silent", "array<string>", "who told nothing in that one"),
+    Col("previous_silent", "array<string>", "who reported nothing in that one"),
     Col("following", "timestamp", "when the next snapshot began"),
-    Col("following_silent", "array<string>", "who told nothing in that one"),
+    Col("following_silent", "array<string>", "who reported nothing in that one"),
 )
 CHANGES = (
     *DAY,
     Col("taken", "timestamp", "the snapshot that shows it"),
-    Col("before", "timestamp", "the one before that told of the same thing; null for what was added"),
+    Col("before", "timestamp", "the one before that reported of the same thing; null for what was added"),
     *_THING,
     Col("what", "string", "`added`, `removed`, `recreated`, `config`, `version`, `members`, `limits` or `reload`"),
     Col("field", "string", "the top-level field of the configuration, the limit, or what else changed"),
@@ -503,7 +514,7 @@ CHANGES = (
 ACCOUNT_USAGE = (
     *DAY,
     Col("account", "string", "account"),
-    Col("snapshots", "int", "snapshots that told of it"),
+    Col("snapshots", "int", "snapshots that reported of it"),
     Col("connections", "double", "connections over all servers, mean over the snapshots"),
     Col("connections_max", "bigint", "most connections"),
     Col("leafnodes_max", "bigint", "most leaf node connections"),
@@ -550,7 +561,7 @@ USAGE = (
     Col(
         "used",
         "double",
-        "in the hour's last snapshot that told; of zones and clusters the sum over servers, only when all of them told; of "
+        "in the hour's last snapshot; of zones and clusters the sum over servers, only when all of them reported; of "
         "accounts what they hold on all servers",
     ),
     Col("reserved", "double", "reserved by max_bytes; null for accounts"),
@@ -571,7 +582,7 @@ GROWTH = (
     Col("reserved", "double", "at the end of the day"),
     Col("limit", "double", "at the end of the day"),
     Col("trimmed", "boolean", "whether a stream's first sequence rose in the day: old messages go"),
-    Col("last_hour", "int", "the day's last hour that told"),
+    Col("last_hour", "int", "the day's last hour that reported"),
     Col("hours", "int", "hours that can be compared with the same hour of the day before"),
     Col(
         "slope",
@@ -582,7 +593,7 @@ GROWTH = (
 FORECASTS = (
     *DAY,
     *ASSET,
-    Col("last_hour", "int", "the day's last hour that told, from which the forecast counts"),
+    Col("last_hour", "int", "the day's last hour that reported, from which the forecast counts"),
     Col("used", "double", "at the end of the day"),
     Col("reserved", "double", "at the end of the day"),
     Col("limit", "double", "at the end of the day"),

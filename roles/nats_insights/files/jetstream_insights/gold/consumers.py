@@ -1,7 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which consumers keep up, fall behind, stand still, or deliver the same messages again and again."""
+"""Which consumers keep up, fall behind, stand still, or deliver the same messages again and again.
+
+Trends are Theil–Sen's (the median of the slopes between all pairs of points) and Kendall's τ ((rising − falling
+pairs) / pairs): `growing` needs τ ≥ 0.6, 6 points and 10 messages, `catching_up` τ ≤ −0.6. `stuck` and `redelivering`
+need 15 minutes without progress, or three times ack_wait when that is more.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +30,9 @@ _KEY = ("fleet", "account", "stream", "consumer", "created")
 
 
 def consumer_lag(consumers: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
-    """Return how each consumer does, by what its leader told over the day. `past`: the same of the day before, so that one that
+    """Return how each consumer does, as its leader reported over the day. `past`: the same of the day before, so that one that
     stood still at its end goes on doing so."""
-    told = consumers.where(F.col("leader").isNotNull()).withColumns({
+    reported = consumers.where(F.col("leader").isNotNull()).withColumns({
         name: F.coalesce(F.col(name), F.lit(0))
         for name in (
             "num_pending", "num_ack_pending", "num_redelivered", "ack_floor_stream_seq", "delivered_stream_seq",
@@ -44,7 +49,7 @@ def consumer_lag(consumers: DataFrame, past: DataFrame, day: Column, settings: S
         | (F.col("delivered_stream_seq") > F.lag("delivered_stream_seq").over(one))
     )
     marked = (
-        told.withColumns({"end": F.max("taken").over(every), "begin": F.min("taken").over(every)})
+        reported.withColumns({"end": F.max("taken").over(every), "begin": F.min("taken").over(every)})
         .withColumns(
             {
                 "recent": seconds(F.col("taken"), F.col("end")) <= F.lit(settings.recent),

@@ -1,7 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Replicas of a stream that do not hold what their leader holds."""
+"""Replicas of a stream that do not hold what their leader holds.
+
+Servers answer one after the other. Tolerated is what was written between their answers (by `received`), and what
+expired, was acknowledged or purged meanwhile at the leader's own rate, last_seq − messages. Compared is what is
+missing in the middle: the difference of messages less that of last_seq.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ _FIGURES = ("messages", "bytes", "first_seq", "last_seq")
 
 
 def pairs(stream_replicas: DataFrame) -> DataFrame:
-    """Return each replica of a stream beside its sole leader in each snapshot; `leader_told` is null where there is none."""
+    """Return each replica of a stream beside its sole leader in each snapshot; `leader_reported` is null where there is none."""
     rank = F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2)
     one = F.struct(
         rank.alias("rank"), "server", "received", *(F.coalesce(name, F.lit(0)).alias(name) for name in _FIGURES)

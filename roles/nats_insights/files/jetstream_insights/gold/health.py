@@ -1,7 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of the day servers and Raft groups were there, what went wrong from when to when, and what may have caused it."""
+"""How much of the day servers and Raft groups were there, what went wrong from when to when, and what may have caused it.
+
+Of the time between two snapshots, half has the state of the first and half that of the second; it belongs to the day
+of the second. A group of which no server reports, while all servers that reported it are absent, is leaderless. An
+incident is what consecutive snapshots report alike; it ends with the day and goes on the next with `began_before`.
+Causes are candidates, not proof: what a member did between the last good snapshot and the last bad one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +29,16 @@ _MARGIN = 60.0
 _BUSY = ("api_audit", "max_deliver", "nak", "terminated", "unreadable")
 
 #: Kinds of lines in a server's log that may be why, with their ranks among the causes: a disk explains a restart, too.
-_LOGGED = {"no_space": 0, "storage": 0, "lame_duck": 3, "stopped": 3, "reloaded": 3, "route": 3, "catch_up": 4, "slow": 4}
+_LOGGED = {
+    "no_space": 0,
+    "storage": 0,
+    "lame_duck": 3,
+    "stopped": 3,
+    "reloaded": 3,
+    "route": 3,
+    "catch_up": 4,
+    "slow": 4,
+}
 
 
 def _started() -> Column:
@@ -294,7 +309,7 @@ def _candidate(rank: Column, cause: Column, server: Column, at: Column, detail: 
 
 
 def _times(kind: str) -> Column:
-    """Return how often a kind was told, `many` times, and the kind."""
+    """Return how often a kind was reported, `many` times, and the kind."""
     return F.concat(F.col("many").cast("string"), F.lit(" × "), F.col(kind))
 
 
@@ -334,9 +349,9 @@ def incidents(
     )
     since = F.coalesce("before", "begin")
     members = marked.select(*key, since.alias("from"), "last", "behind", F.explode("servers").alias("member"))
-    told = _explanations(of_servers, of_restarts, failures)
+    reported = _explanations(of_servers, of_restarts, failures)
     by_server = members.join(
-        F.broadcast(told.withColumnRenamed("server", "member")), on=["fleet", "member"], how="inner"
+        F.broadcast(reported.withColumnRenamed("server", "member")), on=["fleet", "member"], how="inner"
     ).where(
         (F.col("until") >= F.col("from"))
         & (F.col("since") <= F.col("last"))
@@ -368,7 +383,7 @@ def incidents(
         .groupBy(*key)
         .agg(F.slice(F.array_sort(F.collect_set("of")), 1, 10).alias("causes"))
     )
-    told_causes = F.transform(
+    reported_causes = F.transform(
         "causes",
         lambda of: F.struct(
             of["cause"].alias("cause"), of["server"].alias("server"), of["at"].alias("at"), of["detail"].alias("detail")
@@ -376,7 +391,7 @@ def incidents(
     )
     return marked.join(causes, on=key, how="left").withColumns(
         {
-            "causes": F.coalesce(told_causes, F.array().cast(columns.CAUSES)),
+            "causes": F.coalesce(reported_causes, F.array().cast(columns.CAUSES)),
             "day": day,
         }
     )

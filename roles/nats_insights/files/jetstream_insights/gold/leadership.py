@@ -1,7 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who led which Raft group when: runs of equal snapshots, changes of leaders, flapping, and storms that move many at once."""
+"""Who led which Raft group when: runs of equal snapshots, changes of leaders, flapping, and storms that move many at once.
+
+A storm is one event: at least 5 groups (a setting) that leave one server between two snapshots, further ones within 5
+minutes included. Elections in a storm or in a maintenance window are in `elections`, but not in `counted` and what is
+made of it. A group with one replica has no elections. `flap` is sₙ = sₙ₋₁ · 2^(−Δt / 30 min) + 1.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +57,7 @@ def timeline(
 ) -> DataFrame:
     """Return the runs of each Raft group: snapshots in a row with the same leader, state and members.
 
-    A group that nobody tells of while all who told of it are away has no leader; while they answer, but not to JSZ, nothing is
+    A group that no server reports while all that did are away has no leader; while they answer, but not to JSZ, nothing is
     known of it; otherwise it was deleted, if it does not come back. `past`: the timeline of the day before, where this begins.
     """
     known = F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number", "absent"))
@@ -89,8 +94,8 @@ def last_runs(of_timeline: DataFrame) -> DataFrame:
 def _runs(states: DataFrame, settings: Settings) -> DataFrame:
     """Return the runs of equal states, by the numbers of the snapshots."""
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("number", "snapshot")
-    told = ("leader", "state", "behind", "members", "num_replicas", "created")
-    alike = F.xxhash64(*told, F.unix_seconds("leader_since"))
+    reported = ("leader", "state", "behind", "members", "num_replicas", "created")
+    alike = F.xxhash64(*reported, F.unix_seconds("leader_since"))
     here = states.withColumn("alike", alike)
     goes_on = (
         (F.lag("alike").over(group) == F.col("alike"))
@@ -126,7 +131,7 @@ def _runs(states: DataFrame, settings: Settings) -> DataFrame:
 
 
 def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
-    """Add the runs of snapshots in which nobody told of a group, as far as it was not deleted. In one pass: runs are costly."""
+    """Add the runs of snapshots in which no server reported a group, if it was not deleted. In one pass: runs are costly."""
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("from")
     count = of_moments.groupBy("fleet").agg(F.max("number").alias("count"))
     first = of_moments.select(
@@ -141,7 +146,7 @@ def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
         .join(F.broadcast(last), on=["fleet", "gap_to"], how="left")
     )
     away = F.size(F.array_except("hosts", "absent")) == 0
-    mute = F.size(F.array_except("hosts", "silent")) == 0
+    silent = F.size(F.array_except("hosts", "silent")) == 0
     same = F.col("next").isNotNull() & F.col("next_created").eqNullSafe(F.col("created"))
     instead = {
         "begin": F.col("gap_begin"),
@@ -157,7 +162,7 @@ def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
     names = (*_RUN, "from", "to")
     seen = F.struct(*(F.col(name) for name in names))
     unseen = F.struct(*(instead.get(name, F.col(name)).alias(name) for name in names))
-    gap = (F.col("gap_from") <= F.col("gap_to")) & (mute | same)
+    gap = (F.col("gap_from") <= F.col("gap_to")) & (silent | same)
     return followed.select(F.explode(F.array_compact(F.array(seen, F.when(gap, unseen)))).alias("of")).select("of.*")
 
 
@@ -361,7 +366,7 @@ def flap(times: Column) -> Column:
 TABLES = (
     Table(
         "timeline",
-        "run of a Raft group: snapshots in a row that told the same",
+        "run of a Raft group: snapshots in a row that reported the same",
         columns.TIMELINE,
         (
             "gold.moments",

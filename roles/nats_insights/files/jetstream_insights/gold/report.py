@@ -1,7 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a moment: what report.yml shows of a live cluster, made from a snapshot. The rules are those of _model.py."""
+"""What the playbook report shows of a live cluster, of the day's last snapshot of each fleet, by the same rules.
+
+`moments` are the snapshots that all tables are of.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _STATSZ = {
 }
 _GATEWAYS = ("gateways", "inbound_gateways")
 
-#: Columns of the report → those of silver's servers; zero where JetStream told, but not this (_model.py parse_summary).
+#: Columns of the report → those of silver's servers; zero where JetStream reported, but not this (_model.py parse_summary).
 _JETSTREAM = {
     **{name: f"js_{name}" for name in (
         "streams", "consumers", "messages", "bytes", "memory", "storage", "reserved_memory", "reserved_storage",
@@ -73,9 +76,9 @@ def api_level() -> Column:
 
 def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
     """Return the snapshots of the day, and who did not answer in each."""
-    told = F.coalesce(F.col("jsz_told"), F.lit(False))
+    reported = F.coalesce(F.col("jsz_reported"), F.lit(False))
     answered = servers.groupBy(*SNAPSHOT_KEY).agg(
-        F.collect_set("server").alias("answered"), F.collect_set(F.when(~told, F.col("server"))).alias("mute")
+        F.collect_set("server").alias("answered"), F.collect_set(F.when(~reported, F.col("server"))).alias("unreported")
     )
     members = meta_peers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("peer").alias("meta_members"))
     nobody = F.array().cast(_STRINGS)
@@ -85,7 +88,7 @@ def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> 
     joined = snapshots.join(answered, on=SNAPSHOT_KEY, how="left").join(members, on=SNAPSHOT_KEY, how="left")
     return with_day(joined.withColumn("absent", F.array_sort(absent))).withColumns(
         {
-            "silent": F.array_union("absent", F.coalesce("mute", nobody)),
+            "silent": F.array_union("absent", F.coalesce("unreported", nobody)),
             "number": F.row_number().over(of_fleet),
         }
     )
@@ -97,7 +100,7 @@ def report_servers(
     """Return the servers of each fleet's last snapshot, with those that did not answer."""
     moment = last_of_day(of_moments)
     there = at(servers, moment)
-    told = F.coalesce(F.col("jsz_told"), F.lit(False)) & ~F.coalesce(F.col("js_disabled"), F.lit(False))
+    reported = F.coalesce(F.col("jsz_reported"), F.lit(False)) & ~F.coalesce(F.col("js_disabled"), F.lit(False))
     by_statsz = {
         **{
             name: F.coalesce(F.try_variant_get("extra", f"$.{name}", type_), F.col(name))
@@ -109,15 +112,15 @@ def report_servers(
     rows = there.select(
         *SNAPSHOT_KEY, "taken", "server", "server_id", "cluster", zone().alias("zone"), "host", "version", "domain", "tags",
         F.lit(True).alias("answered"),
-        F.when(F.coalesce("jsz_told", F.lit(False)), told).otherwise(F.col("jetstream")).alias("jetstream"),
+        F.when(F.coalesce("jsz_reported", F.lit(False)), reported).otherwise(F.col("jetstream")).alias("jetstream"),
         *(value.alias(name) for name, value in by_statsz.items()),
         "start", "uptime", "rtt", "clock_offset", "health",
         # Before 2.10 there is none.
         F.when(F.col("health").isNotNull(), F.coalesce("health_code", F.lit(0))).alias("health_code"),
         F.when(F.size("health_errors") > 0, errors).when(F.col("health_error") != "", F.array("health_error"))
         .when(F.col("health").isNotNull(), F.array().cast(_STRINGS)).alias("health_errors"),
-        *(F.when(told, F.coalesce(source, F.lit(0))).alias(name) for name, source in _JETSTREAM.items()),
-        told.alias("told"),
+        *(F.when(reported, F.coalesce(source, F.lit(0))).alias(name) for name, source in _JETSTREAM.items()),
+        reported.alias("reported"),
     )  # fmt: skip
     led = [
         at(frame, moment).where("leader IS NOT NULL").groupBy(*SNAPSHOT_KEY, F.col("leader").alias("server"))
@@ -131,9 +134,9 @@ def report_servers(
     known = (
         rows.join(F.broadcast(of_meta), on=SNAPSHOT_KEY, how="left")
         .withColumn("is_meta_leader", F.coalesce(F.col("meta_leader") == F.col("server"), F.lit(False)))
-        .withColumn("stream_leaders", F.when(F.col("told"), F.coalesce("stream_leaders", F.lit(0))))
-        .withColumn("consumer_leaders", F.when(F.col("told"), F.coalesce("consumer_leaders", F.lit(0))))
-        .drop("told", "meta_leader")
+        .withColumn("stream_leaders", F.when(F.col("reported"), F.coalesce("stream_leaders", F.lit(0))))
+        .withColumn("consumer_leaders", F.when(F.col("reported"), F.coalesce("consumer_leaders", F.lit(0))))
+        .drop("reported", "meta_leader")
     )
     return with_day(known.unionByName(absent, allowMissingColumns=True))
 
@@ -219,6 +222,12 @@ def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFra
     )
 
 
+def report_backups(of_moments: DataFrame, backups: DataFrame) -> DataFrame:
+    """Return what the catalogue of backups says of the streams in each fleet's last snapshot."""
+    named = {"saved": "last_backup", "proven": "last_proven"}
+    return with_day(at(backups, last_of_day(of_moments)).withColumnsRenamed(named))
+
+
 def report_consumers(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return the consumers of each fleet's last snapshot."""
     moment = last_of_day(of_moments)
@@ -298,6 +307,13 @@ TABLES = (
         report_meta,
     ),
     Table("report_streams", "stream", columns.REPORT_STREAMS, ("gold.moments", *_ASSETS), report_streams),
+    Table(
+        "report_backups",
+        "stream, where snapshots have the catalogue of backups",
+        columns.REPORT_BACKUPS,
+        ("gold.moments", "silver.backups"),
+        report_backups,
+    ),
     Table("report_consumers", "consumer", columns.REPORT_CONSUMERS, ("gold.moments", *_ASSETS), report_consumers),
     Table(
         "report_fleet",

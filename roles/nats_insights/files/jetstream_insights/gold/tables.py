@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a gold table is told: its columns with type and meaning, what it is made from, and how. docs/insights.md shows the same."""
+"""How a gold table is declared: its columns with type and meaning, what it is made from, and how."""
 
 from __future__ import annotations
 
@@ -68,14 +68,6 @@ GROUP = (
     Col("consumer", "string", "consumer; empty for the others"),
 )
 GROUP_KEY = tuple(column.name for column in GROUP)
-
-
-def markdown(table: Table) -> str:
-    """Return the table's part of docs/insights.md."""
-    head = f"#### `{table.name}`\n\nA row for each {table.row}.\n\n| column | type | meaning |\n|---|---|---|\n"
-    return head + "\n".join(
-        f"| {column.name} | {column.type.replace('|', '/')} | {column.meaning} |" for column in table.columns
-    )
 
 
 def ratio(part: Column, whole: Column) -> Column:

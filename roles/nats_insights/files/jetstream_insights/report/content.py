@@ -42,7 +42,7 @@ def make_report(lake: Lake, day: date, folder: Path, title: str, say: Say) -> di
 
 
 def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
-    """Return the content of a report. What is not there is told in its notes."""
+    """Return the content of a report. What is not there is reported in its notes."""
     notes = [
         f"There is no {layer} of {day}: run the job {layer} first."
         for layer in ("gold", "findings")
@@ -72,13 +72,15 @@ def _rows_of(lake: Lake, table: Table, day: date) -> DataFrame | None:
 def _filled(table: Table, frame: DataFrame) -> dict[str, Any]:
     wanted = frame.where(table.only) if table.only else frame
     # One more than is shown, so that only a table that is cut has to be counted.
-    rows = _sorted(wanted, table.order).select(*(column.name for column in table.columns)).limit(table.most + 1).collect()
+    rows = (
+        _sorted(wanted, table.order).select(*(column.name for column in table.columns)).limit(table.most + 1).collect()
+    )
     total = wanted.count() if len(rows) > table.most else len(rows)
     return filled(table, [[plain(value) for value in row] for row in rows[: table.most]], total)
 
 
 def _sorted(frame: DataFrame, order: Sequence[str]) -> DataFrame:
-    """Return the rows in an order told as in SQL."""
+    """Return the rows in an order reported as in SQL."""
     columns = []
     for part in order:
         words = part.removesuffix(" NULLS LAST").removesuffix(" DESC")

@@ -8,7 +8,7 @@
   const DAY = 86400000;
   const SVG = "http://www.w3.org/2000/svg";
 
-  // --- building: names are told by others, so that they are only ever text -------------------------------------------------
+  // --- building: names are reported by others, so that they are only ever text -------------------------------------------------
   function fill(node, attributes, children) {
     for (const [name, value] of Object.entries(attributes || {})) {
       if (value === null || value === undefined) continue;
@@ -67,9 +67,9 @@
     const table = data.tables[name];
     const at = Object.fromEntries(table.columns.map(([key], index) => [key, index]));
     const mine = table.rows.filter((row) => fleet === null || at.fleet === undefined || row[at.fleet] === fleet);
-    const told = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);
+    const reported = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);
     const columns = table.columns.map(([key, title, kind], index) => ({ key, title, kind, index }))
-      .filter((column) => (column.key !== "fleet" || fleets.length > 1) && mine.some((row) => told(row[column.index])));
+      .filter((column) => (column.key !== "fleet" || fleets.length > 1) && mine.some((row) => reported(row[column.index])));
     const state = { sort: null, down: false, text: "", severity: null, most: PAGE };
     const body = el("tbody");
     const count = el("span", { class: "count", role: "status" });

@@ -19,7 +19,18 @@ _MOST = 20
 _SUMMARY = {
     "fleets": ("fleet", "taken", "servers", "missing", "streams", "consumers", "messages", "bytes", "meta_leader"),
     "findings": ("severity", "result", "check", "text", "server", "account", "stream", "consumer"),
-    "incidents": ("incident", "kind", "account", "stream", "consumer", "server", "begin", "seconds", "continues", "causes"),
+    "incidents": (
+        "incident",
+        "kind",
+        "account",
+        "stream",
+        "consumer",
+        "server",
+        "begin",
+        "seconds",
+        "continues",
+        "causes",
+    ),
     "leadership": ("kind", "account", "stream", "consumer", "leader", "leaders", "elections", "flap"),
     "storms": ("server", "begin", "end", "groups", "cause"),
     "restarts": ("server", "start", "down", "old_version", "version"),
@@ -74,7 +85,7 @@ def _lines(content: Content) -> Iterator[str]:
     yield ""
     yield (
         f"**{said['critical']} critical, {said['warning']} warnings, {said['info']} notes; "
-        f"{said['unknown']} could not be told.**"
+        f"{said['unknown']} could not be reported.**"
     )
     for note in content["notes"]:
         yield from ("", quoted(note))

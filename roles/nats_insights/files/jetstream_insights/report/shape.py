@@ -13,7 +13,20 @@ from typing import Any
 FORMAT = 1
 
 #: How a value is shown. `bytes` and `seconds` are scaled, `percent` is a part of one, `amount` is of the row's `resource`.
-KINDS = ("text", "list", "count", "number", "amount", "bytes", "seconds", "percent", "time", "flag", "severity", "result")
+KINDS = (
+    "text",
+    "list",
+    "count",
+    "number",
+    "amount",
+    "bytes",
+    "seconds",
+    "percent",
+    "time",
+    "flag",
+    "severity",
+    "result",
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +41,7 @@ class Column:
 @dataclass(frozen=True)
 class Table:
     """A table of the report. `source`: layer and table of the lake. `only`: which rows, and `order`: which first, as Spark SQL;
-    of more than `most` the last are left out, and their number is told. `days`: how many days it looks back; 0: the report's.
+    of more than `most` the last are left out, and their number is reported. `days`: how many days it looks back; 0: the report's.
     `shown`: whether it is shown as a table, beside a chart."""
 
     name: str
@@ -93,6 +106,7 @@ TABLES: tuple[Table, ...] = (
             ),
             *_of("number", value="value", threshold="threshold"),
             *_of("time", since="since", taken="seen"),
+            *_of("text", remedy="what to do"),
         ),
         (
             "result = 'unknown'",
@@ -121,7 +135,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "servers",
         "Servers",
-        "As they told in the last snapshot.",
+        "As they reported in the last snapshot.",
         "gold.report_servers",
         (
             _FLEET,
@@ -342,6 +356,21 @@ TABLES: tuple[Table, ...] = (
         ("bytes DESC NULLS LAST",),
     ),
     Table(
+        "backups",
+        "Backups",
+        "When each stream was last saved, and last proven to restore; what is missing first.",
+        "gold.report_backups",
+        (
+            _FLEET,
+            *_of("text", account="account", stream="stream"),
+            *_of("time", last_backup="last backup", last_proven="last proven restore"),
+            *_of("seconds", restore_seconds="restored in"),
+            *_of("text", problem="not saved because", drill_problem="not restored because"),
+            *_of("flag", excluded="left out"),
+        ),
+        ("excluded", "last_backup IS NOT NULL", "last_proven IS NOT NULL", "last_backup", "account", "stream"),
+    ),
+    Table(
         "consumer_lag",
         "Consumers that are behind",
         "Stuck, growing, redelivering or behind.",
@@ -353,7 +382,10 @@ TABLES: tuple[Table, ...] = (
             *_of("number", pending_slope="grows/s", ack_rate="acknowledged/s"),
             *_of("seconds", catch_up="until caught up", stuck_seconds="stuck for"),
         ),
-        ("CASE state WHEN 'stuck' THEN 0 WHEN 'redelivering' THEN 1 WHEN 'growing' THEN 2 ELSE 3 END", "num_pending DESC"),
+        (
+            "CASE state WHEN 'stuck' THEN 0 WHEN 'redelivering' THEN 1 WHEN 'growing' THEN 2 ELSE 3 END",
+            "num_pending DESC",
+        ),
         only="state NOT IN ('current', 'unknown')",
     ),
     Table(

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Takes the lock of a host for this run: only the controller knows which run that is, and which others have ended."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.lock_rules import may_take_over
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.controller import run_identity, run_is_alive
+
+MODULE = "natsops.jetstream.nats_host_lock"
+
+
+class ActionModule(ActionBase):
+    """The module with the owner filled in, and once more where the lock turns out to be nobody's."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the module's result, with `valid_until` by the controller's clock."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        began = time.time()
+        arguments = dict(self._task.args)
+        # A task is run by a child of the process that is the whole run.
+        arguments.setdefault("owner", run_identity(os.getppid(), _user(), str(arguments.get("name") or "")))
+        result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
+        held_by = (result.get("holder") or arguments)["owner"]
+        if held_by != arguments["owner"] and may_take_over(held_by, arguments["owner"], run_is_alive(held_by)):
+            # From this owner only: somebody else may have taken the lock meanwhile.
+            arguments["take_over_from"] = held_by
+            result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
+        result["valid_until"] = began + int(arguments.get("ttl") or 3600)
+        return result
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user need not have a name.
+        return str(os.getuid())

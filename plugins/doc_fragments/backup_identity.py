@@ -1,0 +1,16 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  identity_file:
+    description:
+      - File with the identities that open encrypted archives, as C(age-keygen) writes it, or an SSH key without a
+        passphrase; on the host that runs the module. Needs pyrage.
+    type: path
+"""

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  origin:
+    description:
+      - Where the streams are written. What is not given is that of the task.
+    type: dict
+    required: true
+    suboptions: &side
+      name:
+        description: Name of the side, such as that of its cluster; letters, digits, C(_) and C(-).
+        type: str
+        required: true
+      servers:
+        description: Addresses of its servers. Without them it is asked through the servers of the task, which a broken link
+          between the sides prevents.
+        type: list
+        elements: str
+      jetstream_domain:
+        description: Its JetStream domain, where leaf nodes connect the sides.
+        type: str
+      account_users:
+        description: Its users of the accounts, in place of O(account_users).
+        type: list
+        elements: dict
+        suboptions:
+          account:
+            description: Name of the account.
+            type: str
+            required: true
+          user:
+            description: User name.
+            type: str
+          password:
+            description: Password of the user.
+            type: str
+          token:
+            description: Token.
+            type: str
+          nkey_seed:
+            description: Seed of the user's nkey, or the path of a file that holds it.
+            type: str
+          credentials:
+            description: Path of a C(.creds) file with the user's JWT and seed.
+            type: path
+  site:
+    description:
+      - Where their copies are. What is not given is that of the task.
+    type: dict
+    required: true
+    suboptions: *side
+  streams:
+    description:
+      - The streams that the site protects.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      account:
+        description: Account of the stream and its copy. Its users come from O(account_users). Without it the task's own user is
+          one of this account.
+        type: str
+      stream:
+        description: Name of the stream at the origin.
+        type: str
+        required: true
+      copy:
+        description: Name of its copy at the site, a stream with O(streams[].stream) as C(mirror), or as the only one of its
+          C(sources). By default the same name, which is for sites with a JetStream of their own.
+        type: str
+      promoted:
+        description: Name of the stream that takes the place of the origin before nats-server 2.12, which cannot turn a mirror
+          into a stream. By default O(streams[].stream), unless that is the copy.
+        type: str
+      subjects:
+        description: Its subjects at the site, by default those that it has at the origin.
+        type: list
+        elements: str
+"""

@@ -1,0 +1,25 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  config:
+    description: Path of the configuration file on the server's command line. It identifies the server.
+    type: path
+    required: true
+  unit:
+    description: Name of the systemd unit that should run the server. Leave out where systemd is not used.
+    type: str
+  files:
+    description:
+      - Files that the process read only when it started, such as its environment file.
+      - With O(unit), the unit, its drop-ins and its environment files are added.
+    type: list
+    elements: path
+    default: []
+"""

@@ -1,0 +1,21 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
+options:
+  idle_timeout:
+    description:
+      - Seconds without any progress after which the transfer has failed. How long all of it takes does not count.
+    type: float
+    default: 30
+  rate_limit:
+    description:
+      - Most bytes in a second, such as V(20MB), at least V(512KB). By default as many as the servers and the network
+        have. A bare number is bytes.
+    type: str
+"""

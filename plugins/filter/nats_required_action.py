@@ -1,0 +1,91 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_required_action
+short_description: Decide what makes a host run the wanted configuration
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Compares what was observed on a host with what is wanted, and returns the action that makes them equal.
+  - The decision never rests on whether an earlier task changed a file, so that an interrupted run is finished by the next.
+positional: _input
+options:
+  _input:
+    description:
+      - Facts of the process, with C(running), C(instance), C(started), C(binary), C(unit_changed_after_start) and
+        C(raft_silent).
+    type: dict
+    required: true
+  varz:
+    description: The server's own C(/varz), or an empty dictionary when it could not be read.
+    type: dict
+    default: {}
+  recorded:
+    description: The record of what the process loaded, with the C(instance) of that process and C(config).
+    type: dict
+    default: {}
+  wanted:
+    description:
+      - What is wanted, with C(version), C(binary), C(config), C(digest), C(record), C(config_differs),
+        C(config_changed_at) and C(tls_changed_at).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Decide what this host needs
+  ansible.builtin.debug:
+    msg: "{{ {'running': false} | natsops.jetstream.nats_required_action(wanted={'version': '2.10.27'}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(required_action), with the C(action) (V(none), V(start), V(reload) or V(restart)), its C(reasons), and the configuration
+      C(keys) that differ.
+    - C(untouched), whether there is nothing to do to the process, and what it loaded is recorded as C(record) has it.
+    - C(reload_first), the configuration by whose reload a running server takes the TLS that the wanted one adds to its gateway,
+      and nothing else, before it is restarted; empty where none is added. It holds secrets.
+  type: dict
+  sample:
+    required_action: {"action": "reload", "reasons": ["max_connections changed"], "keys": ["max_connections"]}
+    untouched: false
+    reload_first: {}
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.required_action import (
+    reload_first,
+    required_action,
+)
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+
+@reports_problems
+def nats_required_action(
+    running: dict[str, Any],
+    varz: dict[str, Any] | None = None,
+    recorded: dict[str, Any] | None = None,
+    wanted: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the action and the configuration to reload first; see DOCUMENTATION."""
+    recorded, wanted = recorded or {}, wanted or {}
+    action = required_action(running, varz or {}, recorded, wanted)
+    return {
+        "required_action": action,
+        "untouched": action["action"] == "none" and recorded == wanted.get("record", recorded),
+        "reload_first": reload_first(running, recorded, wanted),
+    }
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_required_action": nats_required_action}

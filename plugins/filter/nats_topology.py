@@ -1,0 +1,152 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_topology
+short_description: List the servers of a cluster, and those around it, as the inventory intends them
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Returns the servers from the names of their hosts and their inventory variables, whichever hosts are in the play.
+  - The variables are those of the role P(natsops.jetstream.nats_server#role). Its defaults, which other hosts' variables do
+    not show, are known here.
+  - Reading the variables of many hosts takes a while, so keep the result. P(natsops.jetstream.nats_links#filter) makes routes,
+    gateways and leafnode remotes of it.
+positional: _input, hostvars
+options:
+  _input:
+    description: Inventory names of the cluster's hosts.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: Ansible's C(hostvars).
+    type: dict
+    required: true
+  host:
+    description: The inventory name of this host.
+    type: str
+    required: true
+  seen:
+    description:
+      - What this host sees for itself, by the names of the returned fields. A port or C(jetstream) that is not in this
+        host's inventory variables comes from the play and holds for every member. A name or an address that the other
+        hosts would see otherwise is an error.
+    type: dict
+    default: {}
+  supercluster:
+    description: Inventory names of the hosts of all clusters that are one meta group, by default those of the cluster.
+    type: list
+    elements: str
+    default: []
+  groups:
+    description: The hosts of each inventory group that is a cluster of a supercluster, by the groups' names.
+    type: dict
+    default: {}
+  leaving:
+    description: Hosts that leave the supercluster.
+    type: list
+    elements: str
+    default: []
+  hub:
+    description: Inventory names of the hosts to which this one connects as a leafnode.
+    type: list
+    elements: str
+    default: []
+  hub_name:
+    description: What their cluster is called, unless they say otherwise.
+    type: str
+    default: ""
+  client_scheme:
+    description: How clients connect, V(nats) or V(tls).
+    type: str
+    default: nats
+seealso:
+  - plugin: natsops.jetstream.nats_links
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: List the members
+  ansible.builtin.debug:
+    msg: "{{ (groups['nats'] | natsops.jetstream.nats_topology(hostvars, host=inventory_hostname)).servers }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(servers), one dictionary for each server of the cluster in the order of the names; C(supercluster), the same of all its
+      clusters; C(clusters), each with its C(group) and its C(servers); C(hub), the hub's servers; and C(client_urls) of all
+      servers, those of the own cluster first.
+    - It holds no secrets.
+  type: dict
+  sample:
+    servers: &servers
+      - host: n1
+        server_name: n1-c1
+        cluster: C1
+        address: 10.0.0.1
+        route_address: 10.0.0.1
+        cluster_port: 6222
+        gateway_address: 10.0.0.1
+        gateway_port: 7222
+        leafnode_address: 10.0.0.1
+        leafnode_port: 7422
+        client_port: 4222
+        jetstream: true
+        domain: null
+        arbiter: false
+        zone: a
+        unique_tag: "az:"
+        pool_size: null
+    supercluster: *servers
+    clusters: []
+    hub: []
+    client_urls: ["nats://10.0.0.1:4222"]
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import (
+    Around,
+    Topology,
+    topology,
+)
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+
+@reports_problems
+def nats_topology(
+    names: Sequence[str],
+    hostvars: Any,
+    host: str,
+    seen: Mapping[str, Any] | None = None,
+    supercluster: Sequence[str] = (),
+    groups: Mapping[str, Sequence[str]] | None = None,
+    leaving: Sequence[str] = (),
+    hub: Sequence[str] = (),
+    hub_name: str | None = None,
+    client_scheme: str = "nats",
+) -> Topology:
+    """Return the servers; see DOCUMENTATION."""
+    around = Around(
+        supercluster=list(supercluster),
+        groups={group: list(hosts) for group, hosts in (groups or {}).items()},
+        leaving=list(leaving),
+        hub=list(hub),
+        hub_name=hub_name or "",
+        client_scheme=client_scheme,
+    )
+    return topology(list(names), hostvars, host, seen or {}, around)
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_topology": nats_topology}

@@ -1,0 +1,722 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The configuration of streams and consumers: desired values in human units, the server's view, and what a change means.
+
+PRIVATE to the collection. Pure: no I/O. A configuration in *normal form* has every field of its table, in the server's
+words and units (bytes, nanoseconds), with defaults filled in, so that equal meanings are equal. Sources: server/stream.go
+(StreamConfig, checkStreamCfg, configUpdateCheck), server/consumer.go (ConsumerConfig, setConsumerConfigDefaults,
+checkNewConsumerConfig), each at 2.10 and 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits, group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, RaftGroup, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
+
+Config = Mapping[str, Any]
+Release = tuple[int, int]
+
+OLDEST: Release = (2, 10)
+SECOND = 1_000_000_000
+DUPLICATE_WINDOW = 120 * SECOND
+
+#: Metadata that servers write themselves (jetstream_versioning.go).
+SERVER_METADATA = "_nats."
+
+#: What `allow` may name.
+DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN = (
+    "data_loss",
+    "fewer_replicas",
+    "in_use",
+    "irreversible",
+    "foreign",
+)
+DANGERS = (DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN)
+
+#: Metadata keys by which tools commonly say that an asset is theirs. (The Kubernetes controller NACK leaves no mark.)
+MANAGER_KEYS = ("managed-by", "managed_by", "app.kubernetes.io/managed-by")
+
+
+class OptionError(ValueError):
+    """An option's value that cannot be what it should be; the message names the option."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of a configuration. `kind` is one of the keys of _TYPES.
+
+    `default`: the server's value where none is given. `since`: the release that knows the field, `choices_since`: those
+    that know a choice. `unlimited`: whether -1 differs from 0. `required`: whether an object must have it, if it is not empty.
+    """
+
+    name: str
+    kind: str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+    since: Release = OLDEST
+    choices_since: Mapping[str, Release] = field(default_factory=dict)
+    unlimited: bool = False
+    required: bool = False
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Danger:
+    """Why a change is refused unless `allow` has its kind."""
+
+    kind: str
+    message: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {"kind": self.kind, "message": self.message}
+
+
+def _text(name: str, **more: Any) -> Field:
+    return Field(name, "text", "", **more)
+
+
+def _flag(name: str, **more: Any) -> Field:
+    return Field(name, "flag", False, **more)
+
+
+def _limit(name: str, kind: str = "number") -> Field:
+    return Field(name, kind, -1)
+
+
+def _number(name: str, kind: str = "number", default: int = 0, **more: Any) -> Field:
+    return Field(name, kind, default, **more)
+
+
+def _choice(name: str, *choices: str, **more: Any) -> Field:
+    return Field(name, "choice", choices[0], choices, **more)
+
+
+_TRANSFORM = (_text("src"), _text("dest", required=True))
+_SOURCE = (
+    _text("name", required=True),
+    _number("opt_start_seq"),
+    Field("opt_start_time", "time"),
+    _text("filter_subject"),
+    Field("subject_transforms", "objects", fields=_TRANSFORM),
+    Field("external", "object", fields=(_text("api", required=True), _text("deliver"))),
+    Field(
+        "consumer",
+        "object",
+        fields=(_text("name", required=True), _text("deliver_subject", required=True)),
+        since=(2, 14),
+    ),
+)
+
+STREAM_FIELDS: tuple[Field, ...] = (
+    _text("description"),
+    Field("subjects", "names"),
+    _choice("retention", "limits", "interest", "workqueue"),
+    _limit("max_consumers"),
+    _limit("max_msgs"),
+    _limit("max_bytes", "size"),
+    _number("max_age", "duration"),
+    _limit("max_msgs_per_subject"),
+    _limit("max_msg_size", "size"),
+    _choice("discard", "old", "new"),
+    _flag("discard_new_per_subject"),
+    _choice("storage", "file", "memory"),
+    _number("num_replicas", default=1),
+    _flag("no_ack"),
+    _number("duplicate_window", "duration"),
+    Field("placement", "object", fields=(_text("cluster"), Field("tags", "names"))),
+    Field("mirror", "object", fields=_SOURCE),
+    Field("sources", "objects", fields=_SOURCE),
+    _choice("compression", "none", "s2"),
+    _number("first_seq"),
+    Field("subject_transform", "object", fields=_TRANSFORM),
+    Field(
+        "republish",
+        "object",
+        fields=(Field("src", "text", ">"), _text("dest", required=True), _flag("headers_only")),
+    ),
+    _flag("allow_direct"),
+    _flag("mirror_direct"),
+    _flag("sealed"),
+    _flag("deny_delete"),
+    _flag("deny_purge"),
+    _flag("allow_rollup_hdrs"),
+    Field(
+        "consumer_limits",
+        "object",
+        fields=(_number("inactive_threshold", "duration"), _number("max_ack_pending")),
+    ),
+    _flag("allow_msg_ttl", since=(2, 11)),
+    _number("subject_delete_marker_ttl", "duration", since=(2, 11)),
+    _flag("allow_msg_counter", since=(2, 12)),
+    _flag("allow_atomic", since=(2, 12)),
+    _flag("allow_msg_schedules", since=(2, 12)),
+    _choice("persist_mode", "default", "async", since=(2, 12)),
+    _flag("allow_batched", since=(2, 14)),
+    Field("metadata", "map"),
+)
+
+CONSUMER_FIELDS: tuple[Field, ...] = (
+    _text("description"),
+    _choice("deliver_policy", "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
+    _number("opt_start_seq"),
+    Field("opt_start_time", "time"),
+    _choice("ack_policy", "none", "all", "explicit", "flow_control", choices_since={"flow_control": (2, 14)}),
+    _number("ack_wait", "duration"),
+    _limit("max_deliver"),
+    Field("backoff", "durations"),
+    Field("filter_subjects", "names", aliases=("filter_subject",)),
+    _choice("replay_policy", "instant", "original"),
+    _number("rate_limit_bps"),
+    Field("sample_freq", "percent", ""),
+    _number("max_waiting"),
+    _number("max_ack_pending", unlimited=True),
+    _flag("flow_control"),
+    _flag("headers_only"),
+    _number("max_batch"),
+    _number("max_expires", "duration"),
+    _number("max_bytes", "size"),
+    _text("deliver_subject"),
+    _text("deliver_group"),
+    _number("idle_heartbeat", "duration"),
+    _number("inactive_threshold", "duration"),
+    _number("num_replicas"),
+    _flag("mem_storage"),
+    Field("pause_until", "time", since=(2, 11)),
+    Field("priority_groups", "names", since=(2, 11)),
+    _choice(
+        "priority_policy",
+        "none",
+        "overflow",
+        "pinned_client",
+        "prioritized",
+        since=(2, 11),
+        choices_since={"prioritized": (2, 12)},
+    ),
+    _number("priority_timeout", "duration", since=(2, 11)),
+    Field("metadata", "map"),
+)
+
+#: How Ansible reads each kind of field.
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "text": {"type": "str"},
+    "percent": {"type": "str"},
+    "choice": {"type": "str"},
+    "number": {"type": "int"},
+    "size": {"type": "str"},
+    "duration": {"type": "str"},
+    "durations": {"type": "list", "elements": "str"},
+    "time": {"type": "str"},
+    "flag": {"type": "bool"},
+    "names": {"type": "list", "elements": "str"},
+    "map": {"type": "dict"},
+    "object": {"type": "dict"},
+    "objects": {"type": "list", "elements": "dict"},
+}
+
+
+def argument_spec(fields: Iterable[Field]) -> dict[str, dict[str, Any]]:
+    """Return the module options of these fields, with the fields' own names."""
+    spec: dict[str, dict[str, Any]] = {}
+    for item in fields:
+        own = dict(_TYPES[item.kind])
+        if item.choices:
+            own["choices"] = list(item.choices)
+        if item.aliases:
+            own["aliases"] = list(item.aliases)
+        if item.fields:
+            own["options"] = argument_spec(item.fields)
+        spec[item.name] = own
+    return spec
+
+
+# --- People's words to the server's -----------------------------------------------------------------------------------
+
+
+def desired_fields(fields: Iterable[Field], params: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Return the options that are given (not null), in normal form. Raises OptionError."""
+    return {
+        item.name: normal(item, _read(item, params[item.name], where + item.name))
+        for item in fields
+        if params.get(item.name) is not None
+    }
+
+
+def _read(item: Field, given: Any, where: str) -> Any:
+    """Return an option's value in the server's units."""
+    try:
+        if item.kind == "size":
+            return size_bytes(given)
+        if item.kind == "duration":
+            return _nanoseconds(given)
+        if item.kind == "durations":
+            return [_nanoseconds(one) for one in given]
+        if item.kind == "time":
+            return given and _moment(given)
+    except ValueError as error:
+        raise OptionError(f"{where}: {error}") from error
+    if item.kind == "map":
+        return _read_map(given, where)
+    if item.kind == "object":
+        return _read_object(item, given, where) if any(value is not None for value in given.values()) else {}
+    if item.kind == "objects":
+        return [_read_object(item, one, f"{where}[{index}]") for index, one in enumerate(given)]
+    return given
+
+
+def _read_object(item: Field, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    absent = [part.name for part in item.fields if part.required and not given.get(part.name)]
+    if absent:
+        raise OptionError(f"{where}: {', '.join(absent)} must be given")
+    return desired_fields(item.fields, given, where + ".")
+
+
+def _read_map(given: Mapping[str, Any], where: str) -> dict[str, str]:
+    reserved = [str(key) for key in given if str(key).startswith(SERVER_METADATA)]
+    if reserved:
+        raise OptionError(
+            f"{where}: {', '.join(reserved)}: keys that begin with {SERVER_METADATA} are the server's own"
+        )
+    return {str(key): _map_text(value) for key, value in given.items()}
+
+
+def _map_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _nanoseconds(text: Any) -> int:
+    written = str(text).strip()
+    return 0 if written == "-1" else round(parse_duration(written) * SECOND)
+
+
+def _moment(text: str) -> str:
+    """Return a timestamp as RFC 3339 in UTC with microseconds where it has them; one without a zone is in UTC."""
+    try:
+        moment = parse_time(text.strip().replace(" ", "T", 1))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time such as 2026-01-31T08:00:00Z") from None
+    if moment.year == 1:
+        return ""
+    return moment.replace(tzinfo=None).isoformat() + "Z"
+
+
+# --- Normal form ------------------------------------------------------------------------------------------------------
+
+
+def normal(item: Field, value: Any) -> Any:
+    """Return a field's value, as a server or `desired_fields` has it, in normal form."""
+    if item.kind in ("number", "size", "duration"):
+        number = int(value or 0)
+        return number if number > 0 else -1 if item.unlimited and number < 0 else item.default
+    if item.kind == "flag":
+        return bool(value)
+    if item.kind == "names":
+        return sorted(set(value or ()))
+    if item.kind == "durations":
+        return list(value or ())
+    if item.kind == "time":
+        return (_moment(str(value)) if value else "") or None
+    if item.kind == "map":
+        return {key: one for key, one in sorted((value or {}).items()) if not key.startswith(SERVER_METADATA)}
+    if item.kind == "object":
+        return _normal_object(item, value) or None
+    if item.kind == "objects":
+        return sorted((_normal_object(item, one) for one in value or ()), key=repr)
+    if item.kind == "percent":
+        return str(value or "").rstrip("%").strip()
+    return value or item.default
+
+
+def _normal_object(item: Field, value: Optional[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an object with only what differs from the default, so that absent and default are the same."""
+    whole = {part.name: normal(part, (value or {}).get(part.name)) for part in item.fields}
+    empty = {part.name: normal(part, None) for part in item.fields}
+    return {name: one for name, one in whole.items() if one != empty[name]}
+
+
+def normal_config(fields: Iterable[Field], config: Config) -> dict[str, Any]:
+    """Return a server's whole configuration in normal form."""
+    known = dict(config)
+    if known.get("filter_subject"):
+        known["filter_subjects"] = [known["filter_subject"]]
+    return {item.name: normal(item, known.get(item.name)) for item in fields}
+
+
+def shown(fields: Iterable[Field], config: Config) -> dict[str, Any]:
+    """Return what of a configuration in normal form differs from the server's defaults."""
+    return {item.name: config[item.name] for item in fields if config[item.name] != normal(item, None)}
+
+
+def clean(config: Config) -> dict[str, Any]:
+    """Return a server's configuration without the metadata that servers write themselves."""
+    result = dict(config)
+    metadata = {
+        key: value for key, value in (result.pop("metadata", None) or {}).items() if not key.startswith(SERVER_METADATA)
+    }
+    return {**result, "metadata": metadata} if metadata else result
+
+
+def changed_keys(old: Config, new: Config) -> list[str]:
+    """Return the names of the fields that differ between two configurations in normal form."""
+    return [name for name in new if old[name] != new[name]]
+
+
+def request(
+    fields: Iterable[Field], raw: Config, target: Config, keys: Iterable[str], release: Release
+) -> dict[str, Any]:
+    """Return the configuration to send: the server's own (`raw`) with the new values of `keys`.
+
+    What is unchanged goes back as the server wrote it, since some fields are compared literally there (mirror).
+    A field that the server does not know is left out where it has its default: 2.12 and later refuse what they do not know.
+    """
+    config = {key: value for key, value in raw.items() if key != "metadata"}
+    metadata = dict(raw.get("metadata") or {})
+    wanted = set(keys)
+    for item in fields:
+        if item.name not in wanted:
+            continue
+        value = target[item.name]
+        if item.kind == "map":
+            kept = {key: one for key, one in metadata.items() if key.startswith(SERVER_METADATA)}
+            metadata = {**kept, **value}
+        elif value is None or (release < item.since and value == normal(item, None)):
+            config.pop(item.name, None)
+        else:
+            config[item.name] = value
+    if "filter_subjects" in wanted:
+        config.pop("filter_subject", None)
+        if len(config["filter_subjects"]) == 1:
+            config["filter_subject"] = config.pop("filter_subjects")[0]
+    return {**config, "metadata": metadata} if metadata or raw.get("metadata") else config
+
+
+def too_new(fields: Iterable[Field], config: Config, release: Release, where: str = "") -> list[str]:
+    """Return, for what a configuration uses and servers of `release` do not know, the option and the version it needs."""
+    found: list[str] = []
+    for item in fields:
+        value = config.get(item.name)
+        if value is None or value == normal(item, None):
+            continue
+        name = where + item.name
+        needed = item.choices_since.get(value, item.since) if item.kind == "choice" else item.since
+        if needed > release:
+            choice = f"={value}" if item.kind == "choice" else ""
+            found.append(f"{name}{choice} needs nats-server {needed[0]}.{needed[1]}")
+        if item.kind == "object":
+            found += too_new(item.fields, value, release, name + ".")
+        if item.kind == "objects":
+            for one in value:
+                found += too_new(item.fields, one, release, name + ".")
+    return found
+
+
+# --- What the server makes of a configuration -------------------------------------------------------------------------
+
+
+def merge(old: Config, desired: Config) -> dict[str, Any]:
+    """Return the desired configuration: the old one with what is asked for."""
+    return {**old, **desired}
+
+
+def origin(config: Config) -> str:
+    """Return the name of the stream of the same account that a stream mirrors, "" for none."""
+    mirror = config["mirror"] or {}
+    return "" if mirror.get("external") else str(mirror.get("name", ""))
+
+
+def expected_stream(
+    name: str, config: Config, desired: Config, release: Release, origin_direct: bool | None = None
+) -> dict[str, Any]:
+    """Return a stream's configuration as the server will have it (checkStreamCfg, configUpdateCheck).
+
+    `origin_direct`: whether the stream that it mirrors allows direct reads, None where there is none.
+    Raises OptionError when the server would override what is asked for.
+    """
+    made = dict(config)
+    reasons: dict[str, str] = {}
+
+    def imply(because: str, **values: Any) -> None:
+        made.update(values)
+        reasons.update(dict.fromkeys(values, because))
+
+    if made["subject_delete_marker_ttl"]:
+        imply("subject_delete_marker_ttl", allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
+    if made["allow_msg_schedules"]:
+        imply("allow_msg_schedules", allow_rollup_hdrs=True, deny_purge=False)
+    if made["sealed"]:
+        imply("sealed", max_age=0, discard="new", deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
+    if origin_direct is not None:
+        imply(f"the origin's allow_direct={origin_direct}", mirror_direct=origin_direct)
+    for key, because in reasons.items():
+        if key in desired and desired[key] != made[key]:
+            raise OptionError(f"{key}: with {because} the server makes it {made[key]}, not {desired[key]}")
+    if not (made["subjects"] or made["mirror"] or made["sources"]):
+        made["subjects"] = [name]
+    window = made["duplicate_window"]
+    default_window = not made["mirror"] and (not made["sources"] or release < (2, 14))
+    if not window and default_window:
+        window = min(DUPLICATE_WINDOW, made["max_age"] or DUPLICATE_WINDOW)
+    if made["max_age"] and window > made["max_age"]:
+        if desired.get("duplicate_window"):
+            raise OptionError("duplicate_window: must not be longer than max_age")
+        window = made["max_age"]
+    made["duplicate_window"] = window
+    return made
+
+
+def expected_consumer(config: Config, desired: Config, stream: Config) -> dict[str, Any]:
+    """Return a consumer's configuration as the server will have it (setConsumerConfigDefaults); `stream`: the stream's
+    configuration in normal form. Raises OptionError when the server would override what is asked for."""
+    made = dict(config)
+    limits = stream["consumer_limits"] or {}
+    if made["ack_policy"] == "flow_control":
+        for key, value in (("flow_control", True), ("idle_heartbeat", SECOND)):
+            if key in desired and desired[key] != value:
+                raise OptionError(
+                    f"{key}: with ack_policy=flow_control the server makes it {value}, not {desired[key]}"
+                )
+            made[key] = value
+    if not made["deliver_subject"] and not made["max_waiting"]:
+        made["max_waiting"] = 512
+    if not made["ack_wait"] and made["ack_policy"] in ("explicit", "all"):
+        made["ack_wait"] = 30 * SECOND
+    if made["backoff"]:
+        if desired.get("ack_wait", made["backoff"][0]) != made["backoff"][0]:
+            raise OptionError("ack_wait: with backoff the server makes it the first value of backoff; leave it out")
+        made["ack_wait"] = made["backoff"][0]
+    if not made["max_ack_pending"]:
+        default = 0 if made["ack_policy"] == "none" else 1000
+        made["max_ack_pending"] = limits.get("max_ack_pending") or default
+    if not made["inactive_threshold"]:
+        made["inactive_threshold"] = limits.get("inactive_threshold", 0)
+    if made["priority_policy"] == "pinned_client" and not made["priority_timeout"]:
+        made["priority_timeout"] = DUPLICATE_WINDOW
+    return made
+
+
+def without_past_pause(config: Config, now: str) -> dict[str, Any]:
+    """Return a consumer's configuration without a pause that is over; `now`: the server's time."""
+    until = config["pause_until"]
+    return {**config, "pause_until": None} if until and parse_time(until) <= parse_time(now) else dict(config)
+
+
+# --- What cannot be changed -------------------------------------------------------------------------------------------
+
+_NEVER_CHANGES = {
+    "storage": "the storage",
+    "first_seq": "the first sequence, which counts when a stream is created",
+    "allow_msg_counter": "whether it holds counters",
+    "persist_mode": "the persist mode",
+}
+_NEVER_TAKEN_BACK = ("sealed", "deny_delete", "deny_purge", "allow_msg_ttl", "allow_msg_schedules")
+_CONSUMER_NEVER_CHANGES = (
+    "deliver_policy",
+    "opt_start_seq",
+    "opt_start_time",
+    "ack_policy",
+    "replay_policy",
+    "idle_heartbeat",
+    "flow_control",
+    "max_waiting",
+    "mem_storage",
+)
+
+
+def fixed_in_stream(old: Config, new: Config, release: Release) -> list[str]:
+    """Return which desired changes of a stream no server of `release` can make: `field: old → new (reason)`."""
+    refused = {key: f"{what} cannot be changed" for key, what in _NEVER_CHANGES.items() if old[key] != new[key]}
+    refused.update({key: "cannot be taken back" for key in _NEVER_TAKEN_BACK if old[key] and not new[key]})
+    if old["retention"] != new["retention"] and "workqueue" in (old["retention"], new["retention"]):
+        refused["retention"] = "to and from workqueue cannot be changed"
+    if old["max_consumers"] != new["max_consumers"] and release < (2, 12):
+        refused["max_consumers"] = "can be changed from 2.12.15 and 2.14"
+    if old["mirror"] != new["mirror"] and (new["mirror"] or release < (2, 12)):
+        refused["mirror"] = "can only be ended (from 2.12), not changed"
+    return _changes(old, new, refused)
+
+
+def fixed_in_consumer(old: Config, new: Config) -> list[str]:
+    """Return which desired changes of a consumer no server can make, as `fixed_in_stream`."""
+    refused = {key: "cannot be changed" for key in _CONSUMER_NEVER_CHANGES if old[key] != new[key]}
+    if bool(old["deliver_subject"]) != bool(new["deliver_subject"]):
+        refused["deliver_subject"] = "a pull consumer stays one, and a push consumer too"
+    return _changes(old, new, refused)
+
+
+def _changes(old: Config, new: Config, reasons: Mapping[str, str]) -> list[str]:
+    return [f"{key}: {old[key]} → {new[key]} ({reason})" for key, reason in reasons.items()]
+
+
+# --- What is dangerous ------------------------------------------------------------------------------------------------
+
+
+def subject_matches(pattern: str, subject: str) -> bool:
+    """Return whether a subject, which may itself have wildcards, lies within a pattern with the wildcards * and >."""
+    wanted, found = pattern.split("."), subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":
+            return len(found) > index
+        if index >= len(found) or found[index] == ">" or (token not in ("*", found[index])):
+            return False
+    return len(wanted) == len(found)
+
+
+def asks_for_subjects(old: Config, new: Config) -> bool:
+    """Return whether `stream_dangers` needs to know how many messages each subject holds."""
+    return _lower(old["max_msgs_per_subject"], new["max_msgs_per_subject"]) or bool(_uncovered(old, new))
+
+
+def _lower(old: int, new: int) -> bool:
+    return new > 0 and (old <= 0 or new < old)
+
+
+def _uncovered(old: Config, new: Config) -> list[str]:
+    return [item for item in old["subjects"] if not any(subject_matches(wide, item) for wide in new["subjects"])]
+
+
+def stream_dangers(
+    old: Config, new: Config, state: Mapping[str, Any], age: float, subjects: Mapping[str, int] | None
+) -> list[Danger]:
+    """Return what is dangerous about changing a stream. `state`: from STREAM.INFO; `age`: seconds since the oldest message
+    was stored; `subjects`: how many messages each holds, None where that is unknown (see `asks_for_subjects`)."""
+    messages, size = state.get("messages", 0), state.get("bytes", 0)
+    found: list[Danger] = []
+    if messages:
+        found += [Danger(DATA_LOSS, text) for text in _removed_by_limits(old, new, messages, size, age, subjects)]
+        if new["retention"] == "interest" != old["retention"]:
+            found.append(Danger(DATA_LOSS, "retention interest removes messages that no consumer waits for"))
+        lost = _uncovered(old, new)
+        if lost and (subjects is None or any(not _within(new["subjects"], one) for one in subjects)):
+            message = f"it holds messages of subjects that it would no longer take: {', '.join(lost)}"
+            found.append(Danger(IN_USE, message))
+    if new["num_replicas"] < old["num_replicas"]:
+        found.append(Danger(FEWER_REPLICAS, f"num_replicas: {old['num_replicas']} → {new['num_replicas']}"))
+    if new["sealed"] and not old["sealed"]:
+        found.append(Danger(IRREVERSIBLE, "a sealed stream takes and loses no message any more, and stays sealed"))
+    if old["mirror"] and not new["mirror"]:
+        found.append(Danger(IRREVERSIBLE, "a mirror that has ended cannot be made a mirror again"))
+    return found
+
+
+def _within(patterns: Iterable[str], subject: str) -> bool:
+    return any(subject_matches(pattern, subject) for pattern in patterns)
+
+
+def _removed_by_limits(
+    old: Config, new: Config, messages: int, size: int, age: float, subjects: Mapping[str, int] | None
+) -> Iterable[str]:
+    """Yield which limits would remove stored messages at once (filestore.go UpdateConfig: with discard=new only age and
+    the limit of a subject do)."""
+    turns_old = new["discard"] == "old" != old["discard"]
+    if new["discard"] == "old":
+        if 0 < new["max_msgs"] < messages and (turns_old or _lower(old["max_msgs"], new["max_msgs"])):
+            yield f"max_msgs: {new['max_msgs']} removes {messages - new['max_msgs']} of {messages} messages"
+        if 0 < new["max_bytes"] < size and (turns_old or _lower(old["max_bytes"], new["max_bytes"])):
+            yield f"max_bytes: {new['max_bytes']} removes messages, {size} bytes are stored"
+    if _lower(old["max_age"], new["max_age"]) and age * SECOND > new["max_age"]:
+        yield f"max_age: {new['max_age'] / SECOND:g} s removes messages, there are older ones"
+    per_subject = new["max_msgs_per_subject"]
+    if _lower(old["max_msgs_per_subject"], per_subject):
+        most = max(subjects.values(), default=0) if subjects is not None else None
+        if most is None:
+            yield f"max_msgs_per_subject: {per_subject} may remove messages, there are too many subjects to tell"
+        elif most > per_subject:
+            yield f"max_msgs_per_subject: {per_subject} removes messages, a subject holds {most}"
+
+
+def deletion_dangers(
+    config: Config, messages: int, consumers: Sequence[Mapping[str, Any]], dependents: Sequence[str]
+) -> list[Danger]:
+    """Return what is dangerous about deleting a stream. `consumers`: their CONSUMER.INFO; `dependents`: the streams of the
+    account that mirror or source it."""
+    found = [Danger(DATA_LOSS, f"it holds {messages} messages")] if messages else []
+    active = [str(info["name"]) for info in consumers if activity(info)]
+    if active:
+        found.append(Danger(IN_USE, f"it has active consumers: {', '.join(sorted(active))}"))
+    if dependents:
+        found.append(Danger(IN_USE, f"streams mirror or source it: {', '.join(sorted(dependents))}"))
+    return found
+
+
+def activity(info: Mapping[str, Any]) -> str:
+    """Return by what a consumer is seen to be in use, "" for not at all."""
+    if info.get("push_bound"):
+        return "a subscriber is bound to it"
+    if info.get("num_waiting"):
+        return f"{info['num_waiting']} pull requests wait"
+    if info.get("num_ack_pending"):
+        return f"{info['num_ack_pending']} messages are delivered and not acknowledged"
+    return ""
+
+
+def consumer_deletion_dangers(info: Mapping[str, Any], stream: Config) -> list[Danger]:
+    """Return what is dangerous about deleting a consumer of a stream."""
+    used = activity(info)
+    found = [Danger(IN_USE, used)] if used else []
+    left = info.get("num_pending", 0) + info.get("num_ack_pending", 0)
+    if stream["retention"] == "interest" and left:
+        message = (
+            f"{left} messages wait for it, and those that no other consumer waits for are removed (retention interest)"
+        )
+        found.append(Danger(DATA_LOSS, message))
+    return found
+
+
+def replica_dangers(old: Config, new: Config, stream_replicas: int) -> list[Danger]:
+    """Return whether a consumer gets fewer replicas; 0 means as many as its stream has."""
+    before, after = old["num_replicas"] or stream_replicas, new["num_replicas"] or stream_replicas
+    return [Danger(FEWER_REPLICAS, f"num_replicas: {before} → {after}")] if after < before else []
+
+
+def dependents(name: str, configs: Iterable[Config]) -> list[str]:
+    """Return which streams of the same account mirror or source the stream (those of other accounts and domains name it
+    by an external API, and are not seen from here)."""
+    found = []
+    for config in configs:
+        origins = [config.get("mirror") or {}, *(config.get("sources") or ())]
+        if any(origin.get("name") == name and not origin.get("external") for origin in origins):
+            found.append(str(config.get("name")))
+    return found
+
+
+def owner(name: str, old: Config | None, desired: Config) -> str:
+    """Return whose a stream or consumer is, "" when nothing says that it belongs to somebody else.
+
+    `old`, `desired`: configurations in normal form (the latter may have any part). A tool that names itself in the metadata
+    which the task gives too is the task itself.
+    """
+    for prefix, what in (("KV_", "a key-value bucket"), ("OBJ_", "an object bucket"), ("$MQTT_", "the servers' MQTT")):
+        if name.startswith(prefix):
+            return what
+    metadata = (old or {}).get("metadata") or {}
+    given = desired.get("metadata") or {}
+    for key in MANAGER_KEYS:
+        if metadata.get(key) and metadata[key] != given.get(key):
+            return f"{metadata[key]} (metadata {key})"
+    return ""
+
+
+def unsettled(group: RaftGroup, short: bool = False) -> str:
+    """Return why a group must not be changed now, "" when nothing is in the way. `short`: it may have too few replicas,
+    which scaling mends; consumers may have one too many (up to 2.14 they keep it after a peer was removed)."""
+    surplus = group.kind == CONSUMER and len(group.peers) + 1 > group.size
+    problems = group_problems(group)
+    return "; ".join(
+        item.message for item in problems if not (short or surplus) or not item.code.endswith("_replica_count")
+    )
+
+
+def in_progress(group: RaftGroup) -> bool:
+    """Return whether a group is still on its way to its configuration, as opposed to missing a server that is down."""
+    limits = Limits()
+    if group.moving or len(group.peers) + 1 < group.size:
+        return True
+    return any(
+        not limits.in_step(peer) and not peer.offline and peer.active <= limits.max_active for peer in group.peers
+    )

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The catalogue of a backup directory: what each backup holds, what became of each stream, and what was proven. Pure.
+
+The rows of backups come from the `backup.json` beside each archive with every run; only what the last runs saw, and the proofs,
+are nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
+
+SCHEMA, VERSION = "natsops.backup_catalogue", 1
+FILE = "catalogue.json"
+
+
+class CatalogueError(ValueError):
+    """The file is not a catalogue that can be read here."""
+
+
+@dataclass(frozen=True)
+class StreamRecord:
+    """What the last runs saw of one stream, each a time in UTC or None. `current`: when it was last seen to be as its newest
+    backup has it, or was saved. `problem`: why the last run did not save it, empty where it did. `proof`: the last drill, with
+    `proven`: the time of the last one that succeeded."""
+
+    current: Optional[str] = None
+    problem: str = ""
+    proof: Optional[Mapping[str, Any]] = None
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """`backups`: a row for each, oldest first (`backup_row`); `streams`: by `ACCOUNT/STREAM`; `exclude`: the patterns of streams
+    that the last run left out; `cluster`: a row for each time that the cluster's own files were saved, oldest first."""
+
+    written: str = ""
+    backups: tuple[Mapping[str, Any], ...] = ()
+    streams: Mapping[str, StreamRecord] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+    cluster: tuple[Mapping[str, Any], ...] = ()
+
+    def text(self) -> str:
+        document = {"schema": SCHEMA, "version": VERSION, **asdict(self)}
+        return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+    def saved(self, stream: str, current: str) -> Catalogue:
+        """Return the catalogue after a stream was saved, or seen to be as saved."""
+        return self._with(stream, current=current, problem="")
+
+    def failed(self, stream: str, problem: str) -> Catalogue:
+        return self._with(stream, problem=problem)
+
+    def proven(self, stream: str, proof: Mapping[str, Any]) -> Catalogue:
+        before = self.streams.get(stream, StreamRecord()).proof or {}
+        last = before.get("time") if before.get("ok") else before.get("proven")
+        return self._with(stream, proof={**proof, "proven": proof["time"] if proof.get("ok") else last})
+
+    def without(self, gone: Collection[str]) -> Catalogue:
+        """Return the catalogue without the records of streams that are gone. Rows of their backups stay."""
+        return replace(self, streams={name: record for name, record in self.streams.items() if name not in gone})
+
+    def _with(self, stream: str, **changes: Any) -> Catalogue:
+        record = replace(self.streams.get(stream, StreamRecord()), **changes)
+        return replace(self, streams={**self.streams, stream: record})
+
+
+def stream_key(account: str | None, stream: str) -> str:
+    """Return `ACCOUNT/STREAM`, how streams are named in a catalogue and by operators."""
+    return f"{account or ''}/{stream}"
+
+
+def backup_row(path: str, manifest: Manifest) -> dict[str, Any]:
+    """Return what a catalogue keeps of a backup; `path` is relative to the catalogue's directory."""
+    held = manifest.contents or manifest.state
+    return {
+        "path": path,
+        "account": manifest.account,
+        "stream": manifest.stream,
+        "taken": manifest.taken,
+        "seconds": manifest.seconds,
+        "server_version": manifest.server_version,
+        "format": manifest.format,
+        "size": manifest.size,
+        "sha256": manifest.sha256,
+        "encryption": manifest.encryption,
+        **{key: held.get(key, 0) for key in ("messages", "bytes", "first_seq", "last_seq")},
+        "digest": (manifest.contents or {}).get("digest"),
+        "consumers": [entry["name"] for entry in manifest.consumers],
+        "changed_meanwhile": dict(manifest.changed_meanwhile),
+    }
+
+
+def read_catalogue(text: str) -> Catalogue:
+    """Return what a catalogue says. Raises CatalogueError."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CatalogueError(f"it is not JSON: {error}") from error
+    return catalogue_of(document)
+
+
+def catalogue_of(document: Any) -> Catalogue:
+    """Return what the JSON document of a catalogue says. Raises CatalogueError."""
+    if not isinstance(document, dict):
+        raise CatalogueError("it is not a JSON object")
+    if (document.get("schema"), document.get("version")) != (SCHEMA, VERSION):
+        raise CatalogueError(
+            f"its schema is {document.get('schema')!r} {document.get('version')!r}; {SCHEMA} {VERSION} is read here"
+        )
+    backups, streams = document.get("backups"), document.get("streams")
+    cluster = document.get("cluster", [])
+    if not isinstance(cluster, list):
+        raise CatalogueError("its list of the cluster's files is none")
+    if not isinstance(backups, list) or not isinstance(streams, dict):
+        raise CatalogueError("it has no backups or no streams")
+    try:
+        records = {name: StreamRecord(**record) for name, record in streams.items()}
+    except TypeError as error:
+        raise CatalogueError(f"a stream's record has another shape: {error}") from error
+    # Catalogues of before have no `exclude`.
+    exclude = tuple(map(str, document.get("exclude") or ()))
+    return Catalogue(str(document.get("written", "")), tuple(backups), records, exclude, tuple(cluster))
+
+
+def least_proven(streams: Sequence[str], catalogue: Catalogue) -> str:
+    """Return the stream whose turn it is to be proven: one that never was, else the one whose proof is the oldest."""
+    return min(streams, key=lambda name: ((_record(catalogue, name).proof or {}).get("time") or "", name))
+
+
+def _record(catalogue: Catalogue, stream: str) -> StreamRecord:
+    return catalogue.streams.get(stream, StreamRecord())

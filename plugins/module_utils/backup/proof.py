@@ -1,0 +1,107 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What it takes to prove a backup by a restore, and whether what was saved again proves it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, TAR, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
+
+#: What a server takes in one message by default (server/const.go), and what it may owe a client.
+_MAX_PAYLOAD, _MAX_PENDING = 1 << 20, 64 << 20
+_TTL = re.compile(rb"\r\nNats-TTL:[ \t]*([^\r\n]*)", re.IGNORECASE)
+
+
+def room_needed(manifest: Manifest, archive_size: int) -> int:
+    """Return the bytes on disk that a drill needs: the stream and a tenth, the archive that is saved again, and for an archive
+    up to 2.14 the upload, which a server keeps until it has all of it."""
+    held = (manifest.contents or manifest.state).get("bytes") or 0
+    return int(held * 1.1) + archive_size * (2 if manifest.format == TAR else 1)
+
+
+def message_limits(manifest: Manifest) -> dict[str, int]:
+    """Return the limits with which a server takes the largest message of a backup."""
+    payload = max(_MAX_PAYLOAD, (manifest.contents or {}).get("largest") or 0)
+    return {"max_payload": payload, "max_pending": max(_MAX_PENDING, 2 * payload)}
+
+
+def unproven(saved: Manifest, restored: Manifest) -> list[str]:
+    """Return in which way a restored stream, saved again, is not what was saved; nobody has used it in between.
+
+    Messages may be fewer where the archive leaves it to the server which were removed while it was written, and where some have
+    expired since (`expired_since`): then the digest is another.
+    """
+    want, have = saved.contents or {}, restored.contents or {}
+    tolerated = expired_since(saved, restored) or (_fewer(saved, restored) and not want.get("exact", True))
+    found = []
+    for key in ("last_seq", "messages", "first_seq"):
+        before, after = _number(want, key), _number(have, key)
+        if before != after and not (tolerated and key != "last_seq" and (after > before) == (key == "first_seq")):
+            found.append(f"{key} is {after} instead of {before}")
+    if not tolerated and want.get("digest") != have.get("digest"):
+        found.append(f"the digest of its messages is {have.get('digest')} instead of {want.get('digest')}")
+    return found + _moved(saved, restored, _number(have, "first_seq"))
+
+
+def expired_since(saved: Manifest, restored: Manifest) -> bool:
+    """Return whether what is missing may have expired since the backup, for `lost` to tell: a restore from 2.15 leaves it out."""
+    return saved.format == ENTRIES and bool(saved.config.get("allow_msg_ttl")) and _fewer(saved, restored)
+
+
+def lost(saved: Iterable[Message], restored: Iterable[Message], now: float) -> str:
+    """Return the first message that did not come back as it was saved and had not expired by `now`, empty without any."""
+    there = iter(restored)
+    have = next(there, None)
+    for want in saved:
+        if have is not None and have.sequence == want.sequence:
+            if have != want:
+                return f"message {want.sequence} is another"
+            have = next(there, None)
+        elif not _expired(want, now):
+            return f"message {want.sequence} is missing"
+    return "" if have is None else f"message {have.sequence} was never saved"
+
+
+def _expired(message: Message, now: float) -> bool:
+    found = _TTL.search(message.headers)
+    try:
+        seconds = duration_seconds(found.group(1).decode().strip()) if found else 0
+    except ValueError:  # such as `never`
+        return False
+    # Servers count whole seconds (server/stream.go parseMessageTTL).
+    return int(seconds) > 0 and message.time / 1e9 + int(seconds) <= now
+
+
+def _fewer(saved: Manifest, restored: Manifest) -> bool:
+    return _number(restored.contents or {}, "messages") < _number(saved.contents or {}, "messages")
+
+
+def _number(contents: Mapping[str, Any], key: str) -> int:
+    """Return a number of an archive. The first sequence of a stream without any message is 0 or 1."""
+    value = int(contents.get(key) or 0)
+    return max(value, 1) if key == "first_seq" else value
+
+
+def _moved(saved: Manifest, restored: Manifest, first_seq: int) -> list[str]:
+    there = {entry["name"]: entry for entry in restored.consumers}
+    found = []
+    for entry in saved.consumers:
+        name = entry["name"]
+        # Ephemeral consumers end with their clients.
+        if not entry["config"].get("durable_name"):
+            continue
+        if name not in there:
+            found.append(f"consumer {name} is missing")
+            continue
+        # Below the first message every position means the same.
+        want, have = (max(position(one), first_seq - 1) for one in (entry, there[name]))
+        if have != want:
+            found.append(f"consumer {name} stands at {have} instead of {want}")
+    return found

@@ -1,0 +1,288 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can be saved and restored, what is to be changed for it, and whether the result is what was saved. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
+    ENTRIES,
+    TAR,
+    TAR_END,
+    Entry,
+    encode_entry,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, without_server_metadata
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+
+Config = Mapping[str, Any]
+
+#: Since when servers write the archives that have all consumers, and can be restored under another name.
+ALL_CONSUMERS = (2, 15, 0)
+
+#: Releases in which a delete during a snapshot is refused by the leader and carried out by the followers, and the first ones
+#: without that (nats-server#7655).
+_NO_DRIFT = ((2, 11, 12), (2, 12, 3))
+
+
+def may_drift(version: str) -> bool:
+    """Return whether replicas may differ after messages were removed while a server of this version wrote a snapshot."""
+    have = reported_version(version)
+    return have < _NO_DRIFT[0] or (2, 12, 0) <= have < _NO_DRIFT[1]
+
+
+def backup_problem(config: Config, leaderless: Collection[str], version: str) -> tuple[str, str] | None:
+    """Return the code and the reason for which a stream cannot be saved, None when it can."""
+    if config.get("storage") == "memory" and reported_version(version) < ALL_CONSUMERS:
+        return "unsupported", f"nats-server {version} cannot save a stream in memory; 2.15 can"
+    if leaderless:
+        names = ", ".join(sorted(leaderless))
+        return (
+            "leaderless",
+            f"consumers without a leader: {names}. Their positions are unknown, and from 2.15 one of them fails the whole "
+            "snapshot. Let them get a leader, delete them, or save the stream with `consumers: false`",
+        )
+    return None
+
+
+def backup_caveats(config: Config, version: str) -> list[str]:
+    """Return what may come of a snapshot in this version."""
+    fixed = config.get("deny_delete") and config.get("deny_purge")
+    if may_drift(version) and (config.get("num_replicas") or 1) > 1 and not fixed:
+        return [
+            f"nats-server {version}: a message deleted or purged during the snapshot is removed on the followers only; "
+            "2.11.12, 2.12.3 and 2.14 are the first without that"
+        ]
+    return []
+
+
+# --- restore ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is known of where a stream is to be restored. `overlapping`: other streams that already store messages of its
+    subjects."""
+
+    version: str
+    max_payload: int
+    overlapping: tuple[str, ...] = ()
+
+
+#: What would keep a stream from being compared at leisure. What connects it with others: what it stores, which may be what the
+#: comparison itself causes, such as advisories; its origins, which would be asked for more; `mirror_direct`, which means nothing
+#: without a mirror; what it sends elsewhere; and servers that are not there.
+_CONNECTIONS = ("subjects", "subject_transform", "mirror", "mirror_direct", "sources", "republish", "placement")
+#: What removes or adds messages by itself. `max_bytes` would also be reserved on the disk; the last ones mean nothing without a
+#: limit that is gone, and servers refuse them or turn it on again.
+_CHANGES_BY_ITSELF = (
+    *("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "retention", "allow_msg_schedules", "allow_msg_ttl"),
+    *("subject_delete_marker_ttl", "discard", "discard_new_per_subject"),
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to be other than saved; None leaves it. `isolated`: for a comparison on a server of its own, without all that
+    connects the stream with others or changes it by itself, and on disk: the host may not have the memory."""
+
+    stream: Optional[str] = None
+    subjects: Optional[Sequence[str]] = None
+    num_replicas: Optional[int] = None
+    placement: Optional[Mapping[str, Any]] = None
+    consumers: bool = True
+    isolated: bool = False
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """What a restore sends. `lowered`: consumers that get fewer replicas, as many as the stream has. `strip`: whether the archive
+    is sent without its consumers, and `recreate` has all of them."""
+
+    config: dict[str, Any]
+    recreate: tuple[dict[str, Any], ...]
+    lowered: tuple[str, ...]
+    strip: bool
+    caveats: tuple[str, ...] = field(default=())
+
+
+class Refusal(Exception):
+    """Why nothing is restored. `code` is for programs."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def wanted_config(manifest: Manifest, wanted: Changes) -> dict[str, Any]:
+    """Return the configuration with which a stream is restored."""
+    config = without_server_metadata(manifest.config)
+    if wanted.stream:
+        config["name"] = wanted.stream
+    if wanted.subjects is not None:
+        config["subjects"] = list(wanted.subjects)
+    if wanted.num_replicas is not None:
+        config["num_replicas"] = wanted.num_replicas
+    if wanted.placement is not None:
+        config["placement"] = {key: value for key, value in wanted.placement.items() if value}
+        if not config["placement"]:
+            del config["placement"]
+    if wanted.isolated:
+        for key in (*_CONNECTIONS, *_CHANGES_BY_ITSELF):
+            config.pop(key, None)
+        config["storage"] = "file"
+    return config
+
+
+def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> RestorePlan:
+    """Return what a restore sends. Raises Refusal, before anything is created, for what a server would refuse at its end or
+    leave half done."""
+    config = wanted_config(manifest, wanted)
+    name = config["name"]
+    if target.overlapping:
+        others = ", ".join(target.overlapping)
+        raise Refusal("overlap", f"subjects of stream {name} belong to {others}; give it others with `subjects`")
+    if manifest.format == ENTRIES and reported_version(target.version) < ALL_CONSUMERS:
+        raise Refusal("unsupported", f"an archive of nats-server 2.15 or later cannot be read by {target.version}")
+    if manifest.format == TAR and name != manifest.stream:
+        raise Refusal(
+            "unsupported",
+            f"an archive of a server before 2.15 can be restored under its own name {manifest.stream} only",
+        )
+    largest = (manifest.contents or {}).get("largest", 0)
+    if manifest.format == ENTRIES and largest > target.max_payload:
+        raise Refusal(
+            "unsupported",
+            f"it has a message of {largest} bytes, and the servers take {target.max_payload} (max_payload)",
+        )
+    consumers = manifest.consumers if wanted.consumers else ()
+    replicas = config.get("num_replicas") or 1
+    lowered = tuple(entry["name"] for entry in consumers if (entry["config"].get("num_replicas") or 0) > replicas)
+    # An archive up to 2.14 cannot be changed within, but it can be sent without its consumers.
+    strip = not wanted.consumers or (manifest.format == TAR and bool(lowered))
+    recreate = tuple(_fitted(entry, replicas) for entry in consumers if strip or not entry["in_archive"])
+    return RestorePlan(config, recreate, lowered, strip, tuple(_caveats(manifest, consumers, target, recreate)))
+
+
+def _fitted(entry: Config, replicas: int) -> dict[str, Any]:
+    number = entry["config"].get("num_replicas") or 0
+    return {**entry, "config": {**entry["config"], "num_replicas": number if number <= replicas else 0}}
+
+
+def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, recreate: Sequence[Config]) -> list[str]:
+    found = []
+    window = manifest.config.get("duplicate_window") or 0
+    if window and manifest.format == ENTRIES:
+        found.append(
+            "the restored stream knows no message ids: for the duplicate window of "
+            f"{human_seconds(window / 1e9)} a message that was stored before the backup is stored again when it is sent again"
+        )
+    pending = {entry["name"]: entry["num_ack_pending"] for entry in consumers if entry.get("num_ack_pending")}
+    if pending:
+        names = ", ".join(f"{name} ({count})" for name, count in pending.items())
+        found.append(f"messages that were delivered but not acknowledged are delivered again: {names}")
+    ephemeral = [entry["name"] for entry in recreate if not entry["config"].get("durable_name")]
+    if ephemeral:
+        found.append(f"ephemeral consumers that the archive lacks are left to their clients: {', '.join(ephemeral)}")
+    retention = manifest.config.get("retention", "limits")
+    if retention != "limits" and recreate:
+        found.append(
+            f"until its missing consumers are recreated, a stream with retention {retention} may drop messages"
+        )
+    return found
+
+
+def recreated_config(entry: Config, retention: str) -> dict[str, Any]:
+    """Return the configuration that puts a consumer back to its ack floor, by another delivery policy. A floor of 0 needs one
+    where its own begins at the end of the stream. A work queue has no messages below, and allows no other policy."""
+    config = dict(entry["config"])
+    config.setdefault("name", entry["name"])
+    floor, delivered = entry["ack_floor"]["stream_seq"], entry.get("delivered") or {}
+    if delivered.get("consumer_seq") == 0:
+        # What has delivered nothing reports the message before its first one as delivered, in 2.10 with an ack floor of 0
+        # (consumer.go selectStartingSeqNo).
+        floor = max(floor, delivered["stream_seq"])
+    at_the_end = config.get("deliver_policy") in ("new", "last", "last_per_subject")
+    if (floor or at_the_end) and retention != "workqueue":
+        config.pop("opt_start_time", None)
+        config.update(deliver_policy="by_start_sequence", opt_start_seq=floor + 1)
+    return config
+
+
+def consumers_part(
+    format_name: str, state: Config, found: Sequence[tuple[Entry, Consumer]], plan: RestorePlan
+) -> bytes:
+    """Return the bytes that take the place of an archive's consumers: none, or those of 2.15 with replicas that fit."""
+    if format_name == TAR:
+        return TAR_END
+    kept = [] if plan.strip else found
+    parts = [encode_entry(b"state.json", 0, json.dumps({**state, "consumer_count": len(kept)}).encode())]
+    for entry, consumer in kept:
+        payload = entry.payload
+        if consumer.name in plan.lowered:
+            document = json.loads(payload)
+            document["config"]["num_replicas"] = 0
+            payload = json.dumps(document).encode()
+        parts.append(encode_entry(entry.name, entry.time, payload))
+    return b"".join(parts)
+
+
+def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers: Sequence[Config]) -> list[str]:
+    """Return in which way a restored stream is not what was saved; what its own limits may have removed since is none."""
+    contents = manifest.contents
+    found = []
+    if contents is not None:
+        # From 2.15 a restore leaves out what has expired by then, whatever the configuration is.
+        expires = bool(plan.config.get("max_age") or manifest.config.get("allow_msg_ttl"))
+        limited = expires or any(
+            (plan.config.get(key) or -1) > 0 for key in ("max_msgs", "max_bytes", "max_msgs_per_subject")
+        )
+        limited = limited or plan.config.get("retention", "limits") != "limits" or not contents.get("exact", True)
+        for key in ("last_seq", "messages", "first_seq"):
+            have, want = state.get(key) or 0, contents[key]
+            if key == "first_seq":
+                # Of a stream that never had a message it is 0, and 1 once that was restored.
+                have, want = max(have, 1), max(want, 1)
+            fewer = (key == "messages" and have < want) or (key == "first_seq" and have > want)
+            if have != want and not (limited and fewer):
+                found.append(f"{key} is {have} instead of {want}")
+    there = {entry["name"]: entry for entry in consumers}
+    for entry in manifest.consumers if not plan.strip else plan.recreate:
+        name = entry["name"]
+        if name not in there:
+            if entry["config"].get("durable_name"):
+                found.append(f"consumer {name} is missing")
+            continue
+        # Its clients may go on at once; back it must not go.
+        have, want = position(there[name]), entry["ack_floor"]["stream_seq"]
+        if have < want:
+            found.append(f"consumer {name} has the ack floor {have} instead of {want}")
+    return found
+
+
+def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
+    """Raise Refusal exists unless the stream that has the name is just what a restore would make."""
+    config = info["config"]
+    other = [f"{key} is another" for key, value in plan.config.items() if value and config.get(key) != value]
+    wrong = other + differences(manifest, plan, info["state"], consumers)
+    if wrong:
+        raise Refusal(
+            "exists",
+            f"stream {plan.config['name']} exists and is not what was saved ({'; '.join(wrong)}). Nothing is overwritten: "
+            "delete it, or restore under another name",
+        )
+
+
+def position(info: Config) -> int:
+    """Return the sequence of the stream up to which a consumer wants nothing again. One that begins at a sequence has no ack
+    floor until something is acknowledged."""
+    config = info["config"]
+    begin = config.get("opt_start_seq") or 1 if config.get("deliver_policy") == "by_start_sequence" else 1
+    return max((info.get("ack_floor") or {}).get("stream_seq") or 0, begin - 1)

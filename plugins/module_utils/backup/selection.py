@@ -1,0 +1,89 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which streams are saved, and which backups are meant by `ACCOUNT/STREAM@time`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
+
+_DAY = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})")
+#: The time in the name of a backup's directory, to any precision from the minute on.
+_STAMP = re.compile(r"(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})?(\.\d{1,6})?Z")
+
+
+class SelectionError(ValueError):
+    """What was asked for is not understood, or there is nothing of it."""
+
+
+def matches(account: str | None, stream: str, patterns: Sequence[str]) -> bool:
+    """Return whether a stream is one of `ACCOUNT`, `ACCOUNT/STREAM`, with `*` and `?` for any characters and any one."""
+    name = stream_key(account, stream)
+    return any(fnmatchcase(name, pattern if "/" in pattern else f"{pattern}/*") for pattern in patterns)
+
+
+def parse_time(text: str) -> datetime:
+    """Return a time in UTC: `2026-11-23T02:00:00Z`, the form of a directory's name, or a day. A day and a second mean their end.
+
+    Raises SelectionError.
+    """
+    stamp, day = _STAMP.fullmatch(text), _DAY.fullmatch(text)
+    if stamp:
+        year, month, of_month, hour, minute, second, fraction = stamp.groups()
+        text = (
+            f"{year}-{month}-{of_month}T{hour}:{minute}:{second or '59'}{(fraction or '.999999').ljust(7, '0')}+00:00"
+        )
+    elif day:
+        text = "-".join(day.groups()) + "T23:59:59.999999+00:00"
+    try:
+        time = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
+    except ValueError:
+        raise SelectionError(f"{text!r} is no time such as 2026-11-23T02:00:00Z") from None
+    if "." not in text:
+        time = time.replace(microsecond=999_999)
+    return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+def choose(backups: Sequence[Mapping[str, Any]], wanted: Sequence[str], at: str | None = None) -> list[int]:
+    """Return the places of the backups that are meant: of each stream that matches the newest one, of `ACCOUNT/STREAM@time` or
+    with `at` the newest one that was taken by then.
+
+    `backups`: rows with account, stream, taken. Raises SelectionError for what nothing matches.
+    """
+    chosen: dict[str, int] = {}
+    for text in wanted:
+        pattern, _at, time = text.partition("@")
+        latest = time or at
+        until = parse_time(latest) if latest else None
+        found: dict[str, int] = {}
+        for place, row in enumerate(backups):
+            taken = _taken(row)
+            if matches(row["account"], row["stream"], [pattern]) and (until is None or taken <= until):
+                name = stream_key(row["account"], row["stream"])
+                if name not in found or taken > _taken(backups[found[name]]):
+                    found[name] = place
+        if not found:
+            raise SelectionError(_nothing(backups, text, pattern))
+        for name, place in found.items():
+            if chosen.setdefault(name, place) != place:
+                raise SelectionError(f"{name} is asked for at two times")
+    return sorted(chosen.values())
+
+
+def _taken(row: Mapping[str, Any]) -> datetime:
+    return parse_time(row["taken"]) if row["taken"] else datetime.min.replace(tzinfo=timezone.utc)
+
+
+def _nothing(backups: Sequence[Mapping[str, Any]], text: str, pattern: str) -> str:
+    of_it = sorted(row["taken"] or "" for row in backups if matches(row["account"], row["stream"], [pattern]))
+    if of_it:
+        return f"there is no backup {text}: the oldest one of {pattern} was taken at {of_it[0]}"
+    there = sorted({stream_key(row["account"], row["stream"]) for row in backups})
+    shown = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
+    return f"there is no backup of {pattern}; there are backups of {shown or 'nothing'}"

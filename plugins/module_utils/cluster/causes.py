@@ -1,0 +1,654 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What lies behind the problems of a cluster: thousands of symptoms grouped under few root causes. Pure.
+
+Two dead servers are hundreds of streams without a quorum and hundreds of replicas that are missed. `root_causes` puts each
+problem under exactly one cause, most fundamental first, and says what to do about it; `cause_lines` writes that on one screen.
+The health gate, the restart plan, the diagnosis, the report and the event sources use it, each with what it knows of the scene.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import (
+    RAFT_SILENT,
+    RESTORED_UNHEALTHY,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+
+#: The kinds of causes, most fundamental first.
+UNREACHABLE = "cluster_unreachable"
+SITE_DOWN = "site_down"
+SERVERS_DOWN = "servers_down"
+STORAGE = "storage"
+VERSION_DEFECT = "version_defect"
+ROUTES_CUT = "routes_cut"
+META = "meta_group"
+SERVER_FAULT = "server_fault"
+ASSET_FAULT = "asset_fault"
+CATCHING_UP = "catching_up"
+MEMBERSHIP = "membership"
+REQUEST = "request"
+UNKNOWN = "unknown"
+KINDS = (
+    UNREACHABLE,
+    SITE_DOWN,
+    SERVERS_DOWN,
+    STORAGE,
+    VERSION_DEFECT,
+    ROUTES_CUT,
+    META,
+    SERVER_FAULT,
+    ASSET_FAULT,
+    CATCHING_UP,
+    MEMBERSHIP,
+    REQUEST,
+    UNKNOWN,
+)
+#: Causes that somebody has to remove: while nothing changes, waiting does not heal them.
+STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, STORAGE, VERSION_DEFECT})
+
+#: From here on a disk is what stops JetStream: percent of the file system of a store.
+DISK_FULL = 95
+
+#: The longest message: lines, and characters of a line. Ansible adds up to nine lines of its own.
+MAX_LINES, MAX_WIDTH = 16, 160
+#: How many messages stand for a cause that has more of them than fit.
+_EXAMPLES = 4
+#: How many names a line spells out.
+_NAMES_SHOWN = 4
+
+#: What servers say in HEALTHZ when the storage is at fault (filestore.go, jetstream_errors_generated.go).
+_STORAGE_WORDS = ("no space left", "out of space", "insufficient storage", "insufficient resources", "write error")
+#: And when they have no meta leader, or are behind it (monitor.go healthz).
+_META_WORDS = ("meta leader", "meta layer")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is known beside the problems. Each map is by server name and holds what is known alone.
+
+    `answered`: the servers that did. `clusters`: each server's cluster, also of those that do not answer. `silence`: seconds
+    since the meta leader heard from it. `raft_silent`: answers requests, while a leader hears nothing of it. `hosts`: the
+    state of its host in words, such as "its host cannot be reached". `disks`: percent of its store's file system that is used.
+    `stopping`: the servers that are to be stopped.
+    """
+
+    answered: frozenset[str] = frozenset()
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    silence: Mapping[str, float] = field(default_factory=dict)
+    raft_silent: frozenset[str] = frozenset()
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    disks: Mapping[str, int] = field(default_factory=dict)
+    stopping: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class RootCause:
+    """One cause with its symptoms. `age`: seconds for which it is known to last, None when nobody knows. `commands`: what to run,
+    in this order. `assets`: the streams and consumers at fault, when it is their own."""
+
+    kind: str
+    title: str
+    problems: tuple[Problem, ...]
+    servers: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    age: float | None = None
+    assets: tuple[str, ...] = ()
+
+    @property
+    def severity(self) -> str:
+        """Return that of its worst problem."""
+        return ERROR if any(problem.severity == ERROR for problem in self.problems) else self.problems[0].severity
+
+    @property
+    def stuck(self) -> bool:
+        """Return whether somebody has to do something about it."""
+        return self.kind in STUCK and self.severity == ERROR
+
+    @property
+    def evidence(self) -> list[str]:
+        """Return the messages of its problems, one of each kind first."""
+        first = {problem.code: problem for problem in reversed(self.problems)}
+        others = [problem.message for problem in self.problems if first[problem.code] is not problem]
+        return [first[code].message for code in dict.fromkeys(problem.code for problem in self.problems)] + others
+
+    def as_dict(self, evidence: int = 3) -> dict[str, Any]:
+        """Return it for a result, with this many messages of its problems."""
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "title": self.title,
+            "servers": list(self.servers),
+            "assets": list(self.assets[:evidence]),
+            "counts": dict(Counter(problem.code for problem in self.problems)),
+            "age": self.age,
+            "evidence": self.evidence[:evidence],
+            "commands": list(self.commands),
+        }
+
+
+def scene_of(cluster: Cluster | None, clusters: Mapping[str, str], stopping: Iterable[str] = ()) -> Scene:
+    """Return the scene of a cluster that was read. `clusters`: the cluster in which each expected server should be."""
+    if cluster is None:
+        return Scene(clusters=clusters, stopping=frozenset(stopping))
+    peers = cluster.meta.group.peers if cluster.meta else ()
+    return Scene(
+        answered=cluster.names,
+        clusters={**clusters, **{server.name: server.cluster for server in cluster.servers}},
+        versions={server.name: server.version for server in cluster.servers},
+        silence={peer.name: peer.active for peer in peers},
+        raft_silent=frozenset(raft_silent_servers(cluster)),
+        stopping=frozenset(stopping),
+    )
+
+
+def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
+    """Return the scene of a result of nats_cluster_info; `known`: further fields."""
+    servers = info.get("servers") or ()
+    return Scene(
+        answered=frozenset(server["name"] for server in servers),
+        clusters={server["name"]: server.get("cluster", "") for server in servers},
+        versions={server["name"]: server.get("version", "") for server in servers},
+        silence={peer["name"]: peer["active"] for peer in (info.get("meta") or {}).get("replicas") or ()},
+        raft_silent=frozenset(info.get("raft_silent") or ()),
+        **known,
+    )
+
+
+def problem_of(data: Mapping[str, Any]) -> Problem:
+    """Return the problem that a result holds as a dictionary."""
+    return Problem(
+        data["code"],
+        data["severity"],
+        data["subject"],
+        data["message"],
+        tuple(data.get("servers") or ()),
+        absent=tuple(data.get("absent") or ()),
+    )
+
+
+def root_causes(problems: Sequence[Problem], scene: Scene) -> list[RootCause]:
+    """Return the causes of the problems, those with errors first and then the most fundamental; each problem is in exactly
+    one."""
+    left = _Unexplained(problems)
+    causes = [cause for find in _FINDERS for cause in find(left, scene)]
+    causes.sort(key=lambda cause: (cause.severity != ERROR, KINDS.index(cause.kind)))
+    return causes
+
+
+def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]:
+    """Return the causes for people, in at most so many lines: of each the title, what to run, and as much evidence as fits."""
+    shown = list(causes)
+    while len(shown) > 1 and sum(1 + len(_commands(cause)) for cause in shown) + (len(shown) < len(causes)) > most:
+        shown.pop()
+    rest = causes[len(shown) :]
+    room = most - sum(1 + len(_commands(cause)) for cause in shown) - bool(rest)
+    lines = []
+    for number, cause in enumerate(shown, 1):
+        lines.append(_cut(f"{number}. {cause.title}"))
+        # What the title says by itself is no evidence.
+        evidence = [message for message in cause.evidence if message != cause.title]
+        fitting = evidence[: max(0, room if len(evidence) <= room else min(room, _EXAMPLES))]
+        room -= len(fitting)
+        lines += [_cut(f"   - {message}") for message in fitting]
+        lines += [_cut(f"   $ {command}") for command in _commands(cause)]
+    if rest:
+        lines.append(_cut(f"and {_count(len(rest), 'more cause')}: {'; '.join(cause.title for cause in rest)}"))
+    return lines
+
+
+def _commands(cause: RootCause) -> tuple[str, ...]:
+    return cause.commands[:2]
+
+
+def _cut(line: str) -> str:
+    flat = " ".join(line.split()) if "\n" in line else line
+    return flat if len(flat) <= MAX_WIDTH else f"{flat[: MAX_WIDTH - 1]}…"
+
+
+# --- finding the causes -----------------------------------------------------------------------------------------------
+
+
+class _Unexplained:
+    """The problems that no cause has taken yet."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self._left = list(problems)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self._left)
+
+    def take(self, fits: Callable[[Problem], bool]) -> tuple[Problem, ...]:
+        """Return the problems that fit, in their order; nobody else gets them."""
+        taken: list[Problem] = []
+        left: list[Problem] = []
+        for problem in self._left:
+            (taken if fits(problem) else left).append(problem)
+        self._left = left
+        return tuple(taken)
+
+
+def _unreachable(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    taken = left.take(lambda problem: problem.code in ("unreachable", "cluster_missing"))
+    if taken:
+        commands = ("ansible-playbook natsops.jetstream.diagnose", "systemctl status nats-server  # on each host")
+        yield RootCause(UNREACHABLE, f"the cluster cannot be asked: {taken[0].message}", taken, commands=commands)
+
+
+def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Servers that do not answer: expected ones, and members of groups which their leaders miss. All servers of a cluster of a
+    supercluster at once are that site's fault."""
+    down = {name for problem in left if problem.code == "server_missing" for name in problem.servers}
+    if scene.answered:
+        named = {name for problem in left for name in (*problem.absent, *_missed(problem))}
+        down |= named - scene.answered
+    if not down:
+        return
+    members: dict[str, set[str]] = {}
+    for name, cluster in scene.clusters.items():
+        members.setdefault(cluster, set()).add(name)
+    sites = {
+        cluster: names for cluster, names in members.items() if len(members) > 1 and len(names) > 1 and names <= down
+    }
+    for cluster, names in sorted(sites.items()):
+        taken = left.take(_explained_by(names, left))
+        if taken:
+            what = f"no server of {cluster} answers ({_named(names)}): the site is down or cut off"
+            yield _down(SITE_DOWN, what, names, taken, scene)
+    single = down.difference(*sites.values())
+    taken = left.take(_explained_by(single, left))
+    if taken:
+        what = f"{_named(single)} {'does' if len(single) == 1 else 'do'} not answer"
+        yield _down(SERVERS_DOWN, what, single, taken, scene)
+
+
+def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ...], scene: Scene) -> RootCause:
+    states = sorted({scene.hosts[name] for name in names if name in scene.hosts})
+    leaving = json.dumps({"nats_server_cluster_leaving": sorted(names)})
+    commands = (
+        f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {_named(names)}",
+        "ansible-playbook natsops.jetstream.deploy  # starts what should run; it changes nothing else that is right",
+        f"ansible-playbook natsops.jetstream.scale_in -e '{leaving}'  # only for servers that never come back",
+    )
+    title = f"{what}{f' ({states[0]})' if len(states) == 1 else ''}"
+    return RootCause(kind, _with_symptoms(title, taken), taken, tuple(sorted(names)), commands, _silence(names, scene))
+
+
+def _silence(names: Iterable[str], scene: Scene) -> float | None:
+    """Return for how long the meta leader has not heard of any of these; None when nobody knows, or it never did, or when it has
+    just begun to lead and counts from then on."""
+    known = [scene.silence[name] for name in names if name in scene.silence]
+    return max((seconds for seconds in known if 1 <= seconds < NEVER_HEARD), default=None)
+
+
+def _storage(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    refused = {problem.subject for problem in left if problem.code == "disk_full"}
+    full = refused | {name for name, percent in scene.disks.items() if percent >= DISK_FULL}
+    off = {problem.subject for problem in left if problem.code == "jetstream_disabled"}
+    failing = {name for problem in left if _says(problem, _STORAGE_WORDS) for name in problem.servers}
+    names = off | failing | {name for problem in left for name in problem.servers if name in full}
+    if not names:
+        return
+    away = _explained_by(names & (off | full), left)
+    taken = left.take(lambda problem: problem.subject in off or _says(problem, _STORAGE_WORDS) or away(problem))
+    if not taken:
+        return
+    percents = [f"{name} {scene.disks[name]} %" if name in scene.disks else name for name in sorted(names & full)]
+    if percents:
+        what = f"the disk is full ({_named(percents)})"
+    elif failing:
+        what = f"{_named(failing)} cannot write to the storage"
+    else:
+        what = f"JetStream does not run on {_named(off)} (out of storage, or switched off)"
+    commands = (
+        f"df -h /var/lib/nats; journalctl -u nats-server -g 'space|storage|DISABLED' -n 20  # on {_named(names)}",
+        "systemctl restart nats-server  # when there is space again: JetStream stays off until then",
+    )
+    yield RootCause(STORAGE, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
+
+
+def _raft_silent(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Servers that answer while their leaders hear nothing of them: a defect of their version, else routes that are cut."""
+    named = {name for problem in left for name in problem.absent}
+    defective = {name for name in scene.raft_silent & named if RAFT_SILENT.affects(scene.versions.get(name, ""))}
+    for kind, names in ((VERSION_DEFECT, defective), (ROUTES_CUT, set(scene.raft_silent & named) - defective)):
+        taken = left.take(_explained_by(names, left)) if names else ()
+        if not taken:
+            continue
+        many, commands = len(names) > 1, _ROUTE_COMMANDS
+        if kind == VERSION_DEFECT:
+            versions, cure = _named({scene.versions[name] for name in names}), RAFT_SILENT.cured[0]
+            what = f"{_named(names)} {'are' if many else 'is'} raft-silent, a defect of nats-server {versions} ({cure} cures it)"
+            commands = (
+                f"systemctl restart nats-server  # on {_named(names)}, one after another",
+                "ansible-playbook natsops.jetstream.upgrade",
+            )
+        else:
+            verb, whom = ("answer", "them") if many else ("answers", "it")
+            what = f"{_named(names)} {verb} requests, but leaders do not hear {whom}"
+        title = _with_symptoms(what, taken)
+        yield RootCause(kind, title, taken, tuple(sorted(names)), commands, _silence(names, scene))
+
+
+_ROUTE_COMMANDS: tuple[str, ...] = (
+    "ansible-playbook natsops.jetstream.diagnose  # names each route and gateway connection that is missing",
+    "ansible-playbook natsops.jetstream.deploy  # makes routes, TLS and firewall names as the inventory has them",
+)
+
+
+def _routes_cut(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    gateways = left.take(lambda problem: problem.code == "gateway_missing")
+    if gateways:
+        names = sorted({problem.subject for problem in gateways})
+        if len(gateways) == 1:
+            title = gateways[0].message
+        else:
+            title = f"{_count(len(names), 'server')} ({_named(names)}) miss a gateway connection to another cluster"
+        yield RootCause(ROUTES_CUT, title, gateways, tuple(names), _ROUTE_COMMANDS)
+    disputed = left.take(lambda problem: problem.code.endswith("_leader_disputed"))
+    if disputed:
+        names = sorted({name for problem in disputed for name in problem.servers})
+        what = "the servers disagree on who leads: routes between them are cut, or an election goes on"
+        yield RootCause(ROUTES_CUT, _with_symptoms(what, disputed), disputed, tuple(names), _ROUTE_COMMANDS)
+
+
+def _meta_group(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    leaderless = any(problem.code in ("meta_no_leader", "meta_no_quorum") for problem in left)
+    taken = left.take(
+        lambda problem: (
+            problem.code in ("meta_no_leader", "meta_no_quorum")
+            or (leaderless and problem.code == "server_unhealthy" and _says(problem, _META_WORDS))
+        )
+    )
+    if taken:
+        first = next((problem for problem in taken if problem.code.startswith("meta_")), taken[0])
+        commands = ("ansible-playbook natsops.jetstream.diagnose", "nats server report jetstream")
+        yield RootCause(META, first.message, taken, commands=commands)
+    pending = left.take(lambda problem: problem.code == "meta_pending")
+    if pending:
+        look = ("ansible-playbook natsops.jetstream.report -e report=cpu",)
+        yield RootCause(META, pending[0].message, pending, commands=look)
+
+
+def _server_faults(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    taken = left.take(lambda problem: problem.code in ("server_unhealthy", "server_silent"))
+    if not taken:
+        return
+    names = sorted({problem.subject for problem in taken})
+    codes = {problem.code for problem in taken}
+    if len(names) == 1:
+        title = taken[0].message
+    elif codes == {"server_silent"}:
+        title = f"{_named(names)} answer, but not every question: they have just started, or are overloaded"
+    else:
+        title = f"{_named(names)} report that they are not healthy"
+    yield RootCause(SERVER_FAULT, title, taken, tuple(names), (_log_command(names),))
+
+
+def _log_command(names: Iterable[str]) -> str:
+    return f"journalctl -u nats-server -g 'WRN|ERR|FTL' -n 50  # on {_named(names)}"
+
+
+def _ghosts(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    taken = left.take(lambda problem: problem.code.endswith("_ghost"))
+    if taken:
+        assets = sorted({problem.subject for problem in taken})
+        verb = "is" if len(assets) == 1 else "are"
+        whom = "it" if len(assets) == 1 else "them"
+        what = f"{_named(assets)} {verb} in the meta group's log, but no server holds {whom} (healthz fails for that alone)"
+        servers = tuple(sorted({name for problem in taken for name in problem.servers}))
+        yield RootCause(ASSET_FAULT, what, taken, servers, _remove(assets[0]), assets=tuple(assets))
+
+
+def _asset(subject: str) -> tuple[str, str, str]:
+    """Return the kind, the account, and the names as the nats CLI takes them."""
+    kind, _space, path = subject.partition(" ")
+    account, *names = path.split("/")
+    return kind, account, " ".join(names)
+
+
+def _remove(subject: str) -> tuple[str, ...]:
+    kind, account, names = _asset(subject)
+    return (
+        f"nats {kind} info {names}  # as a user of account {account}: keep its configuration",
+        f"nats {kind} rm {names}  # then make it again from its configuration",
+    )
+
+
+def _restored(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Streams of which healthz has said so since they were restored, a defect of some versions."""
+
+    taken = left.take(lambda problem: problem.code == "stream_restored")
+    if taken:
+        servers = tuple(sorted({name for problem in taken for name in problem.servers}))
+        assets = sorted({problem.subject for problem in taken})
+        cure = RESTORED_UNHEALTHY.cured[0]
+        verb = "is" if len(assets) == 1 else "are"
+        what = f"healthz says since their restore that {_named(assets)} {verb} not healthy"
+        title = f"{what}, a defect of their version ({cure} cures it)"
+        commands = (
+            f"ansible-playbook natsops.jetstream.restart  # of {_named(servers)}: it ends that",
+            "ansible-playbook natsops.jetstream.upgrade",
+        )
+        yield RootCause(VERSION_DEFECT, title, taken, servers, commands, assets=tuple(assets))
+
+
+def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """What is wrong with streams and consumers of which every member answers and is heard."""
+    taken = left.take(lambda problem: problem.code in ("stream_unhealthy", "consumer_unhealthy"))
+    if taken:
+        assets = sorted({problem.subject for problem in taken})
+        servers = tuple(sorted({name for problem in taken for name in problem.servers}))
+        title = f"{_named(assets)}: {_named(servers)} report replicas that are not healthy"
+        title = taken[0].message if len(taken) == 1 else title
+        commands = (_log_command(servers), "ansible-playbook natsops.jetstream.diagnose")
+        yield RootCause(ASSET_FAULT, title, taken, servers, commands, assets=tuple(assets))
+    broken = {
+        problem.subject
+        for problem in left
+        if problem.code in ("stream_no_leader", "consumer_no_leader") and not problem.absent
+    }
+    taken = left.take(
+        lambda problem: problem.subject in broken and problem.code.endswith(("_no_leader", "stop_breaks_quorum"))
+    )
+    if taken:
+        verb = "has" if len(broken) == 1 else "have"
+        title = f"{_named(broken)} {verb} no leader although every member answers"
+        kind, account, names = _asset(min(broken))
+        commands = (
+            f"nats {kind} info {names}  # as a user of account {account}",
+            "ansible-playbook natsops.jetstream.diagnose",
+        )
+        yield RootCause(ASSET_FAULT, title, taken, commands=commands, assets=tuple(sorted(broken)))
+
+
+def _catching_up(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    behind = {name for problem in left if problem.code.endswith("_replica_behind") for name in problem.servers}
+    codes = ("_replica_behind", "_replica_count", "_moving", "_no_quorum", "_no_leader")
+    taken = left.take(
+        lambda problem: (
+            problem.code.endswith(codes)
+            or (problem.code == "stop_breaks_quorum" and bool(behind.intersection(problem.absent)))
+        )
+    )
+    if not taken:
+        return
+    where = f" on {_named(behind)}" if behind else ""
+    title = _with_symptoms(f"replicas{where} catch up or move", taken)
+    commands = ("ansible-playbook natsops.jetstream.report -e report=streams  # again: the lag must shrink",)
+    yield RootCause(CATCHING_UP, title, taken, tuple(sorted(behind)), commands)
+
+
+def _membership(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    taken = left.take(
+        lambda problem: problem.code in _MISPLACED or problem.code.startswith(("meta_peer_", "meta_size"))
+    )
+    if taken:
+        subjects = {name for problem in taken for name in problem.servers or (problem.subject,)}
+        names = tuple(sorted(subjects - {"meta group"}))
+        title = f"inventory and cluster differ in {_named(names) or 'their size'}"
+        title = taken[0].message if len(taken) == 1 else title
+        commands = ("ansible-playbook natsops.jetstream.report  # compare with: ansible-inventory --graph",)
+        yield RootCause(MEMBERSHIP, title, taken, names, commands)
+
+
+#: Servers that are not where the inventory has them.
+_MISPLACED = ("server_unexpected", "server_duplicate", "server_wrong_cluster")
+
+
+def _request(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """What speaks against nothing but the stop or the restart that was asked for."""
+    quorum = left.take(lambda problem: problem.code == "stop_breaks_quorum")
+    if quorum:
+        servers, groups = _named(scene.stopping) or "these servers", _groups(problem.subject for problem in quorum)
+        what = f"stopping {servers} now would take the quorum of {groups}"
+        commands = ("ansible-playbook natsops.jetstream.restart  # takes them one batch after another",)
+        yield RootCause(REQUEST, what, quorum, tuple(sorted(scene.stopping)), commands)
+    for codes, text in (
+        (("stop_r1",), "have a single replica and are away while {servers} stops"),
+        (("roll_few_replicas",), "cannot keep a quorum while {servers} restarts"),
+    ):
+        single = left.take(lambda problem, codes=codes: problem.code in codes)  # type: ignore[misc]
+        if single:
+            held = sorted({name for problem in single for name in problem.servers})
+            commands = (
+                "ansible-playbook natsops.jetstream.restart -e nats_cluster_gate_r1_policy=move  # moves them first",
+            )
+            what = f"{_groups(problem.subject for problem in single)} {text.format(servers=_named(held))}"
+            yield RootCause(REQUEST, what, single, tuple(held), commands)
+    others: dict[str, list[Problem]] = {}
+    for problem in left.take(lambda problem: problem.code.startswith(("stop_", "roll_"))):
+        others.setdefault(problem.code, []).append(problem)
+    for found in others.values():
+        more = f" (and {len(found) - 1} more of this kind)" if len(found) > 1 else ""
+        named = sorted({name for problem in found for name in problem.servers})
+        yield RootCause(REQUEST, f"{found[0].message}{more}", tuple(found), tuple(named))
+
+
+def _unknown(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    by_code: dict[str, list[Problem]] = {}
+    for problem in left.take(lambda problem: True):
+        by_code.setdefault(problem.code, []).append(problem)
+    for found in by_code.values():
+        more = f" (and {len(found) - 1} more of this kind)" if len(found) > 1 else ""
+        servers = sorted({name for problem in found for name in problem.servers})
+        commands = ("ansible-playbook natsops.jetstream.diagnose",)
+        yield RootCause(UNKNOWN, f"{found[0].message}{more}", tuple(found), tuple(servers), commands)
+
+
+_FINDERS: tuple[Callable[[_Unexplained, Scene], Iterable[RootCause]], ...] = (
+    _unreachable,
+    _servers_down,
+    _storage,
+    _raft_silent,
+    _routes_cut,
+    _meta_group,
+    _ghosts,
+    _restored,
+    _unhealthy_assets,
+    _server_faults,
+    _catching_up,
+    _membership,
+    _request,
+    _unknown,
+)
+
+
+def _missed(problem: Problem) -> tuple[str, ...]:
+    """Return the servers of which a problem says that they are not there."""
+    return problem.servers if problem.code.endswith(("_replica_behind", "_peer_missing")) else ()
+
+
+def _explained_by(names: Collection[str], left: Iterable[Problem]) -> Callable[[Problem], bool]:
+    """Return whether a problem follows from it that these servers are away: it is theirs alone, or they are missed in its group.
+    That the others find no meta leader follows from them, too, when the meta group misses them."""
+    leaderless = any(problem.code.startswith("meta_no_") and set(problem.absent) & set(names) for problem in left)
+
+    def fits(problem: Problem) -> bool:
+        if not names or problem.code in (*_MISPLACED, "gateway_missing") or problem.code.endswith("_ghost"):
+            return False
+        if leaderless and problem.code == "server_unhealthy" and _says(problem, _META_WORDS):
+            return True
+        return bool(problem.servers and set(problem.servers) <= set(names)) or bool(set(problem.absent) & set(names))
+
+    return fits
+
+
+def _says(problem: Problem, words: Iterable[str]) -> bool:
+    return problem.code in ("server_unhealthy", "stream_unhealthy", "consumer_unhealthy") and any(
+        word in problem.message for word in words
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _with_symptoms(what: str, problems: Iterable[Problem]) -> str:
+    text = symptoms(problems)
+    return f"{what}: {text}" if text else what
+
+
+def symptoms(problems: Iterable[Problem]) -> str:
+    """Return what the problems do to the groups, counted, such as "411 streams and 402 consumers have no quorum, 590 miss a
+    replica"; empty when they do nothing to any."""
+    lost: dict[str, None] = {}
+    missed: dict[str, None] = {}
+    stop: dict[str, None] = {}
+    unready: dict[str, None] = {}
+    for problem in problems:
+        if problem.code.endswith(("_no_leader", "_no_quorum", "_leader_disputed")):
+            lost[problem.subject] = None
+        elif problem.code.endswith(("_replica_behind", "_replica_count")):
+            missed[problem.subject] = None
+        elif problem.code == "stop_breaks_quorum":
+            stop[problem.subject] = None
+        elif problem.code.endswith(("_moving", "_unhealthy")) and not problem.code.startswith("server_"):
+            unready[problem.subject] = None
+    parts = []
+    if lost:
+        parts.append(f"{_groups(lost)} {'has' if len(lost) == 1 else 'have'} no quorum")
+    missed = {subject: None for subject in missed if subject not in lost}
+    if missed:
+        what = str(len(missed)) if lost and len(missed) > 1 else _groups(missed)
+        parts.append(f"{what} {'misses' if len(missed) == 1 else 'miss'} a replica")
+    unready = {subject: None for subject in unready if subject not in lost and subject not in missed}
+    if unready:
+        parts.append(f"{_groups(unready)} not ready")
+    stop = {subject: None for subject in stop if subject not in lost}
+    if stop:
+        parts.append(f"the stop would take the quorum of {_groups(stop)}")
+    return ", ".join(parts)
+
+
+def _groups(subjects: Iterable[str]) -> str:
+    """Return the groups: a few by name, many by number."""
+    found = list(dict.fromkeys(subjects))
+    if len(found) <= 2:
+        return " and ".join("the meta group" if subject == "meta group" else subject for subject in found)
+    counts = Counter(subject.partition(" ")[0] for subject in found)
+    parts = ["the meta group"] if counts.pop("meta", 0) else []
+    parts += [_count(counts.pop(kind), kind) for kind in ("stream", "consumer") if kind in counts]
+    parts += [_count(sum(counts.values()), "other")] if counts else []
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _named(names: Iterable[str]) -> str:
+    """Return the names, of many the first few."""
+    found = sorted(set(names))
+    if len(found) > _NAMES_SHOWN:
+        return f"{', '.join(found[: _NAMES_SHOWN - 1])} and {len(found) - _NAMES_SHOWN + 1} more"
+    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)

@@ -1,0 +1,647 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is wrong with a cluster and what to do next, from what the info modules and the hosts say. Pure.
+
+`diagnose` returns root causes, checks, findings and a verdict as plain data, `diagnosis_text` writes them on one page. The causes
+explain what the health rules find; findings are what else is not as it should be. A check that could not be made says so: unknown
+is never ok.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    RootCause,
+    problem_of,
+    root_causes,
+    scene_of_info,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import (
+    expected_routes,
+    gateway_problems,
+    route_problems,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+
+SCHEMA = 1
+CRITICAL, WARNING, NOTE = "critical", "warning", "note"
+_ORDER = (CRITICAL, WARNING, NOTE)
+
+OK, FOUND, SKIPPED = "ok", "found", "skipped"
+
+#: From here on it is a finding: seconds of round trip (nats server check connection), seconds between two clocks,
+#: percent of a limit (nats server check jetstream), days until a certificate expires (jsm.go audit SERVER_008).
+MAX_RTT = 0.5
+MAX_CLOCK_SPREAD = 0.5
+STORAGE_WARNING, STORAGE_CRITICAL = 75, 90
+CERTIFICATE_WARNING, CERTIFICATE_CRITICAL = 30, 7
+
+#: What VARZ tells of options that should be equal on all servers of a cluster.
+_CLUSTER_OPTIONS = (
+    "max_payload",
+    "max_pending",
+    "max_control_line",
+    "max_connections",
+    "max_subscriptions",
+    "ping_interval",
+    "ping_max",
+    "write_deadline",
+    "auth_required",
+    "auth_timeout",
+    "tls_required",
+    "tls_verify",
+    "cluster.pool_size",
+    "cluster.tls_required",
+    "cluster.tls_verify",
+    "gateway.gateways",
+    "jetstream.config.sync_interval",
+    "jetstream.config.strict",
+    "jetstream.limits",
+    "feature_flags",
+)
+#: And on all servers of a supercluster.
+_SHARED_OPTIONS = ("system_account", "jetstream.config.unique_tag")
+#: Those that only change where data is placed.
+_SIZE_OPTIONS = ("jetstream.config.max_storage", "jetstream.config.max_memory")
+
+#: What to do next, by the beginning of a finding's code; the first match counts.
+_NEXT = (
+    (
+        "routes_",
+        "Check that every server reaches the cluster port of every other (firewall, advertise, TLS names), and that "
+        "routes, pool_size and accounts are the same; natsops.jetstream.deploy makes them so.",
+    ),
+    (
+        "gateway_",
+        "Check that every server reaches the gateway ports of the other cluster, and the gateway's TLS names.",
+    ),
+    ("logs", "Read them in full on the host: journalctl -u nats-server --since -1h."),
+    ("config_not_loaded", "Run natsops.jetstream.deploy: it reloads or restarts what differs from its file."),
+    ("config_differs", "Make the options equal with natsops.jetstream.deploy."),
+    ("versions_differ", "Finish the upgrade: natsops.jetstream.deploy with one nats_server_version."),
+    ("version_warning", "Upgrade with natsops.jetstream.upgrade, in the steps of docs/reference/server_versions.md."),
+    ("clocks_differ", "Synchronise the clocks (chrony); nats_server_time_sync makes the role see to it."),
+    ("rtt", "Look at the network and the load of these servers (natsops.jetstream.report -e report=cpu)."),
+    (
+        "slow_consumers",
+        "Find the clients with natsops.jetstream.report -e report=connections (and nats_connection_kick); raise "
+        "max_pending or write_deadline only when they are known.",
+    ),
+    (
+        "storage",
+        "Free or add space, lower limits of streams, or move streams with nats_stream_peer or nats_server_evacuate.",
+    ),
+    ("disk", "Free space on the file system of the store directory."),
+    ("certificate", "Renew the certificates: natsops.jetstream.deploy takes them over by reload."),
+)
+
+#: Problems of nats_cluster_health that stop work now. All others are warnings.
+_CRITICAL_PROBLEMS = (
+    "_no_leader",
+    "_no_quorum",
+    "_leader_disputed",
+    "server_missing",
+    "server_duplicate",
+    "jetstream_disabled",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong: `code` for programs, `message` for people."""
+
+    code: str
+    severity: str
+    message: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"code": self.code, "severity": self.severity, "message": self.message, "next": next_step(self.code)}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: whether it is ok, found wanting or could not be looked at, and a short summary. `explained`:
+    it is wanting for a reason that the root causes name."""
+
+    name: str
+    summary: str
+    findings: Sequence[Finding] = ()
+    skipped: bool = False
+    explained: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        status = SKIPPED if self.skipped else FOUND if self.findings or self.explained else OK
+        return {"check": self.name, "status": status, "summary": self.summary}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was read. `servers`: rows of nats_server_info with varz, routez, gatewayz and statsz. `hosts`: what the managed
+    hosts say, empty without any."""
+
+    info: Mapping[str, Any]
+    servers: Sequence[Mapping[str, Any]] = ()
+    hosts: Sequence[Mapping[str, Any]] = ()
+    pinned_accounts: Sequence[str] = ()
+
+    def with_endpoint(self, endpoint: str) -> list[Mapping[str, Any]]:
+        return [server for server in self.servers if endpoint in server]
+
+    def silent(self, endpoint: str) -> list[str]:
+        return [server["name"] for server in self.servers if endpoint not in server]
+
+
+def next_step(code: str) -> str:
+    """Return what to do about a finding."""
+    return next((step for start, step in _NEXT if code.startswith(start)), "")
+
+
+def diagnose(
+    info: Mapping[str, Any],
+    server_info: Mapping[str, Any] | None = None,
+    hosts: Sequence[Mapping[str, Any]] = (),
+    pinned_accounts: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the diagnosis: schema, verdict, causes and findings (worst first), checks, next_steps, servers, logs.
+
+    `info` and `server_info` are results of nats_cluster_info and nats_server_info, also failed ones. `hosts`: for each
+    managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent, disk_mount.
+    """
+    evidence = Evidence(
+        info=info,
+        servers=(server_info or {}).get("servers") or (),
+        hosts=hosts,
+        pinned_accounts=pinned_accounts,
+    )
+    if "servers" not in info:
+        checks = [_unreachable(evidence), _logs(evidence), _disks(evidence)]
+    else:
+        checks = [check(evidence) for check in _CHECKS]
+    logs = {
+        host["server_name"]: log_kinds(host["log_lines"], host.get("pid")) for host in hosts if host.get("log_lines")
+    }
+    causes = [_cause_row(cause, evidence, logs) for cause in _causes(evidence)]
+    causes.sort(key=lambda cause: _ORDER.index(cause["severity"]))
+    findings = [finding for check in checks for finding in check.findings]
+    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
+    rows = [finding.as_dict() for finding in findings]
+    steps = [command for cause in causes for command in cause["commands"]]
+    steps += [row["next"] for row in rows if row["severity"] != NOTE]
+    return {
+        "schema": SCHEMA,
+        "verdict": _verdict([*causes, *rows], checks),
+        "causes": causes,
+        "checks": [check.as_dict() for check in checks],
+        "findings": rows,
+        "next_steps": list(dict.fromkeys(step for step in steps if step)),
+        "servers": [_server_row(server) for server in info.get("servers") or ()],
+        "logs": logs,
+    }
+
+
+def _causes(evidence: Evidence) -> list[RootCause]:
+    """Return the root causes of what the health rules found, of members of the meta group that are not there, and of a cluster
+    that cannot be asked."""
+    info = evidence.info
+    problems = [problem_of(one) for one in info.get("problems") or ()]
+    if "servers" not in info:
+        problems = [Problem("unreachable", ERROR, "cluster", info.get("msg") or "no answer")]
+    missing = {name for problem in problems if problem.code == "server_missing" for name in problem.servers}
+    problems += [
+        Problem("server_missing", ERROR, name, f"{name} is a member of the meta group and did not answer", (name,))
+        for name in _absent_members(info)
+        if name not in missing
+    ]
+    states = {host["server_name"]: _host_state(host) for host in evidence.hosts}
+    disks = {
+        host["server_name"]: host["disk_percent"] for host in evidence.hosts if host.get("disk_percent") is not None
+    }
+    return root_causes(problems, scene_of_info(info, hosts=states, disks=disks))
+
+
+def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return a cause with what the hosts of its servers have to say about it."""
+    codes = {problem.code for problem in cause.problems if problem.severity == ERROR}
+    severe = cause.kind == "cluster_unreachable" or any(code.endswith(_CRITICAL_PROBLEMS) for code in codes)
+    row = cause.as_dict()
+    everybody = cause.kind == "cluster_unreachable"
+    for host in evidence.hosts:
+        name = host["server_name"]
+        if name not in cause.servers and not everybody:
+            continue
+        if host.get("unreachable") or host.get("running") is False:
+            row["evidence"].append(f"{name}: {_host_state(host)}")
+        row["evidence"] += [f"{name} logged: {_log_text(kind)}" for kind in logs.get(name, ())[:1]]
+    return {**row, "severity": CRITICAL if severe else WARNING}
+
+
+def _verdict(rows: Sequence[Mapping[str, Any]], checks: Sequence[Check]) -> dict[str, str]:
+    counts = {severity: sum(row["severity"] == severity for row in rows) for severity in _ORDER}
+    skipped = [check.name for check in checks if check.skipped]
+    blind = f" Not looked at: {', '.join(skipped)}." if skipped else ""
+    if counts[CRITICAL]:
+        return {"status": CRITICAL, "text": f"BROKEN: {counts[CRITICAL]} critical, {counts[WARNING]} warnings.{blind}"}
+    if counts[WARNING]:
+        return {"status": WARNING, "text": f"WORKING, with {counts[WARNING]} warnings.{blind}"}
+    return {"status": OK, "text": f"HEALTHY: nothing wrong was found.{blind}"}
+
+
+def _server_row(server: Mapping[str, Any]) -> dict[str, Any]:
+    keys = (
+        "name",
+        "cluster",
+        "version",
+        "uptime",
+        "rtt",
+        "clock_offset",
+        "cpu",
+        "mem",
+        "connections",
+        "slow_consumers",
+    )
+    health = server.get("health") or {}
+    return {**{key: server.get(key) for key in keys}, "health": health.get("status") or "unknown"}
+
+
+# --- the checks -------------------------------------------------------------------------------------------------------
+
+
+def _unreachable(evidence: Evidence) -> Check:
+    return Check("servers", "no server answers", explained=True)
+
+
+def _host_state(host: Mapping[str, Any]) -> str:
+    if host.get("unreachable"):
+        return "its host cannot be reached either"
+    if host.get("running") is False:
+        return "its host is up, nats-server does not run there"
+    return "nats-server runs on its host" if host.get("running") else "its host was not looked at"
+
+
+def _servers(evidence: Evidence) -> Check:
+    starts = ("server_missing", "server_unexpected", "server_duplicate", "server_wrong_cluster")
+    explained = _explained(evidence, *starts) or bool(_absent_members(evidence.info))
+    return Check("servers", f"{len(evidence.info['servers'])} answer", explained=explained)
+
+
+def _absent_members(info: Mapping[str, Any]) -> list[str]:
+    answering = {server["name"] for server in info.get("servers") or ()}
+    return sorted(set((info.get("meta") or {}).get("members") or ()) - answering)
+
+
+def _explained(evidence: Evidence, *starts: str) -> bool:
+    """Return whether nats_cluster_info has a problem whose code starts so: the root causes tell of it."""
+    return any(one["code"].startswith(starts) for one in evidence.info.get("problems") or ())
+
+
+def _ping(evidence: Evidence) -> Check:
+    times = {server["name"]: server["rtt"] for server in evidence.info["servers"]}
+    slow = {name: rtt for name, rtt in times.items() if rtt > MAX_RTT}
+    found = [Finding("rtt", WARNING, f"{name} took {human_seconds(rtt)} to answer") for name, rtt in slow.items()]
+    return Check("ping", f"slowest {human_seconds(max(times.values(), default=0))}", found)
+
+
+def _health(evidence: Evidence) -> Check:
+    ok = sum((server.get("health") or {}).get("status") == "ok" for server in evidence.info["servers"])
+    explained = _explained(evidence, "server_unhealthy", "server_silent", "jetstream_disabled")
+    return Check("health", f"{ok} of {len(evidence.info['servers'])} report ok", explained=explained)
+
+
+def _meta(evidence: Evidence) -> Check:
+    meta = evidence.info.get("meta")
+    explained = _explained(evidence, "meta_")
+    if not meta:
+        return Check("meta group", "none", explained=explained)
+    text = f"{meta['leader'] or 'nobody'} leads {meta['size']}, {meta['quorum']} are a quorum"
+    return Check("meta group", text, explained=explained)
+
+
+def _assets(evidence: Evidence) -> Check:
+    streams = evidence.info.get("streams") or ()
+    consumers = sum(len(stream["consumers"]) for stream in streams)
+    explained = _explained(evidence, "stream_", "consumer_")
+    return Check("streams and consumers", f"{len(streams)} streams, {consumers} consumers", explained=explained)
+
+
+def _routes(evidence: Evidence) -> Check:
+    servers = [server for server in evidence.with_endpoint("varz") if "routez" in server]
+    unknown = [
+        Finding("routes_unknown", WARNING, f"{name} did not tell its routes") for name in evidence.silent("routez")
+    ]
+    # VARZ does not tell the pinned accounts.
+    pinned = {
+        server["name"]: {
+            **server["varz"],
+            "cluster": {**(server["varz"].get("cluster") or {}), "accounts": list(evidence.pinned_accounts)},
+        }
+        for server in servers
+    }
+    wanted = sum(
+        expected_routes(pinned[one["name"]], pinned[other["name"]])
+        for one in servers
+        for other in servers
+        if one["name"] != other["name"] and one["cluster"] == other["cluster"]
+    )
+    missing = route_problems([dict(server) for server in servers], list(evidence.pinned_accounts))
+    have = sum(len(server["routez"].get("routes") or ()) for server in servers)
+    found = [Finding("routes_missing", WARNING, message) for message in missing] + unknown
+    return Check("routes", f"{have} of {wanted} for a full mesh", found)
+
+
+def _gateways(evidence: Evidence) -> Check:
+    clusters = sorted({server["cluster"] for server in evidence.servers})
+    with_gateway = [server for server in evidence.with_endpoint("gatewayz") if server["gatewayz"].get("name")]
+    if not with_gateway:
+        return Check("gateways", "none: not a supercluster")
+    found = [
+        Finding("gateway_unknown", WARNING, f"{name} did not tell its gateways") for name in evidence.silent("gatewayz")
+    ]
+    missing = gateway_problems([dict(server) for server in with_gateway], clusters)
+    found += [Finding("gateway_missing", CRITICAL, text) for text in missing]
+    return Check("gateways", f"{len(with_gateway)} servers, {len(clusters)} clusters", found)
+
+
+def _logs(evidence: Evidence) -> Check:
+    read = [host for host in evidence.hosts if host.get("log_lines") is not None]
+    if not read:
+        return Check("logs", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True)
+    found = []
+    for host in read:
+        kinds = log_kinds(host["log_lines"], host.get("pid"))
+        errors = sum(kind["count"] for kind in kinds if kind["level"] != "WRN")
+        if kinds:
+            warnings = sum(kind["count"] for kind in kinds) - errors
+            message = f"{host['server_name']} logged {errors} errors and {warnings} warnings since its last start"
+            found.append(Finding("logs", WARNING if errors else NOTE, f"{message}, of {len(kinds)} kinds; see below"))
+    return Check("logs", f"{len(read)} of {len(evidence.hosts)} hosts", found)
+
+
+def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, Any]]:
+    """Return the kinds of warnings and errors of a server since its last start, the worst and the most frequent first: level,
+    count, text of the last one, times of the first and the last.
+
+    `pid`: the running process; without one, lines of the last process count. Kinds differ in more than numbers and ids.
+    """
+    parsed = [found for found in map(_LOG_LINE.match, lines) if found]
+    last_pid = str(pid) if pid else parsed[-1]["pid"] if parsed else ""
+    kinds: dict[tuple[str, str], dict[str, Any]] = {}
+    for found in parsed:
+        if found["pid"] != last_pid:
+            continue
+        key = (found["level"], _VARIABLE.sub("…", found["text"]))
+        kind = kinds.setdefault(key, {"level": found["level"], "count": 0, "first": found["time"]})
+        kind.update(count=kind["count"] + 1, text=found["text"], last=found["time"])
+    return sorted(kinds.values(), key=lambda kind: ("FTL ERR WRN".index(kind["level"]), -kind["count"], kind["first"]))
+
+
+#: A line of nats-server's log, and what differs from one occurrence of an event to the next: numbers, addresses, ids.
+_LOG_LINE = re.compile(r"\[(?P<pid>\d+)\] (?P<time>[\d/]+(?: [\d:.]+)?) \[(?P<level>WRN|ERR|FTL)\] (?P<text>.*)")
+_VARIABLE = re.compile(r"\b(?=\w*\d)\w+\b")
+
+
+def _log_text(kind: Mapping[str, Any]) -> str:
+    times = f"{kind['count']} times, last at" if kind["count"] > 1 else "at"
+    return f"[{kind['level']}] {kind['text']} ({times} {kind['last']})"
+
+
+def _loaded(evidence: Evidence) -> Check:
+    """Whether each server runs the configuration that its file holds (config_digest, 2.11 and later)."""
+    digests = {host["server_name"]: host["digest"] for host in evidence.hosts if host.get("digest")}
+    running = {server["name"]: server["varz"].get("config_digest") for server in evidence.with_endpoint("varz")}
+    both = [name for name in digests if running.get(name)]
+    if not both:
+        why = "needs the managed hosts" if not evidence.hosts else "needs nats-server 2.11 and its file on the host"
+        return Check("configuration loaded", why, skipped=True)
+    found = [
+        Finding("config_not_loaded", WARNING, f"{name} does not run what its configuration file holds")
+        for name in both
+        if digests[name] != running[name]
+    ]
+    return Check("configuration loaded", f"{len(both)} of {len(evidence.servers)} compared with their file", found)
+
+
+def _options(evidence: Evidence) -> Check:
+    servers = evidence.with_endpoint("varz")
+    if len(servers) < 2:
+        return Check("configuration equal", "fewer than two servers to compare", skipped=True)
+    found: list[Finding] = []
+    for cluster in sorted({server["cluster"] for server in servers}):
+        group = [server for server in servers if server["cluster"] == cluster]
+        found += _differences(group, _CLUSTER_OPTIONS, WARNING)
+        found += _differences([server for server in group if _option(server, "jetstream.config")], _SIZE_OPTIONS, NOTE)
+    found += _differences(servers, _SHARED_OPTIONS, WARNING)
+    return Check("configuration equal", f"{len(servers)} servers compared", found)
+
+
+def _differences(servers: Sequence[Mapping[str, Any]], options: Sequence[str], severity: str) -> Iterable[Finding]:
+    """Yield a finding for each option whose values differ. Servers without JetStream are not compared in its options,
+    and of different versions only what both tell."""
+    for option in options:
+        values: dict[str, list[str]] = {}
+        for server in servers:
+            value = _option(server, option)
+            if option.startswith("jetstream.") and not _option(server, "jetstream.config"):
+                continue
+            if option == "gateway.gateways":
+                value = sorted(one.get("name", "") for one in value or ())
+            values.setdefault(str(value), []).append(server["name"])
+        if len({server["version"] for server in servers}) > 1:
+            values.pop("None", None)
+        if len(values) > 1:
+            text = [
+                f"{value if value != 'None' else 'not set'} on {', '.join(names)}" for value, names in values.items()
+            ]
+            yield Finding("config_differs", severity, f"{option} is {'; '.join(text)}")
+
+
+def _option(server: Mapping[str, Any], option: str) -> Any:
+    value: Any = server["varz"]
+    for part in option.split("."):
+        value = (value or {}).get(part)
+    return value
+
+
+def _versions(evidence: Evidence) -> Check:
+    versions: dict[str, list[str]] = {}
+    for server in evidence.info["servers"]:
+        versions.setdefault(server["version"], []).append(server["name"])
+    text = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(versions.items()))
+    found = [Finding("versions_differ", WARNING, f"versions differ: {text}")] if len(versions) > 1 else []
+    found += [Finding("version_warning", NOTE, line) for line in version_warnings(versions)]
+    return Check("versions", ", ".join(sorted(versions)), found)
+
+
+def _clocks(evidence: Evidence) -> Check:
+    """Whether the servers' clocks agree. Half of each round trip is the error of a measurement."""
+    servers = evidence.info["servers"]
+    if not servers:
+        return Check("clocks", "no server to compare", skipped=True)
+    first = min(servers, key=lambda one: one["clock_offset"])
+    last = max(servers, key=lambda one: one["clock_offset"])
+    spread = last["clock_offset"] - first["clock_offset"]
+    summary = f"{human_seconds(spread)} apart at most"
+    if spread <= MAX_CLOCK_SPREAD + (first["rtt"] + last["rtt"]) / 2:
+        return Check("clocks", summary)
+    text = f"{last['name']} is {human_seconds(spread)} ahead of {first['name']}"
+    return Check("clocks", summary, [Finding("clocks_differ", WARNING, text)])
+
+
+def _slow_consumers(evidence: Evidence) -> Check:
+    detail = {
+        server["name"]: server["statsz"].get("slow_consumer_stats") for server in evidence.with_endpoint("statsz")
+    }
+    found = []
+    for server in evidence.info["servers"]:
+        if server["slow_consumers"]:
+            kinds = [f"{count} {kind}" for kind, count in (detail.get(server["name"]) or {}).items() if count]
+            text = f" ({', '.join(kinds)})" if kinds else ""
+            message = f"{server['name']} has cut off {server['slow_consumers']} slow consumers since it started{text}"
+            found.append(Finding("slow_consumers", WARNING, message))
+    return Check("slow consumers", str(sum(server["slow_consumers"] for server in evidence.info["servers"])), found)
+
+
+def _storage(evidence: Evidence) -> Check:
+    found, most = [], 0.0
+    for server in evidence.info["servers"]:
+        js = server.get("js") or {}
+        for used, limit, what in (
+            ("storage", "max_storage", "file storage"),
+            ("memory", "max_memory", "memory storage"),
+        ):
+            if not js.get(limit):
+                continue
+            percent = 100 * js[used] / js[limit]
+            most = max(most, percent)
+            if percent >= STORAGE_WARNING:
+                sizes = f"{human_bytes(js[used])} of {human_bytes(js[limit])}"
+                text = f"{server['name']} uses {percent:.0f} % of its {what} ({sizes})"
+                found.append(Finding("storage", CRITICAL if percent >= STORAGE_CRITICAL else WARNING, text))
+    return Check("storage", f"{most:.0f} % of a limit at most", found)
+
+
+def _disks(evidence: Evidence) -> Check:
+    read = [host for host in evidence.hosts if host.get("disk_percent") is not None]
+    if not read:
+        return Check("disks", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True)
+    found = [
+        Finding(
+            "disk",
+            CRITICAL if host["disk_percent"] >= STORAGE_CRITICAL else WARNING,
+            f"{host['server_name']}: {host.get('disk_mount', 'its disk')} is {host['disk_percent']} % full",
+        )
+        for host in read
+        if host["disk_percent"] >= STORAGE_WARNING
+    ]
+    return Check("disks", f"{max(host['disk_percent'] for host in read)} % full at most", found)
+
+
+def _certificates(evidence: Evidence) -> Check:
+    """How long the certificates are good for, by each server's own clock (VARZ tls_cert_not_after, 2.11.12 and 2.12.4)."""
+    days: dict[str, float] = {}
+    for server in evidence.with_endpoint("varz"):
+        varz = server["varz"]
+        ends = [parse_time(end) for end in certificate_ends(varz).values()]
+        if ends:
+            days[server["name"]] = (min(ends) - parse_time(str(varz["now"]))).total_seconds() / 86400
+    if not days:
+        return Check("certificates", "no server tells their end", skipped=True)
+    found = [
+        Finding(
+            "certificate",
+            CRITICAL if left <= CERTIFICATE_CRITICAL else WARNING,
+            f"a certificate of {name} " + (f"expires in {left:.0f} days" if left > 0 else "has expired"),
+        )
+        for name, left in days.items()
+        if left <= CERTIFICATE_WARNING
+    ]
+    return Check("certificates", f"{min(days.values()):.0f} days at least", found)
+
+
+_CHECKS: tuple[Callable[[Evidence], Check], ...] = (
+    _servers,
+    _ping,
+    _health,
+    _meta,
+    _assets,
+    _routes,
+    _gateways,
+    _logs,
+    _loaded,
+    _options,
+    _versions,
+    _clocks,
+    _slow_consumers,
+    _storage,
+    _disks,
+    _certificates,
+)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+_LINES_SHOWN = 10
+
+
+def diagnosis_text(data: Mapping[str, Any]) -> str:
+    """Return one page: causes with evidence and commands, findings, checks, servers, log lines, next steps, the verdict last."""
+    marks = {OK: "ok", FOUND: "FOUND", SKIPPED: "skipped"}
+    parts = []
+    if data["causes"]:
+        lines = [line for number, cause in enumerate(data["causes"], 1) for line in _cause_lines(number, cause)]
+        parts.append("\n".join(["Root causes:", *lines]))
+    if data["findings"]:
+        parts.append("\n".join(["Findings:", *(f"  {one['severity']}: {one['message']}" for one in data["findings"])]))
+    checks = [(check["check"], marks[check["status"]], check["summary"]) for check in data["checks"]]
+    parts.append(table("Checks", ("Check", "Result", "Summary"), checks))
+    if data["servers"]:
+        parts.append(_servers_table(data["servers"]))
+    for name, kinds in data["logs"].items():
+        if kinds:
+            lines = [f"  {_log_text(kind)}" for kind in kinds[:_LINES_SHOWN]]
+            parts.append("\n".join([f"Warnings and errors of {name} since its last start:", *lines]))
+    steps = list(dict.fromkeys(one["next"] for one in data["findings"] if one["next"] and one["severity"] != NOTE))
+    if steps:
+        parts.append("\n".join(["Next steps for the findings:", *(f"  - {step}" for step in steps)]))
+    parts.append(data["verdict"]["text"])
+    return "\n\n".join(parts)
+
+
+def _cause_lines(number: int, cause: Mapping[str, Any]) -> list[str]:
+    """Return a cause for people: how bad, what, since when, what shows it, what to run."""
+    age = "since when is not known" if cause["age"] is None else f"for {human_seconds(cause['age'])}"
+    return [
+        f"  {number}. {cause['severity']}: {cause['title']} ({age})",
+        *(f"       {line}" for line in cause["evidence"] if line != cause["title"]),
+        *(f"     $ {command}" for command in cause["commands"]),
+    ]
+
+
+def _servers_table(servers: Sequence[Mapping[str, Any]]) -> str:
+    columns = ("Name", "Cluster", "Version", "Uptime", "RTT", "Clock", "CPU %", "Mem", "Conns", "Slow", "Health")
+    rows = [
+        (
+            one["name"],
+            one["cluster"],
+            one["version"],
+            human_seconds(one["uptime"]),
+            human_seconds(one["rtt"]),
+            f"{one['clock_offset'] * 1000:+.0f}ms",
+            f"{one['cpu']:.0f}",
+            human_bytes(one["mem"]),
+            one["connections"],
+            one["slow_consumers"],
+            one["health"],
+        )
+        for one in servers
+    ]
+    return table("Servers", columns, rows)

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a stream comes back to its origin: only what was written at the site since then, and where consumers go on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failover import (
+    SHORTEST_WINDOW,
+    fenced_subject,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import Failover
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Where a consumer goes on at the origin, and how many messages it gets again at most."""
+
+    floor: int
+    again: int
+
+
+def returning_config(
+    config: Mapping[str, Any], stream: str, failover: Failover, domain: Optional[str]
+) -> dict[str, Any]:
+    """Return the configuration with which the origin gets what the site wrote. Nothing that came from the origin comes again, and
+    nobody publishes meanwhile. `domain`: of the site, None within one JetStream."""
+    source: dict[str, Any] = {"name": failover.target, "opt_start_seq": failover.last_copied + 1}
+    if domain:
+        source["external"] = {"api": f"$JS.{domain}.API", "deliver": ""}
+    return {
+        **config,
+        "subjects": [fenced_subject(stream)],
+        "sources": [source],
+        "duplicate_window": SHORTEST_WINDOW,
+    }
+
+
+def returned_config(config: Mapping[str, Any], failover: Failover) -> dict[str, Any]:
+    """Return the configuration with which the origin serves again."""
+    result = {key: value for key, value in config.items() if key != "sources"}
+    result["duplicate_window"] = failover.origin_config.get("duplicate_window", 120_000_000_000)
+    result["subjects"] = list(failover.origin_config.get("subjects") or failover.subjects)
+    return result
+
+
+def returning_floor(
+    at_origin: int,
+    at_site: int,
+    failover: Failover,
+    origin_last: int,
+    source_of: Callable[[int], int],
+    sequence_of: Callable[[int], int],
+) -> Floor:
+    """Return where a consumer goes on at the origin, where these follow each other: what the site has, too (up to `position`),
+    what only the origin has (up to `origin_last`), and what the site wrote.
+
+    A consumer that has not acknowledged all of the second part gets it, and the third part again: nothing is skipped.
+    `source_of(seq)`: the origin's sequence of a message at the site that came from there. `sequence_of(seq)`: the origin's of one
+    that the site wrote.
+    """
+    if at_site <= failover.last_copied:
+        return Floor(max(source_of(at_site), at_origin), 0)
+    reached = sequence_of(at_site)
+    if origin_last <= failover.position or at_origin >= origin_last:
+        return Floor(reached, 0)
+    return Floor(max(failover.position, at_origin), reached - origin_last)

@@ -1,0 +1,329 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the copy of a stream takes the place of its origin, and why it must not. Pure.
+
+A promotion while the origin takes messages makes two streams of one, which nobody can merge. So nothing is promoted unless it
+was seen, or said of the origin by its name, that it takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
+    Checkpoint,
+    Failover,
+    saved_consumer,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import (
+    DIVERGED,
+    MIRROR,
+    MISSING,
+    SITE_SILENT,
+    UNRELATED,
+    Loss,
+    Protected,
+    Reading,
+    StreamStatus,
+    copy_kind,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+
+#: How the origin is kept from taking messages: its stream gets a subject that nobody uses; it is sealed; its clients may not
+#: publish; it is gone.
+SUBJECTS, SEALED, PERMISSIONS, DEAD = "subjects", "sealed", "permissions", "dead"
+FENCES = (SUBJECTS, SEALED, PERMISSIONS, DEAD)
+
+#: How a copy is promoted: its mirror is ended; its sources are; another stream takes over its messages.
+END_MIRROR, END_SOURCES, TAKE_OVER = "end mirror", "end sources", "take over"
+
+#: Since when an update may end a mirror (nats-server#7171).
+MIRROR_CAN_END = (2, 12)
+
+#: What clients rely on, and a mirror does not have from its origin.
+_OF_CLIENTS = (
+    "allow_atomic",
+    "allow_direct",
+    "allow_msg_ttl",
+    "allow_rollup_hdrs",
+    "duplicate_window",
+    "max_msg_size",
+    "republish",
+    "subject_transform",
+)
+
+#: Nanoseconds of the shortest duplicate window there is: what is taken over was stored at the origin, and none of it is dropped.
+SHORTEST_WINDOW = 100_000_000
+
+
+class Refusal(Exception):
+    """Why there is no failover. `code` is for programs."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How to fail over. `dead`: the name of the origin, which says that it is gone. `allow_loss`: go on where the site does not
+    catch up. `max_loss`: most messages that may be lost, None for any number."""
+
+    fence: str
+    dead: str = ""
+    allow_loss: bool = False
+    max_loss: Optional[int] = None
+    consumers: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a failover does with one stream."""
+
+    protected: Protected
+    fence: str
+    method: str
+    target: str
+    subjects: tuple[str, ...]
+    promised: Loss
+    consumers: tuple[dict[str, Any], ...]
+    origin_config: dict[str, Any]
+    caveats: tuple[str, ...]
+
+
+def fenced_subject(stream: str) -> str:
+    """Return the subject that a stream of the origin has while it is fenced."""
+    return f"nats_dr.fenced.{stream}"
+
+
+def is_fenced(config: Mapping[str, Any], stream: str) -> bool:
+    """Return whether a stream has only the subject that nobody uses."""
+    return list(config.get("subjects") or ()) == [fenced_subject(stream)]
+
+
+def plan_failover(
+    status: StreamStatus,
+    origin: Reading,
+    site: Reading,
+    checkpoint: Optional[Checkpoint],
+    release: tuple[int, int],
+    origin_name: str,
+    wanted: Wanted,
+) -> Plan:
+    """Return what is done with one stream. `release` is the site's. Raises Refusal."""
+    protected = status.protected
+    _require_copy(status)
+    require_fence(protected, origin, origin_name, wanted)
+    config = _origin_config(protected, origin, checkpoint, wanted)
+    subjects = protected.subjects or tuple(config.get("subjects") or ())
+    if not subjects or list(subjects) == [fenced_subject(protected.stream)]:
+        raise Refusal(
+            "no_subjects",
+            f"the subjects of {protected.stream} are not known; name them with `subjects`, or its copy would take messages on "
+            "its own name only",
+        )
+    if wanted.max_loss is not None and status.loss.messages > wanted.max_loss:
+        raise Refusal(
+            "loss", f"{status.loss.text} would be lost; {wanted.max_loss} messages may be (max_loss_messages)"
+        )
+    method = promotion(site.info["config"] if site.info else {}, protected.stream, release)
+    target = _target(protected, method)
+    consumers = _consumers(origin, checkpoint) if wanted.consumers else ()
+    caveats = _caveats(config, method, target, consumers, origin, checkpoint, status)
+    return Plan(protected, wanted.fence, method, target, subjects, status.loss, consumers, config, tuple(caveats))
+
+
+def _require_copy(status: StreamStatus) -> None:
+    if status.state in (SITE_SILENT, MISSING, UNRELATED, DIVERGED):
+        raise Refusal("no_copy", status.problems[0])
+
+
+def require_fence(protected: Protected, origin: Reading, origin_name: str, wanted: Wanted) -> None:
+    """Raise Refusal unless the origin takes no messages, as far as that can be seen before anything is changed."""
+    if wanted.fence == DEAD:
+        if wanted.dead != origin_name:
+            raise Refusal(
+                "not_fenced", f"dead: name the origin that is gone, {origin_name}, not {wanted.dead or 'nothing'}"
+            )
+        if not origin.problem:
+            raise Refusal(
+                "origin_answers",
+                f"{origin_name} is said to be dead, and answers for stream {protected.stream}. Stop its servers, or fence it "
+                "with `fence: subjects`",
+            )
+        return
+    if origin.problem:
+        raise Refusal(
+            "origin_silent",
+            f"{origin_name} does not answer ({origin.problem}), so nobody can see that it takes no messages. When its servers "
+            f"are stopped, and cannot start by themselves, say so: `fence: dead` with `dead: {origin_name}`",
+        )
+    if origin.info is None:
+        raise Refusal("no_copy", f"{origin_name} has no stream {protected.stream}")
+    if wanted.fence == SEALED and not origin.info["config"].get("sealed"):
+        raise Refusal("not_fenced", f"stream {protected.stream} of {origin_name} is not sealed, and takes messages")
+
+
+def require_still(before: int, after: int, protected: Protected, seconds: float) -> None:
+    """Raise Refusal when the origin took messages while it was watched."""
+    if after != before:
+        raise Refusal(
+            "not_fenced",
+            f"stream {protected.stream} took {after - before} messages within {seconds:g} seconds; take the right to publish "
+            "from its clients, or fence it with `fence: subjects`",
+        )
+
+
+def _origin_config(
+    protected: Protected, origin: Reading, checkpoint: Optional[Checkpoint], wanted: Wanted
+) -> dict[str, Any]:
+    if origin.info is not None and not is_fenced(origin.info["config"], protected.stream):
+        return dict(origin.info["config"])
+    if checkpoint is not None:
+        return dict(checkpoint.config)
+    if protected.subjects and not wanted.consumers:
+        return {"subjects": list(protected.subjects)}
+    raise Refusal(
+        "no_checkpoint",
+        f"the origin of {protected.stream} does not answer, and there is no checkpoint of it: its subjects and its consumers are "
+        "not known. Give `subjects`, and `consumers: false`; clients then create their consumers themselves",
+    )
+
+
+def promotion(config: Mapping[str, Any], stream: str, release: tuple[int, int]) -> str:
+    """Return how a copy is promoted by servers of a release."""
+    if copy_kind(config, stream) != MIRROR:
+        return END_SOURCES
+    return END_MIRROR if release >= MIRROR_CAN_END else TAKE_OVER
+
+
+def _target(protected: Protected, method: str) -> str:
+    if method != TAKE_OVER:
+        return protected.copy
+    target = protected.promoted or protected.stream
+    if target == protected.copy:
+        raise Refusal(
+            "needs_name",
+            f"before nats-server 2.12 a mirror cannot be promoted, and another stream has to take over the messages of "
+            f"{protected.copy}: name it with `promoted`",
+        )
+    return target
+
+
+def _consumers(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[dict[str, Any], ...]:
+    """Return the consumers where they were when the origin, or else the checkpoint, last said so."""
+    saved = {entry["name"]: entry for entry in checkpoint.consumers} if checkpoint else {}
+    if origin.problem or origin.info is None:
+        return tuple(saved.values())
+    lost = [name for name in origin.unknown if name not in saved]
+    if lost:
+        raise Refusal(
+            "leaderless",
+            f"consumers whose leader does not answer, and of which there is no checkpoint: {', '.join(sorted(lost))}. Let them "
+            "get a leader, or delete them",
+        )
+    found = {name: saved_consumer(info) for name, info in origin.consumers.items()}
+    found.update({name: saved[name] for name in origin.unknown})
+    return tuple(found[name] for name in sorted(found))
+
+
+def durable(consumers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the consumers that are created at the site; clients create the others themselves."""
+    return [entry for entry in consumers if entry["config"].get("durable_name")]
+
+
+def floor_at(entry: Mapping[str, Any], position: int) -> int:
+    """Return the ack floor that a consumer gets, in the origin's sequences.
+
+    It is never above what the site has: the next messages there get the sequences of those that were lost, and a consumer that
+    began behind those would never get them.
+    """
+    return min(int(entry["ack_floor"]["stream_seq"]), position)
+
+
+def again(entry: Mapping[str, Any], position: int) -> int:
+    """Return how many messages a consumer may get again at most: what was delivered above its ack floor."""
+    return max(0, min(int(entry["delivered"]["stream_seq"]), position) - floor_at(entry, position))
+
+
+def promoted_config(config: Mapping[str, Any], plan: Plan | Failover) -> dict[str, Any]:
+    """Return the configuration with which a stream serves at the site: no mirror or sources, and always with subjects. Without
+    them a server would take the stream's own name as its subject."""
+    result = {key: value for key, value in config.items() if key not in ("mirror", "mirror_direct", "sources")}
+    result.update({key: plan.origin_config[key] for key in _OF_CLIENTS if plan.origin_config.get(key)})
+    result["subjects"] = list(plan.subjects)
+    return result
+
+
+def take_over_config(config: Mapping[str, Any], target: str, first_seq: int) -> dict[str, Any]:
+    """Return the configuration of a stream that takes over the messages of a mirror, beginning with the same sequence."""
+    result = {key: value for key, value in config.items() if key not in ("mirror", "mirror_direct", "subjects")}
+    result.update(name=target, sources=[{"name": config["name"]}], duplicate_window=SHORTEST_WINDOW)
+    if first_seq > 1:
+        result["first_seq"] = first_seq
+    return result
+
+
+def _caveats(
+    config: Mapping[str, Any],
+    method: str,
+    target: str,
+    consumers: Sequence[Mapping[str, Any]],
+    origin: Reading,
+    checkpoint: Optional[Checkpoint],
+    status: StreamStatus,
+) -> list[str]:
+    found = []
+    window = (config.get("duplicate_window") or 0) / 1e9
+    if window:
+        found.append(
+            f"{target} knows no message ids: a message that is sent again within the duplicate window of {human_seconds(window)} "
+            "is stored again"
+        )
+    if method != END_MIRROR:
+        found.append("messages have the time at which the site got them, from which max_age counts")
+    retention = config.get("retention", "limits")
+    if retention != "limits":
+        found.append(
+            f"the origin has the retention {retention}, its copy at the site limits: nothing is removed when it is acknowledged"
+        )
+    if origin.problem and checkpoint is not None and consumers:
+        age = "" if status.checkpoint_age is None else f", {human_seconds(max(0.0, status.checkpoint_age))} ago"
+        found.append(f"consumers begin where they were at the checkpoint{age}")
+    left = sorted(entry["name"] for entry in consumers if not entry["config"].get("durable_name"))
+    if left:
+        found.append(f"ephemeral consumers are left to their clients: {', '.join(left)}")
+    return found
+
+
+def plan_lines(plan: Plan, origin: str, site: str) -> list[str]:
+    """Return for people what will be done."""
+    stream = plan.protected.name
+    at_origin = f"stream {plan.protected.stream} of {origin}"
+    fences = {
+        SUBJECTS: f"{at_origin} gets the subject {fenced_subject(plan.protected.stream)} instead of its own",
+        SEALED: f"{at_origin} is sealed",
+        PERMISSIONS: f"{at_origin} is watched, and must not take a message",
+        DEAD: f"{origin} is said to be dead, and does not answer",
+    }
+    promotions = {
+        END_MIRROR: f"{plan.target} of {site} ends its mirror",
+        END_SOURCES: f"{plan.target} of {site} ends its sources",
+        TAKE_OVER: f"{plan.target} of {site} is created, and takes over the messages of {plan.protected.copy}",
+    }
+    names = ", ".join(entry["name"] for entry in durable(plan.consumers)) or "none"
+    return [
+        f"{stream}: fence: {fences[plan.fence]}",
+        f"{stream}: promote: {promotions[plan.method]}, and takes messages on {', '.join(plan.subjects)}",
+        f"{stream}: consumers: {names}",
+        f"{stream}: lost would be now: {plan.promised.text}",
+        *(f"{stream}: note: {caveat}" for caveat in plan.caveats),
+    ]
+
+
+def promise(loss: Loss) -> dict[str, Any]:
+    """Return what is kept of what would be lost."""
+    return asdict(loss)

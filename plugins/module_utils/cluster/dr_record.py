@@ -1,0 +1,189 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is kept at the second site of a stream's origin: the last checkpoint of its consumers, and how far a failover came. Pure.
+
+It is kept in the metadata of one stream, so that it needs no more rights than those that manage streams, is where the copies are,
+and outlives the controller. The servers take 128 KiB of metadata (stream.go JSMaxMetadataLen).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+
+SCHEMA = 1
+
+#: Bytes that all entries together may have, below the servers' limit.
+MAX_BYTES = 120 << 10
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_CHECKPOINT, _FAILOVER, _FAILBACK = "checkpoint.", "failover.", "failback."
+
+
+class RecordError(ValueError):
+    """A record that cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the origin had when it last answered. `taken`: its time. `config`: of the stream. `consumers`: name, config,
+    ack_floor, delivered, num_ack_pending of each."""
+
+    taken: str
+    last_seq: int
+    messages: int
+    config: dict[str, Any]
+    consumers: tuple[dict[str, Any], ...]
+
+
+#: What a failover does next: fence the origin, promote the copy, create its consumers, nothing.
+FENCE, PROMOTE, CONSUMERS, DONE = "fence", "promote", "consumers", "done"
+
+
+@dataclass(frozen=True)
+class Failover:
+    """How a stream takes the place of its origin. `phase`: the next step. `promised`: what its status said would be lost.
+    `position`: sequence of the origin of the last message that came from there. `last_copied`: the sequence which that has in the
+    stream `target`; what follows was written at the site. `origin_config`: before it was fenced.
+    `complete`: whether the site was seen to have all that the fenced origin has."""
+
+    phase: str
+    started: str
+    fence: str
+    method: str
+    target: str
+    subjects: tuple[str, ...]
+    promised: dict[str, Any]
+    position: int
+    last_copied: int
+    consumers: tuple[dict[str, Any], ...]
+    origin_config: dict[str, Any]
+    complete: bool = False
+    finished: str = ""
+
+    @property
+    def done(self) -> bool:
+        return self.phase == DONE
+
+
+@dataclass(frozen=True)
+class Failback:
+    """How a stream comes back to its origin. `origin_last`: the last sequence there before the messages of the site came.
+    `floors`: the ack floors there by consumer. `twice`: ids of messages that both sides stored after the failover."""
+
+    started: str
+    origin_last: int
+    floors: dict[str, int]
+    twice: tuple[str, ...]
+
+
+def record_stream(site: str) -> str:
+    """Return the name of the stream that holds the records of a site. Raises RecordError for what cannot be part of one."""
+    if not _NAME.fullmatch(site):
+        raise RecordError(f"{site!r} is not the name of a site: letters, digits, '_' and '-' only")
+    return f"NATS_DR_{site}"
+
+
+def record_config(site: str, copy: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return the configuration of that stream: with as many replicas as a copy, at the same place, and without messages."""
+    own = {key: copy[key] for key in ("num_replicas", "placement") if copy.get(key)}
+    return {
+        "name": record_stream(site),
+        "description": "Checkpoints and failovers of natsops.jetstream; in its metadata",
+        "subjects": [f"nats_dr.{site}"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "max_msgs": 1,
+        **own,
+        "metadata": dict(metadata),
+    }
+
+
+def checkpoint_in(metadata: Mapping[str, str], stream: str) -> Optional[Checkpoint]:
+    """Return the checkpoint of a stream, None without one. Raises RecordError for one that cannot be read."""
+    found = _decode(metadata, _CHECKPOINT + stream)
+    return None if found is None else Checkpoint(**{**found, "consumers": tuple(found["consumers"])})
+
+
+def failover_in(metadata: Mapping[str, str], stream: str) -> Optional[Failover]:
+    """Return the failover of a stream, None without one. Raises RecordError for one that cannot be read."""
+    found = _decode(metadata, _FAILOVER + stream)
+    if found is None:
+        return None
+    return Failover(**{**found, "subjects": tuple(found["subjects"]), "consumers": tuple(found["consumers"])})
+
+
+def with_record(metadata: Mapping[str, str], stream: str, record: Checkpoint | Failover | Failback) -> dict[str, str]:
+    """Return the metadata with this record. Raises RecordError when that is more than the servers take."""
+    prefixes = {Checkpoint: _CHECKPOINT, Failover: _FAILOVER, Failback: _FAILBACK}
+    key = prefixes[type(record)] + stream
+    packed = zlib.compress(json.dumps({"schema": SCHEMA, **asdict(record)}, sort_keys=True).encode(), 9)
+    result = {**metadata, key: base64.b64encode(packed).decode()}
+    size = sum(len(name) + len(value) for name, value in result.items())
+    if size > MAX_BYTES:
+        raise RecordError(
+            f"the records of the site would have {size} bytes, the servers take {MAX_BYTES} (metadata of a stream); protect "
+            "fewer streams of this account, or give some of them a site of another name"
+        )
+    return result
+
+
+def without_failover(metadata: Mapping[str, str], stream: str) -> dict[str, str]:
+    """Return the metadata without the failover and the failback of a stream."""
+    gone = (_FAILOVER + stream, _FAILBACK + stream)
+    return {key: value for key, value in metadata.items() if key not in gone}
+
+
+def failback_in(metadata: Mapping[str, str], stream: str) -> Optional[Failback]:
+    """Return the failback of a stream, None without one. Raises RecordError for one that cannot be read."""
+    found = _decode(metadata, _FAILBACK + stream)
+    return None if found is None else Failback(**{**found, "twice": tuple(found["twice"])})
+
+
+def saved_consumer(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a consumer.
+
+    One that has delivered nothing yet has an ack floor of 0 in 2.10, wherever it begins; what it reports as delivered is then the
+    message before (consumer.go selectStartingSeqNo).
+    """
+    floor, delivered = info["ack_floor"].get("stream_seq", 0), info.get("delivered") or {}
+    reached = delivered.get("stream_seq", 0)
+    if not delivered.get("consumer_seq"):
+        floor = max(floor, reached)
+    return {
+        "name": info["name"],
+        "config": dict(info["config"]),
+        "ack_floor": {"stream_seq": floor},
+        "delivered": {"stream_seq": max(floor, reached)},
+        "num_ack_pending": info.get("num_ack_pending", 0),
+    }
+
+
+def same_consumers(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether two lists hold the same consumers at the same positions, in any order."""
+    return sorted(left, key=_by_name) == sorted(right, key=_by_name)
+
+
+def _by_name(entry: Mapping[str, Any]) -> str:
+    return str(entry["name"])
+
+
+def _decode(metadata: Mapping[str, str], key: str) -> Optional[dict[str, Any]]:
+    packed = metadata.get(key)
+    if packed is None:
+        return None
+    try:
+        found = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+        schema = found.pop("schema")
+    except (ValueError, zlib.error, KeyError, AttributeError) as error:
+        raise RecordError(f"{key} in the metadata of the site's records cannot be read: {error}") from error
+    if schema != SCHEMA:
+        raise RecordError(f"{key} is of schema {schema}; this release knows {SCHEMA}")
+    return dict(found)

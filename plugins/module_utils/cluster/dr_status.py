@@ -1,0 +1,339 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How far a second site is behind the origin of a stream, and what would be lost if the origin were lost now. Pure.
+
+A mirror whose origin is gone reports a lag of 0 for ever, and only the time since it last heard of it grows (stream.go
+streamInfo). So what would be lost is known only while both sides answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
+    Checkpoint,
+    Failover,
+    saved_consumer,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+
+Info = Mapping[str, Any]
+
+#: How the stream at the site gets its messages.
+MIRROR, SOURCES = "mirror", "sources"
+
+#: In step; messages are on their way; the site does not hear the origin although it answers; the origin does not answer; the site
+#: does not; there is no stream at the site, or one that copies something else; it has messages that the origin has not; it took
+#: the origin's place.
+FOLLOWING, BEHIND, DISCONNECTED, ORIGIN_SILENT = "following", "behind", "disconnected", "origin silent"
+SITE_SILENT, MISSING, UNRELATED, DIVERGED, PROMOTED = "site silent", "missing", "unrelated", "diverged", "promoted"
+IN_ORDER = (FOLLOWING, BEHIND, PROMOTED)
+
+#: Seconds without a heartbeat, of which there is one each second, after which a mirror has lost its origin.
+SILENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Protected:
+    """A stream of the origin and its copy at the site. `account`: None for that of the task's own user. `promoted`: the name
+    under which it serves at the site where its copy cannot (before 2.12). `subjects`: at the site; none for the origin's."""
+
+    account: Optional[str]
+    stream: str
+    copy: str
+    promoted: str = ""
+    subjects: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.account}/{self.stream}" if self.account else self.stream
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one side answered. `problem`: why it did not, empty when it did. `info`: its STREAM.INFO, None without such a stream.
+    `consumers`: their CONSUMER.INFO by name. `unknown`: those whose leader did not answer, with the reason.
+
+    `position`, of the site: sequence of the origin up to which it has the messages, None where that is not known. `oldest`, of
+    the origin: when it stored the first message that the site lacks, None when it lacks none."""
+
+    problem: str = ""
+    info: Optional[Info] = None
+    consumers: Mapping[str, Info] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    position: Optional[int] = None
+    oldest: Optional[str] = None
+
+    @property
+    def last_seq(self) -> int:
+        return int(self.info["state"]["last_seq"]) if self.info else 0
+
+    @property
+    def last_time(self) -> str:
+        """Return when the newest message was stored, empty without any."""
+        return str(self.info["state"].get("last_ts") or "") if self.info and self.last_seq else ""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What would be lost if the origin were lost now. `known`: whether `messages` is the most, or else the least that it can be.
+    `seconds`: since when the site lacks something, None where nobody knows. `since`: the origin's time of the newest message at
+    the site."""
+
+    known: bool
+    messages: int
+    seconds: Optional[float]
+    since: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ConsumerFloor:
+    """The ack floor of a consumer: at the origin (None when it does not answer), and in the checkpoint (None without one)."""
+
+    name: str
+    origin: Optional[int]
+    saved: Optional[int]
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """The state of one stream. `contact`: seconds since the site last heard of the origin, None where that is not reported."""
+
+    protected: Protected
+    state: str
+    position: Optional[int]
+    behind: Optional[int]
+    seconds_behind: Optional[float]
+    contact: Optional[float]
+    loss: Loss
+    consumers: tuple[ConsumerFloor, ...]
+    checkpoint_age: Optional[float]
+    problems: tuple[str, ...]
+
+    @property
+    def in_order(self) -> bool:
+        return self.state in IN_ORDER and not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        row = asdict(self)
+        protected = row.pop("protected")
+        own = {"name": self.protected.name, "account": protected["account"], "stream": protected["stream"]}
+        return {**own, "copy": protected["copy"], **row, "in_order": self.in_order}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be lost, and how old a checkpoint may be; None for anything."""
+
+    messages: Optional[int] = None
+    seconds: Optional[float] = None
+    checkpoint: Optional[float] = None
+
+
+#: No limits.
+ANY = Limits()
+
+
+def copy_kind(config: Info, stream: str) -> str:
+    """Return how a stream gets the messages of another: MIRROR, SOURCES, or empty for not at all."""
+    if (config.get("mirror") or {}).get("name") == stream:
+        return MIRROR
+    return SOURCES if any(entry.get("name") == stream for entry in config.get("sources") or ()) else ""
+
+
+def upstream(info: Info, stream: str) -> Info:
+    """Return what the site reports of the origin: lag, active (nanoseconds, -1 for never), error; empty when it reports none."""
+    found = [info.get("mirror"), *(info.get("sources") or ())]
+    return next((entry for entry in found if entry and entry.get("name") == stream), {})
+
+
+def contact_of(info: Info, stream: str) -> Optional[float]:
+    """Return the seconds since the site last heard of the origin, None for never."""
+    active = upstream(info, stream).get("active", -1)
+    return None if active < 0 else active / 1e9
+
+
+def judge(
+    protected: Protected,
+    origin: Reading,
+    site: Reading,
+    checkpoint: Optional[Checkpoint] = None,
+    failover: Optional[Failover] = None,
+    limits: Limits = ANY,
+) -> StreamStatus:
+    """Return the state of one stream. The site was read before the origin, so that what it lacks is no less than this says."""
+    promoted = bool(failover and failover.done)
+    state = PROMOTED if promoted else _state(protected, origin, site)
+    contact = contact_of(site.info, protected.stream) if site.info else None
+    behind = _behind(origin, site) if state in (FOLLOWING, BEHIND, DISCONNECTED) else None
+    seconds = _seconds_behind(origin) if behind is not None else None
+    loss = _loss(protected, state, site, checkpoint, behind, seconds, contact)
+    now = _now(site) or _now(origin)
+    age = now - parse_time(checkpoint.taken).timestamp() if checkpoint and now is not None else None
+    problems = [] if promoted else _problems(protected, state, origin, site, loss, checkpoint, age, limits)
+    floors = () if promoted else _floors(origin, checkpoint)
+    return StreamStatus(protected, state, site.position, behind, seconds, contact, loss, floors, age, tuple(problems))
+
+
+def _state(protected: Protected, origin: Reading, site: Reading) -> str:
+    if site.problem:
+        return SITE_SILENT
+    if site.info is None:
+        return MISSING
+    if not copy_kind(site.info["config"], protected.stream) or site.position is None:
+        return UNRELATED
+    if origin.problem:
+        return ORIGIN_SILENT
+    if origin.info is None or site.position > origin.last_seq:
+        return DIVERGED
+    contact = contact_of(site.info, protected.stream)
+    if contact is None or contact > SILENCE or upstream(site.info, protected.stream).get("error"):
+        return DISCONNECTED
+    return BEHIND if _behind(origin, site) else FOLLOWING
+
+
+def _behind(origin: Reading, site: Reading) -> int:
+    """Return how many messages the site lacks at most: there may be gaps in the sequences that are counted."""
+    return 0 if origin.oldest is None else max(0, origin.last_seq - (site.position or 0))
+
+
+def _seconds_behind(origin: Reading) -> float:
+    now = _now(origin)
+    if origin.oldest is None or now is None:
+        return 0.0
+    return max(0.0, now - parse_time(origin.oldest).timestamp())
+
+
+def _now(reading: Reading) -> Optional[float]:
+    """Return the time of the server that answered."""
+    stamp = (reading.info or {}).get("ts")
+    return parse_time(stamp).timestamp() if stamp else None
+
+
+def _loss(
+    protected: Protected,
+    state: str,
+    site: Reading,
+    checkpoint: Optional[Checkpoint],
+    behind: Optional[int],
+    seconds: Optional[float],
+    contact: Optional[float],
+) -> Loss:
+    since = site.last_time
+    if state == PROMOTED:
+        return Loss(True, 0, 0.0, since, "nothing: the site serves the stream")
+    if behind is not None:
+        if not behind:
+            return Loss(True, 0, 0.0, since, "nothing")
+        text = f"at most {_messages(behind)}, of the last {human_seconds(seconds or 0.0)}"
+        return Loss(True, behind, seconds, since, text)
+    if site.info is None:
+        known = checkpoint.messages if checkpoint else 0
+        return Loss(False, known, None, "", "unknown" if site.problem else "everything")
+    position = site.position or 0
+    reported = int(upstream(site.info, protected.stream).get("lag") or 0)
+    least = max(reported, checkpoint.last_seq - position if checkpoint else 0, 0)
+    text = f"unknown, at least {_messages(least)}: what the origin stored after sequence {position}"
+    if since:
+        text += f" of {since[:19]}Z"
+    if contact is not None:
+        text += f"; last heard of it {human_seconds(contact)} ago"
+    return Loss(False, least, contact, since, text)
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _problems(
+    protected: Protected,
+    state: str,
+    origin: Reading,
+    site: Reading,
+    loss: Loss,
+    checkpoint: Optional[Checkpoint],
+    age: Optional[float],
+    limits: Limits,
+) -> list[str]:
+    found = []
+    if state == SITE_SILENT:
+        found.append(f"the site does not answer for stream {protected.copy}: {site.problem}")
+    elif state == MISSING:
+        found.append(f"there is no stream {protected.copy} at the site; create it with `mirror` or `sources`")
+    elif state == UNRELATED:
+        found.append(f"stream {protected.copy} at the site does not copy {protected.stream} alone")
+    elif state == DIVERGED:
+        found.append(
+            f"stream {protected.copy} has messages up to sequence {site.position}, the origin up to {origin.last_seq}: the "
+            "origin was deleted, recreated or restored"
+            if origin.info
+            else f"the origin has no stream {protected.stream}"
+        )
+    elif state == DISCONNECTED:
+        error = (upstream(site.info or {}, protected.stream).get("error") or {}).get("description")
+        contact = contact_of(site.info or {}, protected.stream)
+        heard = "never" if contact is None else f"last {human_seconds(contact)} ago"
+        found.append(f"the site does not hear the origin, although it answers ({error or f'heard {heard}'})")
+    if origin.problem:
+        found.append(f"the origin does not answer for stream {protected.stream}: {origin.problem}")
+    if state == BEHIND or not loss.known:
+        if limits.messages is not None and loss.messages > limits.messages:
+            found.append(f"RPO exceeded: {loss.messages} messages, the limit is {limits.messages}")
+        if limits.seconds is not None and (loss.seconds is None or loss.seconds > limits.seconds):
+            seconds = "unknown" if loss.seconds is None else human_seconds(loss.seconds)
+            found.append(f"RPO exceeded: {seconds}, the limit is {human_seconds(limits.seconds)}")
+    if origin.unknown:
+        found.append(f"consumers whose leader does not answer: {', '.join(sorted(origin.unknown))}")
+    if checkpoint is None:
+        if origin.consumers or origin.problem:
+            found.append("there is no checkpoint: if the origin is lost, nobody knows where its consumers were")
+    elif limits.checkpoint is not None and age is not None and age > limits.checkpoint:
+        found.append(
+            f"the checkpoint is {human_seconds(age)} old, the limit is {human_seconds(limits.checkpoint)}: consumers would "
+            "get again what they acknowledged since"
+        )
+    return found
+
+
+def _floors(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[ConsumerFloor, ...]:
+    now = {name: int(saved_consumer(info)["ack_floor"]["stream_seq"]) for name, info in origin.consumers.items()}
+    saved = (
+        {entry["name"]: int(entry["ack_floor"]["stream_seq"]) for entry in checkpoint.consumers} if checkpoint else {}
+    )
+    names = sorted(now if not origin.problem else saved)
+    return tuple(ConsumerFloor(name, now.get(name), saved.get(name)) for name in names)
+
+
+def status_lines(origin: str, site: str, rows: Sequence[StreamStatus]) -> list[str]:
+    """Return the status for people, on one screen."""
+    columns = ["stream", "state", "behind", "would be lost now", "consumers", "checkpoint"]
+    cells = [
+        [
+            row.protected.name,
+            row.state,
+            "" if row.behind is None else f"{row.behind} ({human_seconds(row.seconds_behind or 0.0)})",
+            row.loss.text.partition(":")[0],
+            _consumer_cell(row),
+            "none" if row.checkpoint_age is None else f"{human_seconds(max(0.0, row.checkpoint_age))} old",
+        ]
+        for row in rows
+    ]
+    lines = table(f"{origin} → {site}", columns, cells).splitlines()
+    for row in rows:
+        lines += [f"{row.protected.name}: {problem}" for problem in row.problems]
+        if not row.loss.known and ":" in row.loss.text:
+            lines.append(f"{row.protected.name}: lost is {row.loss.text}")
+    return lines
+
+
+def _consumer_cell(row: StreamStatus) -> str:
+    if not row.consumers:
+        return "0"
+    stale = sum(1 for one in row.consumers if one.saved is None or (one.origin is not None and one.saved < one.origin))
+    return f"{len(row.consumers)}" + (f", {stale} ahead of the checkpoint" if stale else "")

@@ -1,0 +1,238 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Leaders spread as evenly as their groups allow, by the fewest step-downs. Pure: no I/O.
+
+An exact assignment: of all ways to lead the groups, the one with the least sum of squared numbers of leaders per server, of
+those the one with the least such sum per zone, of those the one with the fewest changed leaders. That is a minimum-cost flow
+with convex costs (group → server → zone), and a flow is optimal when its residual graph has no negative cycle (Klein 1967):
+so cycles are cancelled until there is none. Groups never leave their cluster, and each cluster is solved for itself.
+
+Which groups change is then chosen by what is written to them, so that the servers' write rates become alike, too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+#: The write rate of the busiest server, in that of the average one, from which on leaders change for its sake alone.
+TOLERATED_RATE = 1.1
+#: What an exchange of two leaders must take off the sum of squared rates, as part of the square of the average one.
+_LEAST_GAIN = 1e-3
+
+_SINK = ""
+
+
+@dataclass(frozen=True)
+class LedGroup:
+    """A group and the servers that may lead it, its leader among them. `rate`: bytes a second that are written to it."""
+
+    leader: str
+    able: frozenset[str]
+    rate: float = 0.0
+
+
+def even_leaders(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[str]:
+    """Return who should lead each group. `zones`: server → zone ("" for none), for all servers that are to lead a share."""
+    leaders = [group.leader for group in groups]
+    for indices in _components(groups, zones):
+        part = _Assignment([groups[index] for index in indices], zones)
+        part.even_numbers()
+        part.even_rates()
+        for index, leader in zip(indices, part.leaders):
+            leaders[index] = leader
+    return leaders
+
+
+def _components(groups: Sequence[LedGroup], zones: Mapping[str, str]) -> list[list[int]]:
+    """Return the groups' indices, together those that share servers or one of several zones."""
+    above: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while above.setdefault(name, name) != name:
+            above[name] = name = above[above[name]]
+        return name
+
+    for group in groups:
+        for name in group.able:
+            above[root(name)] = root(group.leader)
+    if len(set(zones.values())) > 1:
+        for name, zone in zones.items():
+            above[root(name)] = root(f"/{zone}")
+    found: dict[str, list[int]] = defaultdict(list)
+    for index, group in enumerate(groups):
+        found[root(group.leader)].append(index)
+    return list(found.values())
+
+
+class _Assignment:
+    """Leaders of groups that share servers, and the residual graph of the flow that they are."""
+
+    def __init__(self, groups: Sequence[LedGroup], zones: Mapping[str, str]) -> None:
+        self._groups = groups
+        self.leaders = [group.leader for group in groups]
+        self._names = sorted({name for group in groups for name in group.able} & set(zones))
+        self._zones = {name: zones[name] for name in self._names}
+        self._count = Counter(self.leaders)
+        self._zone_count: Counter[str] = Counter()
+        for name in self._names:
+            self._zone_count[self._zones[name]] += self._count[name]
+        # A change of any number of leaders costs less than one step of the zones' sum, and that less than one of the servers'.
+        self._zone_step = len(groups) + 1
+        self._server_step = self._zone_step * (len(groups) ** 2 + 1)
+        #: (from, to) → cost in changed leaders → the groups that may go that way, in a fixed order.
+        self._ways: dict[tuple[str, str], dict[int, dict[int, None]]] = {}
+        for index in range(len(groups)):
+            self._open(index)
+
+    def even_numbers(self) -> None:
+        """Bring the numbers of leaders to their optimum."""
+        while cycle := _negative_cycle(self._arcs()):
+            self._cancel(cycle)
+
+    def even_rates(self) -> None:
+        """Exchange leaders in pairs, which keeps the numbers, until no pair helps: all that cost no further step-down, and
+        others while a server has more than TOLERATED_RATE of the average."""
+        rates = dict.fromkeys(self._names, 0.0)
+        for group, leader in zip(self._groups, self.leaders):
+            if leader in rates:
+                rates[leader] += group.rate
+        average = sum(rates.values()) / max(1, len(rates))
+        for dearest in (0, 2):
+            while average and (dearest == 0 or max(rates.values()) > TOLERATED_RATE * average):
+                pair = self._best_exchange(rates, dearest, _LEAST_GAIN * average * average)
+                if pair is None:
+                    break
+                first, second = pair
+                source, target = self.leaders[first], self.leaders[second]
+                moved = self._groups[first].rate - self._groups[second].rate
+                rates[source] -= moved
+                rates[target] += moved
+                self._lead(first, target)
+                self._lead(second, source)
+
+    def _best_exchange(self, rates: Mapping[str, float], dearest: int, least: float) -> tuple[int, int] | None:
+        """Return the two groups whose exchange helps the busiest server most, for at most `dearest` more step-downs."""
+        for source in sorted(rates, key=lambda name: (-rates[name], name)):
+            best: tuple[float, int, int] | None = None
+            for target in rates:
+                excess = rates[source] - rates[target]
+                if target == source or excess <= 0:
+                    continue
+                for there, back in self._exchanges(source, target, excess / 2, dearest):
+                    moved = self._groups[there].rate - self._groups[back].rate
+                    gain = 2 * moved * (excess - moved)
+                    if gain > least and (best is None or gain > best[0] * (1 + 1e-9)):
+                        best = gain, there, back
+            if best is not None:
+                return best[1:]
+        return None
+
+    def _exchanges(self, source: str, target: str, wanted: float, dearest: int) -> Iterable[tuple[int, int]]:
+        """Yield for each group of the source the one of the target whose rate differs most nearly by what is wanted."""
+        for back_cost, backs in self._ways.get((target, source), {}).items():
+            ordered = sorted((self._groups[index].rate, index) for index in backs)
+            if not ordered:
+                continue
+            for there_cost, theres in self._ways.get((source, target), {}).items():
+                if there_cost + back_cost > dearest:
+                    continue
+                for there in theres:
+                    at = bisect_left(ordered, (self._groups[there].rate - wanted, -1))
+                    for _rate, back in ordered[max(0, at - 1) : at + 1]:
+                        yield there, back
+
+    def _arcs(self) -> dict[tuple[str, str], int]:
+        """Return the residual graph: its arcs and what a unit of flow costs on each. A slash marks zones."""
+        arcs = {
+            way: min(cost for cost, groups in costs.items() if groups)
+            for way, costs in self._ways.items()
+            if any(costs.values())
+        }
+        for name in self._names:
+            zone, count = self._zones[name], self._count[name]
+            arcs[name, f"/{zone}"] = self._server_step * (2 * count + 1)
+            arcs[f"/{zone}", name] = -self._server_step * (2 * count - 1)
+        for zone, count in self._zone_count.items():
+            arcs[f"/{zone}", _SINK] = self._zone_step * (2 * count + 1)
+            arcs[_SINK, f"/{zone}"] = -self._zone_step * (2 * count - 1)
+        return arcs
+
+    def _cancel(self, cycle: Sequence[str]) -> None:
+        """Send leaders around the cycle, as many at once as make it better for sure."""
+        ways = [way for way in zip(cycle, [*cycle[1:], cycle[0]]) if way in self._ways]
+        sources, targets = (Counter(end) for end in zip(*ways))
+        losing, gaining = sources - targets, targets - sources
+        cheapest = [next(groups for cost, groups in sorted(self._ways[way].items()) if groups) for way in ways]
+        units = min(len(groups) for groups in cheapest)
+        if losing:
+            pair = len(losing) == len(gaining) == 1
+            excess = self._count[next(iter(losing))] - self._count[next(iter(gaining))]
+            units = max(1, min(units, excess // 2)) if pair else 1
+        going = [(list(groups)[:units], target) for groups, (_source, target) in zip(cheapest, ways)]
+        for indices, target in going:
+            for index in indices:
+                self._lead(index, target)
+
+    def _lead(self, index: int, target: str) -> None:
+        """Let the target lead the group."""
+        for _way, _cost, groups in self._ways_of(index):
+            del groups[index]
+        for name, change in ((self.leaders[index], -1), (target, 1)):
+            self._count[name] += change
+            self._zone_count[self._zones[name]] += change
+        self.leaders[index] = target
+        self._open(index)
+
+    def _open(self, index: int) -> None:
+        for _way, _cost, groups in self._ways_of(index):
+            groups[index] = None
+
+    def _ways_of(self, index: int) -> Iterable[tuple[tuple[str, str], int, dict[int, None]]]:
+        """Yield where the group may go from its leader, the cost, and the groups that may go there for that."""
+        group, leader = self._groups[index], self.leaders[index]
+        if leader not in self._zones:
+            return
+        for target in sorted(group.able):
+            if target != leader and target in self._zones:
+                cost = (target != group.leader) - (leader != group.leader)
+                yield (leader, target), cost, self._ways.setdefault((leader, target), {}).setdefault(cost, {})
+
+
+def _negative_cycle(arcs: Mapping[tuple[str, str], int]) -> list[str]:
+    """Return the nodes of a cycle whose costs sum up to less than 0, in their order; none when there is no such cycle.
+
+    Bellman and Ford's labels from a source before all nodes; a cycle among the predecessors is a negative one.
+    """
+    distance: dict[str, int] = defaultdict(int)
+    before: dict[str, str] = {}
+    while True:
+        changed = False
+        for (source, target), cost in arcs.items():
+            if distance[source] + cost < distance[target]:
+                distance[target] = distance[source] + cost
+                before[target] = source
+                changed = True
+        if not changed:
+            return []
+        if cycle := _cycle_of(before):
+            return cycle
+
+
+def _cycle_of(before: Mapping[str, str]) -> list[str]:
+    """Return a cycle of the predecessors, in the arcs' direction."""
+    seen: dict[str, str] = {}
+    for start in before:
+        node: str | None = start
+        while node is not None and node not in seen:
+            seen[node] = start
+            node = before.get(node)
+        if node is not None and seen[node] == start:
+            cycle = [node]
+            while (node := before[node]) != cycle[0]:
+                cycle.append(node)
+            return cycle[::-1]
+    return []

@@ -1,0 +1,442 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is healthy, and what may be stopped.
+
+Pure judgement over a Cluster: the same code judges a live cluster, a snapshot and a simulation. The rules come from
+how nats-server behaves, not from its /healthz, which stays at 200 for a stream that lost its quorum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import RESTORED_UNHEALTHY
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    CONSUMER,
+    META,
+    NEVER_HEARD,
+    STREAM,
+    AssetError,
+    Cluster,
+    MetaGroup,
+    Peer,
+    RaftGroup,
+    Server,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+
+#: JetStream API requests that the meta leader may have waiting before it counts as overloaded.
+MAX_META_PENDING = 100
+
+#: Seconds after its start within which a server may still have to make what the meta group's log assigns to it.
+SETTLED_AFTER = 30.0
+#: What HEALTHZ says of a replica on its way (jetstream_cluster.go isStreamHealthy, isConsumerHealthy); 2.9 gives no reason.
+#: What it says of a stream that was restored, in versions with that defect, or whose goroutine has ended.
+_NOT_MONITORED = "monitor goroutine not running"
+_PASSING_FAULTS = frozenset({"stream catching up", "group node unhealthy", "stream missing", "is not current"})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a replica counts as in step: at most `max_lag` Raft entries behind, heard of within `max_active` seconds."""
+
+    max_lag: int = 200
+    max_active: float = 5.0
+
+    def in_step(self, peer: Peer) -> bool:
+        """Return whether the replica can be counted on.
+
+        Under load a healthy replica is a few entries behind at any moment and then reported as not current
+        (raft.go Peers compares with what the leader has applied); a bounded lag with a fresh contact is in step.
+        """
+        if peer.offline or peer.active > self.max_active or peer.lag > self.max_lag:
+            return False
+        return peer.current or peer.lag > 0
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What the cluster should look like. `servers`, `jetstream_servers`: names, None for whatever answers.
+    `cluster`: judge the servers and assets of this cluster only. `clusters`: the cluster of each server, by its name.
+    `assets`: whether all streams and consumers of the servers were read."""
+
+    servers: frozenset[str] | None = None
+    jetstream_servers: frozenset[str] | None = None
+    cluster: str | None = None
+    limits: Limits = Limits()
+    assets: bool = True
+    clusters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StopPolicy:
+    """How to judge a stop. `r1`: fail or accept that assets with a single replica are away for the time."""
+
+    r1: str = "accept"
+    limits: Limits = Limits()
+
+
+def health_problems(cluster: Cluster, expected: Expectations) -> list[Problem]:
+    """Return everything that is wrong with the cluster, most fundamental first; empty means healthy."""
+    mine = cluster.only(cluster=expected.cluster)
+    if expected.cluster is not None and not mine.servers:
+        there = _names({server.cluster for server in cluster.servers})
+        message = f"no server of a cluster named {expected.cluster} answered; there are: {there}"
+        return [_error("cluster_missing", expected.cluster, message)]
+    return [
+        *_inventory_problems(cluster, mine, expected),
+        *_gateway_problems(cluster, mine, expected),
+        *_meta_problems(cluster, mine, expected),
+        *_server_problems(mine, expected),
+        *_asset_faults(cluster, mine, expected.assets),
+        *_restored_streams(mine),
+        *(problem for group in mine.groups() for problem in _group_problems(group, cluster.names, expected.limits)),
+    ]
+
+
+def group_problems(
+    group: RaftGroup, answered: frozenset[str] | None = None, limits: Limits = Limits()
+) -> list[Problem]:
+    """Return what is wrong with one group. `answered`: the servers that did; None believes what the leader says of them."""
+    return list(_group_problems(group, frozenset(group.members) if answered is None else answered, limits))
+
+
+def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPolicy) -> list[Problem]:
+    """Return every group that would lose its quorum if these servers stopped now.
+
+    A replica counts when its leader sees it in step, it answered, and its server says nothing against it: for some seconds
+    after a crash the leader still believes in it. A group of which nobody knows the state is a reason too. Groups without a
+    member on these servers are not judged.
+    """
+    stopping = frozenset(server_names)
+    problems = [
+        _error(
+            "stop_unknown_server",
+            name,
+            f"{name} did not answer and no group knows it: it cannot be judged what stopping it would break",
+            name,
+        )
+        for name in sorted(stopping - cluster.names - _all_members(cluster))
+    ]
+    if cluster.meta is not None:
+        problems += _stop_group(cluster.meta.group, cluster.meta.quorum, stopping, cluster.names, policy)
+    faults = _reported_faults(cluster)
+    for group in cluster.groups():
+        sound = cluster.names - faults[group.subject].keys() if group.subject in faults else cluster.names
+        problems += _stop_group(group, group.quorum, stopping, sound, policy)
+    return problems
+
+
+def lasting_asset_faults(cluster: Cluster) -> list[str]:
+    """Return the streams and consumers ("consumer APP/ORDERS/worker") with a fault of their own that no server's restart
+    causes or heals: those that some server reports for long, and of which it does not say that they catch up."""
+    settled = {server.name for server in cluster.servers if server.uptime >= SETTLED_AFTER}
+    return sorted(
+        subject
+        for subject, reports in _reported_faults(cluster).items()
+        if reports.keys() <= settled and not any(reason in _PASSING_FAULTS for reason in reports.values())
+    )
+
+
+def split_tolerated(problems: Sequence[Problem], tolerate: Iterable[str]) -> tuple[list[Problem], list[Problem]]:
+    """Return (remaining, tolerated): tolerated is what has a tolerated code, or only tolerated servers at fault, or is the state
+    of a tolerated stream or consumer ("stream APP/ORDERS"). That a stop would break one is excused by its code alone."""
+    accepted = frozenset(tolerate)
+    remaining: list[Problem] = []
+    tolerated: list[Problem] = []
+    for problem in problems:
+        harmless = (
+            problem.code in accepted
+            or (problem.servers and accepted.issuperset(problem.servers))
+            or (problem.subject in accepted and problem.code.startswith((f"{STREAM}_", f"{CONSUMER}_")))
+        )
+        (tolerated if harmless else remaining).append(problem)
+    return remaining, tolerated
+
+
+def _error(
+    code: str, subject: str, message: str, *servers: str, progress: Iterable[object] = (), absent: Iterable[str] = ()
+) -> Problem:
+    return Problem(code, ERROR, subject, message, tuple(sorted(servers)), tuple(progress), tuple(sorted(absent)))
+
+
+def _all_members(cluster: Cluster) -> frozenset[str]:
+    groups = list(cluster.groups()) + ([cluster.meta.group] if cluster.meta else [])
+    return frozenset(name for group in groups for name in group.members)
+
+
+def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectations) -> Iterable[Problem]:
+    ids: dict[str, list[Server]] = {}
+    for server in everything.servers:
+        ids.setdefault(server.name, []).append(server)
+    for name, servers in ids.items():
+        if len(servers) > 1:
+            hosts = ", ".join(f"{server.host} ({server.id})" for server in servers)
+            yield _error("server_duplicate", name, f"{len(servers)} servers are named {name}: {hosts}")
+    for server in mine.servers:
+        wanted = expected.clusters.get(server.name, server.cluster)
+        if wanted != server.cluster:
+            message = f"{server.name} is in cluster {server.cluster!r}, expected in {wanted!r}"
+            yield _error("server_wrong_cluster", server.name, message, server.name)
+    if expected.servers is None:
+        return
+    for name in sorted(expected.servers - mine.names):
+        elsewhere = [server for server in everything.servers if server.name == name]
+        if elsewhere:
+            message = f"{name} is in cluster {elsewhere[0].cluster!r}, expected in {expected.cluster!r}"
+            yield _error("server_wrong_cluster", name, message, name)
+        else:
+            yield _error("server_missing", name, f"expected server {name} did not answer", name)
+    for name in sorted(mine.names - expected.servers):
+        yield _error("server_unexpected", name, f"{name} answered, but is not one of the expected servers", name)
+
+
+def _gateway_problems(everything: Cluster, mine: Cluster, expected: Expectations) -> Iterable[Problem]:
+    """Each server keeps an outbound gateway connection to each other cluster of which a server answered (docs: gateways); it
+    names only those that are there (events.go sendStatsz). Servers behind leafnodes answer too and have none: judged are the
+    expected ones, and without an expectation those that have a gateway connection."""
+    linked = [
+        server
+        for server in everything.servers
+        if server.name in expected.clusters
+        or (
+            (server.reaches or server.inbound_gateways)
+            and (expected.servers is None or server.name in expected.servers)
+        )
+    ]
+    clusters = {server.cluster for server in linked}
+    for server in linked:
+        if server.name not in mine.names:
+            continue
+        for cluster in sorted(clusters - {server.cluster, *server.reaches}):
+            message = (
+                f"{server.name} of {server.cluster} has no gateway connection to {cluster}, which does not hear it"
+            )
+            yield _error("gateway_missing", server.name, message, server.name)
+
+
+def _meta_problems(everything: Cluster, mine: Cluster, expected: Expectations) -> Iterable[Problem]:
+    wanted = expected.jetstream_servers
+    meta = everything.meta
+    if meta is None:
+        if wanted is not None and len(wanted) > 1:
+            yield _error("meta_no_leader", "meta group", "no server is in a JetStream meta group")
+        return
+    views = {server.name: meta.views[server.name] for server in mine.servers if server.name in meta.views}
+    claims = sorted({leader for leader in views.values() if leader})
+    leaderless = sorted(name for name, leader in views.items() if not leader)
+    if not claims:
+        yield _error(
+            "meta_no_leader",
+            "meta group",
+            f"no meta leader: {meta.quorum} of {meta.group.size} members must be up, "
+            f"{len(meta.views)} answered ({_names(meta.views)})",
+            progress=sorted(meta.views),
+            absent=frozenset(meta.group.members) - everything.names,
+        )
+        return
+    if leaderless:
+        message = f"{_names(leaderless)} know(s) no meta leader, the others name {_names(claims)}"
+        yield _error("meta_leader_disputed", "meta group", message, *leaderless, progress=claims)
+    if len(claims) > 1:
+        message = f"the servers name different meta leaders: {_names(claims)}"
+        yield _error("meta_leader_disputed", "meta group", message, progress=claims)
+    elif meta.group.leader is None:
+        message = f"{claims[0]} is named as the meta leader, but does not lead (or did not answer)"
+        yield _error("meta_no_leader", "meta group", message)
+    if meta.group.leader is None:
+        return
+    yield from _meta_membership(meta, expected)
+    yield from _peer_problems(meta.group, meta.quorum, everything.names, expected.limits)
+    if meta.pending > MAX_META_PENDING:
+        message = f"the meta leader {meta.group.leader} has {meta.pending} API requests waiting"
+        yield _error("meta_pending", "meta group", message, progress=[meta.pending])
+
+
+def _meta_membership(meta: MetaGroup, expected: Expectations) -> Iterable[Problem]:
+    wanted = expected.jetstream_servers
+    if wanted is None:
+        return
+    members = frozenset([*meta.group.leaders, *(peer.name for peer in meta.group.peers)])
+    absent = sorted(wanted - members)
+    for name in absent:
+        yield _error(
+            "meta_peer_missing",
+            "meta group",
+            f"{name} is not a member of the meta group in the view of its leader",
+            name,
+        )
+    if expected.cluster is not None:
+        return
+    extra = sorted(members - wanted)
+    for name in extra:
+        message = f"{name} is a member of the meta group, but not one of the expected JetStream servers"
+        yield _error("meta_peer_unexpected", "meta group", message, name)
+    if meta.group.size != len(wanted) + len(extra) - len(absent):
+        message = f"the meta group counts {meta.group.size} members, {len(wanted)} are expected"
+        yield _error("meta_size", "meta group", message, progress=[meta.group.size])
+
+
+def _server_problems(mine: Cluster, expected: Expectations) -> Iterable[Problem]:
+    wanted = expected.jetstream_servers or frozenset()
+    for server in mine.servers:
+        if server.name in wanted and not server.jetstream:
+            yield _error("jetstream_disabled", server.name, f"JetStream does not run on {server.name}", server.name)
+        if server.health is None:
+            yield _error("server_silent", server.name, f"{server.name} did not answer HEALTHZ", server.name)
+        elif not server.health.ok_but_for_assets:
+            reasons = "; ".join(server.health.server_errors) or "no reason given"
+            message = f"{server.name} reports {server.health.status}: {reasons}"
+            yield _error(
+                "server_unhealthy", server.name, message, server.name, progress=[server.health.status, reasons]
+            )
+        if server.jetstream and server.summary is None:
+            message = f"{server.name} did not answer JSZ: its streams and consumers are unknown"
+            yield _error("server_silent", server.name, message, server.name)
+
+
+def _reported_faults(cluster: Cluster) -> dict[str, dict[str, str]]:
+    """Return stream or consumer → server → what that server's HEALTHZ says against its replica, without what is a defect."""
+    faults: dict[str, dict[str, str]] = {}
+    for server in cluster.servers:
+        for error in server.health.asset_errors if server.health else ():
+            if not _only_restored(server, error):
+                faults.setdefault(error.subject, {})[server.name] = error.reason
+    return faults
+
+
+def _only_restored(server: Server, error: AssetError) -> bool:
+    """Return whether a server says of every restored stream what this error says; its leader's view of the group still counts."""
+    return error.reason == _NOT_MONITORED and RESTORED_UNHEALTHY.affects(server.version)
+
+
+def _restored_streams(mine: Cluster) -> Iterable[Problem]:
+    """Yield the streams against which nothing is said but what the defect explains."""
+    for server in mine.servers:
+        for error in server.health.asset_errors if server.health else ():
+            if _only_restored(server, error):
+                message = f"{error.subject}: {server.name} calls it not healthy since it was restored there, until it restarts"
+                yield Problem("stream_restored", WARNING, error.subject, message, (server.name,))
+
+
+def _asset_faults(everything: Cluster, mine: Cluster, assets: bool) -> Iterable[Problem]:
+    """Yield what the servers say against single streams and consumers.
+
+    HEALTHZ compares what the meta group's log assigns to the server with what it runs. A consumer that is in the log and on no
+    server (nats-server#8123) makes it fail on every member for ever, although none of them lacks anything: that is the asset's
+    fault. No stop can harm what nobody holds, so it is a warning, once every server had the time to make what it was assigned.
+    """
+    servers = {server.name: server for server in mine.servers}
+    held = {group.subject for group in everything.groups()}
+    for subject, reports in sorted(_reported_faults(mine).items()):
+        kind, names = subject.split(" ", 1)[0], sorted(reports)
+        reasons = "; ".join(sorted(set(reports.values())))
+        settled = all(servers[name].uptime >= SETTLED_AFTER and servers[name].summary for name in names)
+        if assets and settled and subject not in held and not _PASSING_FAULTS.intersection(reports.values()):
+            message = (
+                f"{subject} is in the meta group's log, but no server holds it: {_names(names)} report {reasons!r}"
+            )
+            yield Problem(f"{kind}_ghost", WARNING, subject, message, tuple(names))
+        else:
+            message = f"{subject}: {_names(names)} report(s) a replica that is not healthy: {reasons}"
+            yield _error(f"{kind}_unhealthy", subject, message, *names, progress=[reasons], absent=names)
+
+
+def _group_problems(group: RaftGroup, answered: frozenset[str], limits: Limits) -> Iterable[Problem]:
+    if not group.leaders:
+        yield _error(
+            f"{group.kind}_no_leader",
+            group.subject,
+            f"{_label(group)} has no leader: {group.quorum} of {group.size} members must be up, "
+            f"{len(group.hosts)} answered ({_names(group.hosts)}); members: {_names(group.members)}",
+            progress=sorted(group.hosts),
+            absent=frozenset(group.members) - answered,
+        )
+        return
+    if group.leader is None:
+        message = f"{_label(group)} is led by more than one server: {_names(group.leaders)}"
+        yield _error(f"{group.kind}_leader_disputed", group.subject, message, progress=sorted(group.leaders))
+        return
+    if len(group.peers) != group.size - 1:
+        message = f"{_label(group)} has {len(group.peers) + 1} of {group.size} replicas (leader {group.leader})"
+        yield _error(f"{group.kind}_replica_count", group.subject, message, progress=[len(group.peers)])
+    yield from _peer_problems(group, group.quorum, answered, limits)
+    if group.moving:
+        message = f"{_label(group)} is being moved or reconfigured (leader {group.leader})"
+        yield _error(f"{group.kind}_moving", group.subject, message)
+
+
+def _in_step(group: RaftGroup, answered: frozenset[str], limits: Limits) -> frozenset[str]:
+    """Return the members that can be counted on: the leaders, and who answered and is in step by the sole leader's view."""
+    return frozenset(group.leaders) | (answered & {peer.name for peer in group.peers if limits.in_step(peer)})
+
+
+def _peer_problems(group: RaftGroup, quorum: int, answered: frozenset[str], limits: Limits) -> Iterable[Problem]:
+    in_step = _in_step(group, answered, limits)
+    if len(in_step) < quorum:
+        message = f"{_label(group)} has {len(in_step)} of {group.size} members in step ({_names(in_step)}), {quorum} are needed"
+        absent = frozenset(group.members) - in_step
+        yield _error(f"{group.kind}_no_quorum", group.subject, message, progress=sorted(in_step), absent=absent)
+    for peer in group.peers:
+        if peer.name not in in_step:
+            state, progress = _state(peer, answered, limits)
+            message = f"{_label(group)}: replica {peer.name} {state} (leader {group.leader})"
+            code = f"{group.kind}_replica_behind"
+            yield _error(code, group.subject, message, peer.name, progress=progress, absent=[peer.name])
+
+
+def _stop_group(
+    group: RaftGroup, quorum: int, stopping: frozenset[str], answered: frozenset[str], policy: StopPolicy
+) -> Iterable[Problem]:
+    leaving = sorted(stopping.intersection(group.members))
+    if not leaving:
+        return
+    if group.size == 1:
+        severity = ERROR if policy.r1 == "fail" and not group.ephemeral else WARNING
+        message = f"{_label(group)} has a single replica and is away while {_names(leaving)} is stopped"
+        yield Problem("stop_r1", severity, group.subject, message, tuple(leaving))
+        return
+    if group.leader is None:
+        message = f"{_label(group)} has no single leader, so nobody knows whether {_names(leaving)} can be spared"
+        absent = frozenset(group.members) - answered
+        yield _error("stop_breaks_quorum", group.subject, message, absent=absent)
+        return
+    in_step = _in_step(group, answered, policy.limits)
+    left = in_step - stopping
+    if len(left) < quorum:
+        away = sorted(frozenset(group.members) - in_step)
+        also = f", {_names(away)} out of step" if away else ""
+        yield _error(
+            "stop_breaks_quorum",
+            group.subject,
+            f"stopping {_names(leaving)} would leave {_label(group)} with {len(left)} of {group.size} members in step "
+            f"({_names(left)}{also}), {quorum} are needed",
+            absent=away,
+        )
+
+
+def _label(group: RaftGroup) -> str:
+    if group.kind == META:
+        return "the meta group"
+    raft = f", {group.raft_name}" if group.raft_name else ""
+    return f"{group.subject} (R{group.size}{raft})"
+
+
+def _state(peer: Peer, answered: frozenset[str], limits: Limits) -> tuple[str, tuple[str, int]]:
+    """Return what keeps the replica from being in step, in words and as progress: the kind of reason, and the entries that are
+    left. Entries are progress for a replica that is there alone: those of an absent one grow with what is published."""
+    if peer.offline:
+        return "is offline", ("offline", 0)
+    if peer.active > limits.max_active:
+        silence = f"is silent for {peer.active:.0f} s" if peer.active < NEVER_HEARD else "was not heard of yet"
+        answers = peer.name in answered
+        return f"{silence}, although it answers requests" if answers else silence, ("silent", int(answers))
+    if peer.name not in answered:
+        return "did not answer", ("unanswered", 0)
+    return f"is {peer.lag} entries behind" if peer.lag > limits.max_lag else "is not current", ("behind", peer.lag)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

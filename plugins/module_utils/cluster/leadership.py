@@ -1,0 +1,212 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who should lead a Raft group, and who can.
+
+Pure judgement over a RaftGroup, as `health` is; no I/O.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    NEVER_HEARD,
+    MetaGroup,
+    Peer,
+    RaftGroup,
+    Server,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+
+#: A leader hands over only to a member that it heard of within three heartbeats of a second (raft.go StepDown).
+HANDOVER = Limits(max_active=3.0)
+
+#: From this version a step-down request may name the server that is to lead next (jetstream_api.go).
+PREFERRED_SINCE = (2, 11)
+
+#: What is to be done with a group.
+FITS, SINGLE, REFUSED, STEP_DOWN = "fits", "single", "refused", "step_down"
+
+
+@dataclass(frozen=True)
+class LeaderConstraints:
+    """Which servers may lead. Names are exact; tags are compared as the servers do, in lower case, and all must be there.
+    `avoid`: servers that may, but only where no other can. `force`: the present leader may not, whoever it is."""
+
+    preferred: str | None = None
+    away_from: frozenset[str] = frozenset()
+    cluster: str | None = None
+    tags: tuple[str, ...] = ()
+    force: bool = False
+    avoid: frozenset[str] = frozenset()
+
+    def against(self, leader: str | None) -> LeaderConstraints:
+        """Return the constraints for a group that is led by `leader` now: with `force` it is to be led by another one."""
+        if not self.force or leader is None:
+            return self
+        return replace(self, away_from=self.away_from | {leader}, force=False)
+
+    def misfit(self, name: str, servers: Mapping[str, Server]) -> str | None:
+        """Return why this server may not lead, None when it may. `servers`: those that answered, by name."""
+        if name in self.away_from:
+            return "is one to stay away from"
+        if self.preferred not in (None, name):
+            return f"is not {self.preferred}"
+        if self.cluster is None and not self.tags:
+            return None
+        server = servers.get(name)
+        if server is None:
+            return "did not answer, so that its cluster and tags are unknown"
+        if self.cluster not in (None, server.cluster):
+            return f"is in cluster {server.cluster}"
+        absent = sorted(set(_lower(self.tags)) - set(_lower(server.tags)))
+        return f"has no tag {', '.join(absent)}" if absent else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do with one group. `before`: its leader when that was decided. `candidates`: the members that may and can
+    lead next. `target`: the one that the server will be asked to hand over to, None where the server decides. `reason`: why
+    it is refused or skipped; `transient`: it may be otherwise in a moment."""
+
+    action: str
+    constraints: LeaderConstraints
+    group: RaftGroup
+    candidates: tuple[str, ...] = ()
+    target: str | None = None
+    reason: str = ""
+    transient: bool = False
+
+    @property
+    def before(self) -> str | None:
+        return self.group.leader
+
+    @property
+    def expected(self) -> str | None:
+        """Return the server that will lead afterwards, None where that is not decided here."""
+        if self.action != STEP_DOWN:
+            return self.before
+        return self.target or (self.candidates[0] if len(self.candidates) == 1 else None)
+
+
+def unknown_names(constraints: LeaderConstraints, servers: Iterable[Server], members: Iterable[str]) -> list[str]:
+    """Return a sentence for each name, cluster and tag of the constraints that nothing has.
+
+    `members`: names of servers that did not answer, but that some group knows.
+    """
+    there = list(servers)
+    names = {server.name for server in there} | set(members)
+    clusters = {server.cluster for server in there if server.cluster}
+    tags = {tag for server in there for tag in _lower(server.tags)}
+    named = [("away_from", name) for name in sorted(constraints.away_from)]
+    if constraints.preferred is not None:
+        named.insert(0, ("preferred", constraints.preferred))
+    problems = [
+        f"{option}: there is no server named {name} (there are: {_names(names)})"
+        for option, name in named
+        if name not in names
+    ]
+    if constraints.cluster is not None and constraints.cluster not in clusters:
+        problems.append(f"placement: there is no cluster named {constraints.cluster} (there are: {_names(clusters)})")
+    for tag in sorted(set(_lower(constraints.tags)) - tags):
+        problems.append(f"placement: no server has the tag {tag} (there are: {_names(tags)})")
+    return problems
+
+
+def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> Plan:
+    """Return what to do so that a fitting server leads. `servers`: those that answered, by name.
+
+    Refused is a group whose leader is unknown, and one in which no member may and can lead: to step down then would leave it
+    without a leader, or with one that does not fit. A member that did not answer cannot: for some seconds after a crash
+    the leader still believes in it.
+    """
+    leader = group.leader
+    constraints = constraints.against(leader)
+    if leader is None:
+        return _refused(group, constraints, _no_leader(group), transient=True)
+    misfit = constraints.misfit(leader, servers)
+    if misfit is None:
+        return Plan(FITS, constraints, group)
+    if group.size == 1 and not group.peers:
+        return Plan(SINGLE, constraints, group, reason=f"a single replica, on {leader}, which {misfit}")
+    if constraints.preferred is not None and constraints.preferred not in group.members:
+        text = f"{constraints.preferred} is not one of its members ({_names(group.members)})"
+        return _refused(group, constraints, text)
+    allowed = [peer for peer in group.peers if constraints.misfit(peer.name, servers) is None]
+    if not allowed:
+        reasons = [(leader, misfit), *((peer.name, constraints.misfit(peer.name, servers)) for peer in group.peers)]
+        text = "none of its members may lead: " + "; ".join(f"{name} {why}" for name, why in sorted(reasons))
+        return _refused(group, constraints, text)
+    in_step = {peer.name for peer in group.peers if peer.name in servers and HANDOVER.in_step(peer)}
+    ready = tuple(sorted(peer.name for peer in allowed if peer.name in in_step))
+    if not ready:
+        states = "; ".join(_state(peer, servers) for peer in allowed)
+        return _refused(
+            group, constraints, f"no member that may lead is in step with the leader {leader}: {states}", transient=True
+        )
+    if len(in_step) + 1 < group.quorum:
+        text = f"only {len(in_step) + 1} of its {group.size} members are in step, and an election needs {group.quorum}"
+        return _refused(group, constraints, text, transient=True)
+    return Plan(STEP_DOWN, constraints, group, candidates=ready)
+
+
+def supports_placement(servers: Iterable[Server]) -> frozenset[str]:
+    """Return the names of the servers that, as a leader, transfer leadership to the server a request names (2.11)."""
+    return frozenset(server.name for server in servers if reported_version(server.version) >= PREFERRED_SINCE)
+
+
+def with_targets(plans: Sequence[Plan], supporting: Container[str | None], leaders: Iterable[str | None]) -> list[Plan]:
+    """Return the plans with a target each where the leader is one of `supporting`, so that the leaders end up spread: each time
+    the candidate that leads the fewest groups, of those that are not to be avoided if there is one. `leaders`: who leads, for all
+    groups that are known."""
+    leading = Counter(leaders)
+    result = []
+    for plan in plans:
+        target = None
+        if plan.action == STEP_DOWN and plan.before in supporting:
+            avoid = plan.constraints.avoid
+            target = min(plan.candidates, key=lambda name: (name in avoid, leading[name], name))
+            leading.update([target])
+            leading.subtract([plan.before])
+        result.append(replace(plan, target=target))
+    return result
+
+
+def leader_by_majority(meta: MetaGroup) -> RaftGroup:
+    """Return the meta group, without a leader unless a majority of its members name the one that says it leads."""
+    group = meta.group
+    if group.leader is None:
+        return group
+    names = sum(1 for view in meta.views.values() if view == group.leader)
+    return group if names >= meta.quorum else replace(group, leaders=(), peers=())
+
+
+def _refused(group: RaftGroup, constraints: LeaderConstraints, reason: str, transient: bool = False) -> Plan:
+    return Plan(REFUSED, constraints, group, reason=reason, transient=transient)
+
+
+def _no_leader(group: RaftGroup) -> str:
+    if len(group.leaders) > 1:
+        return f"more than one server claims to lead: {_names(group.leaders)}"
+    return (
+        f"no leader; {group.quorum} of its {group.size} members must be up and agree (known: {_names(group.members)})"
+    )
+
+
+def _state(peer: Peer, servers: Mapping[str, Server]) -> str:
+    if peer.offline or peer.name not in servers:
+        return f"{peer.name} is offline" if peer.offline else f"{peer.name} did not answer"
+    heard = f"last heard of {peer.active:.1f} s ago" if peer.active < NEVER_HEARD else "not heard of yet"
+    return f"{peer.name} is not current ({peer.lag} entries behind, {heard})"
+
+
+def _lower(tags: Iterable[str]) -> list[str]:
+    return [tag.strip().lower() for tag in tags]
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

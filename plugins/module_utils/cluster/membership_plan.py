@@ -1,0 +1,426 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who joins a cluster, who leaves it, and why not: the run, the inventory and the live cluster compared. Pure: no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import (
+    ScaleInPlan,
+    ScaleInRules,
+    meta_members,
+    plan_scale_in,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, ConfigProblem, Problem
+
+SCALE_OUT, SCALE_IN, REPLACE, KEEP = "scale_out", "scale_in", "replace", "keep"
+OPERATIONS = (SCALE_OUT, SCALE_IN, REPLACE, KEEP)
+
+#: What is or may be lost with a server that is down: all that speaks against its replacement before that has joined.
+_LOSSES = ("scale_in_loss", "scale_in_unread_account")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A server as the inventory intends it. `host` is empty for a server that the inventory does not have any more."""
+
+    host: str
+    server_name: str
+    cluster: str = ""
+    jetstream: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "host": self.host,
+            "server_name": self.server_name,
+            "cluster": self.cluster,
+            "jetstream": self.jetstream,
+        }
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. `members`: who is in the cluster afterwards. `leaving`: who is not. `replace`, `replacement`: the host
+    that never returns and the one that takes its place, empty for one of the same name; `has_data`: whether that one still has
+    its data. None leaves a comparison out: `reachable_hosts` (of those that leave), `cluster_size` (by the inventory),
+    `cluster_hosts` and `run_hosts` (whom the run must have, and whom it has)."""
+
+    operation: str
+    label: str = "the cluster"
+    members: tuple[Member, ...] = ()
+    leaving: tuple[Member, ...] = ()
+    replace: str = ""
+    replacement: str = ""
+    has_data: bool = False
+    reachable_hosts: frozenset[str] | None = None
+    cluster_size: int | None = None
+    cluster_hosts: tuple[str, ...] | None = None
+    run_hosts: tuple[str, ...] | None = None
+    seeds: tuple[str, ...] = ()
+
+    @property
+    def returning(self) -> tuple[Member, ...]:
+        """Return the server that is replaced under its own name: it stays a member, and comes back."""
+        if self.operation != REPLACE or self.replacement:
+            return ()
+        return tuple(member for member in self.members if member.host == self.replace)
+
+    @property
+    def judged(self) -> tuple[Member, ...]:
+        """Return the servers whose absence is judged: those that leave for good, or lose what they have."""
+        if self.operation not in (SCALE_IN, REPLACE):
+            return ()
+        return self.leaving if self.operation == SCALE_IN or self.replacement else self.returning
+
+
+@dataclass(frozen=True)
+class Leaver:
+    """A server that leaves. One that neither answers nor is a member of the meta group has left already."""
+
+    member: Member
+    answers: bool
+    meta_member: bool
+    reachable: bool
+
+
+@dataclass(frozen=True)
+class MembershipPlan:
+    """What is done, and why not. `joining`: hosts whose servers are started. `running`: members that answer. `leaving`: in their
+    order. `leaving_down`: names of those among them that are down and still count. `returning`: names of servers that come back.
+    `lines` show it to people; with `refusals` nothing may be done."""
+
+    refusals: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    joining: tuple[str, ...] = ()
+    running: tuple[Member, ...] = ()
+    leaving: tuple[Leaver, ...] = ()
+    leaving_down: tuple[str, ...] = ()
+    returning: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+    scale_in: ScaleInPlan = field(default_factory=ScaleInPlan)
+
+
+def plan_membership(
+    cluster: Cluster, request: Request, rules: ScaleInRules, lost: Iterable[str] = (), unread: Iterable[str] = ()
+) -> MembershipPlan:
+    """Return what the operation does, with every reason against it. `lost`, `unread`: see `plan_scale_in`."""
+    answering, members_of_meta = cluster.names, meta_members(cluster)
+    made = plan_scale_in(cluster, [member.server_name for member in request.judged], rules, lost, unread)
+    leaving = tuple(
+        Leaver(
+            member,
+            member.server_name in answering,
+            member.server_name in members_of_meta,
+            request.reachable_hosts is None or member.host in request.reachable_hosts,
+        )
+        # In the order of the plan: those that are down first.
+        for member in sorted(request.leaving, key=lambda member: member.server_name in answering)
+        if not request.returning
+    )
+    found = _Found(
+        # New: neither answers nor is a member. Down: is a member, and does not answer.
+        new=_hosts(member for member in request.members if member.server_name not in answering | members_of_meta),
+        down=_hosts(member for member in request.members if member.server_name in members_of_meta - answering),
+        running=tuple(member for member in request.members if member.server_name in answering),
+        leaving=leaving,
+        answering=answering,
+        meta_members=members_of_meta,
+        problems=_relevant(request, made.problems),
+        leaderless=any(problem.code == "meta_no_leader" for problem in made.problems),
+    )
+    joining = {SCALE_OUT: found.new, REPLACE: found.new if request.replacement else found.down}.get(
+        request.operation, ()
+    )
+    warnings = tuple(problem.message for problem in found.problems if problem.severity == WARNING)
+    return MembershipPlan(
+        refusals=tuple(_refusals(request, found)),
+        lines=tuple(_lines(request, joining, leaving, warnings, made)),
+        warnings=warnings,
+        joining=joining,
+        running=found.running,
+        leaving=leaving,
+        leaving_down=tuple(item.member.server_name for item in leaving if item.meta_member and not item.answers),
+        returning=tuple(member.server_name for member in request.returning),
+        remaining=tuple(member.server_name for member in request.members),
+        scale_in=made,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The request compared with the live cluster. `new`, `down`: hosts of members."""
+
+    new: tuple[str, ...]
+    down: tuple[str, ...]
+    running: tuple[Member, ...]
+    leaving: tuple[Leaver, ...]
+    answering: frozenset[str]
+    meta_members: frozenset[str]
+    problems: tuple[Problem, ...]
+    leaderless: bool
+
+    @property
+    def unknown(self) -> list[str]:
+        """Return leaving servers that neither the inventory nor the cluster knows: the name may be a wrong one."""
+        return [
+            item.member.server_name
+            for item in self.leaving
+            if not (item.member.host or item.answers or item.meta_member)
+        ]
+
+
+def _relevant(request: Request, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems that concern the operation. Whether the meta group and the streams can do without a dead server is
+    asked when its replacement has joined; whoever comes back with its data loses nothing."""
+    if request.operation != REPLACE:
+        return tuple(problems)
+    return tuple(problem for problem in problems if problem.code in _LOSSES and not request.has_data)
+
+
+def _refusals(request: Request, found: _Found) -> Iterable[str]:
+    """Yield why the operation may not begin. A run of other hosts than the cluster's, and a cluster without a leader, are judged
+    alone: all other comparisons would be wrong."""
+    first = [*_run_refusals(request)]
+    if not first and found.leaderless:
+        first = [
+            f"The meta group of {request.label} has no leader, so that its members are unknown and none can join or leave. "
+            f"{', '.join(sorted(found.answering)) or 'No server'} answered: start the others with deploy."
+        ]
+    if first:
+        yield from first
+    else:
+        yield from _OPERATION_REFUSALS[request.operation](request, found)
+
+
+def _run_refusals(request: Request) -> Iterable[str]:
+    """Yield why the run does not have the right hosts."""
+    leaving = [name for member in request.leaving for name in (member.host, member.server_name) if name]
+    if request.cluster_hosts is not None and request.run_hosts is not None:
+        missing = [host for host in request.cluster_hosts if host not in request.run_hosts]
+        foreign = [host for host in request.run_hosts if host not in (*request.cluster_hosts, *leaving)]
+        if missing:
+            yield (
+                f"This changes {request.label} as a whole, and the run leaves out {', '.join(missing)}: run it without --limit "
+                "and job slicing."
+            )
+        if foreign:
+            yield (
+                f"The run also has {', '.join(foreign)}, which {_verb(foreign, 'is', 'are')} not of {request.label}: name the "
+                "hosts of one cluster with -e nats_server_hosts=<pattern>."
+            )
+    staying = {*(request.cluster_hosts or ()), *request.seeds, *(member.server_name for member in request.members)}
+    both = [name for name in dict.fromkeys(leaving) if name in staying]
+    if both:
+        yield (
+            f"{', '.join(both)} {_verb(both, 'is', 'are')} to leave (nats_server_cluster_leaving), and still named by "
+            "nats_server_cluster_members, by nats_server_cluster_seeds, or as the server of a host that stays. Name a host of "
+            "the inventory as the inventory does."
+        )
+
+
+def _scale_out_refusals(request: Request, found: _Found) -> Iterable[str]:
+    yield from _down_refusals(found.down)
+    waiting = [item.member.server_name for item in found.leaving if item.answers or item.meta_member]
+    if waiting:
+        yield f"{', '.join(waiting)} {_verb(waiting, 'is', 'are')} to leave (nats_server_cluster_leaving): run scale_in first."
+    if len(found.new) > len(found.running):
+        yield (
+            f"{', '.join(found.new)} are more than the {len(found.running)} servers that run: cut off from those, they could "
+            f"form a cluster of their own. Add at most {len(found.running)} at once."
+        )
+
+
+def _scale_in_refusals(request: Request, found: _Found) -> Iterable[str]:
+    if not request.leaving:
+        yield 'nats_server_cluster_leaving names no host: -e \'{"nats_server_cluster_leaving": ["n5"]}\'.'
+    if found.unknown:
+        yield (
+            f"{', '.join(found.unknown)} {_verb(found.unknown, 'is', 'are')} unknown to the inventory and to the cluster: take a "
+            "server that has left off nats_server_cluster_leaving, or correct the name. Servers that answer: "
+            f"{', '.join(sorted(found.answering))}."
+        )
+    unreachable = [item.member.server_name for item in found.leaving if item.answers and not item.reachable]
+    if unreachable:
+        yield (
+            f"{', '.join(unreachable)} {_verb(unreachable, 'runs', 'run')} on a host that cannot be reached, and so cannot be "
+            "stopped: put the host back into the inventory, make it reachable, or stop the server by hand."
+        )
+    yield from _down_refusals(found.down)
+    if found.new:
+        yield (
+            f"{', '.join(found.new)} {_verb(found.new, 'is', 'are')} not in the cluster yet: run scale_out first, or take it out "
+            "of the inventory."
+        )
+    if request.cluster_size is not None and request.cluster_size != len(request.members):
+        yield f"nats_server_cluster_size is {request.cluster_size}, and {len(request.members)} servers stay: change it, too."
+    yield from _problem_refusals(found.problems)
+
+
+def _replace_refusals(request: Request, found: _Found) -> Iterable[str]:
+    if not request.replace:
+        yield "nats_cluster_replace names no host."
+    elif request.replacement:
+        yield from _renamed_refusals(request, found)
+    elif not request.returning:
+        yield (
+            f"{request.replace} is no host of the cluster in the inventory. If a host of another name takes its place, name that "
+            "as well: -e nats_cluster_replacement=<host>."
+        )
+    down = [host for host in found.down if host != request.replace]
+    if down:
+        yield (
+            f"{', '.join(down)} {_verb(down, 'belongs', 'belong')} to the cluster and {_verb(down, 'does', 'do')} not answer, "
+            "either: start it with deploy first."
+        )
+    new = [host for host in found.new if host not in (request.replace, request.replacement)]
+    if new:
+        yield (
+            f"{', '.join(new)} {_verb(new, 'is', 'are')} not in the cluster yet: run scale_out first, or take it out of the "
+            "inventory."
+        )
+    yield from _problem_refusals(found.problems)
+
+
+def _renamed_refusals(request: Request, found: _Found) -> Iterable[str]:
+    """Yield why a host of another name cannot take the place."""
+    if request.replacement not in _hosts(request.members):
+        yield f"{request.replacement}, which is to take its place, is no host of the cluster in the inventory: add it there."
+    names = [member.host or member.server_name for member in request.leaving]
+    if names != [request.replace]:
+        yield (
+            f"nats_server_cluster_leaving names {', '.join(names)}: let the others leave with scale_in, and take them out of the "
+            "inventory and off the list, first."
+        )
+    elif any(item.answers for item in found.leaving):
+        yield (
+            f"{request.replace} answers: it is not dead. Scale out by {request.replacement}, then let {request.replace} leave "
+            "with scale_in."
+        )
+    if found.unknown:
+        yield (
+            f"{', '.join(found.unknown)} {_verb(found.unknown, 'is', 'are')} unknown to the inventory and to the cluster: it has "
+            f"left already, or the name is wrong. Members of the meta group: {', '.join(sorted(found.meta_members))}."
+        )
+
+
+def _keep_refusals(request: Request, found: _Found) -> Iterable[str]:
+    return _down_refusals(found.down)
+
+
+_OPERATION_REFUSALS = {
+    SCALE_OUT: _scale_out_refusals,
+    SCALE_IN: _scale_in_refusals,
+    REPLACE: _replace_refusals,
+    KEEP: _keep_refusals,
+}
+
+
+def _down_refusals(down: Sequence[str]) -> Iterable[str]:
+    if down:
+        yield (
+            f"{', '.join(down)} {_verb(down, 'belongs', 'belong')} to the cluster and {_verb(down, 'does', 'do')} not answer: "
+            "start it with deploy, or replace it, first."
+        )
+
+
+def _problem_refusals(problems: Sequence[Problem]) -> Iterable[str]:
+    """Yield what speaks against it, and how to accept all that is lost."""
+    errors = [problem for problem in problems if problem.severity == ERROR]
+    yield from (problem.message for problem in errors)
+    if any(problem.code == "scale_in_loss" for problem in errors):
+        lost = [problem.subject for problem in problems if problem.code == "scale_in_loss"]
+        yield f"To accept these losses: -e '{json.dumps({'nats_cluster_accept_loss': lost})}'"
+
+
+def _lines(
+    request: Request, joining: Sequence[str], leaving: Sequence[Leaver], warnings: Sequence[str], made: ScaleInPlan
+) -> Iterable[str]:
+    if request.operation == SCALE_OUT:
+        yield f"New in {request.label}: {', '.join(joining)}" if joining else f"No host is new in {request.label}"
+    elif request.operation == SCALE_IN:
+        yield f"Leave: {', '.join(item.member.server_name for item in leaving)}"
+        yield from warnings
+        for move in made.moves:
+            yield f"{move.stream} moves from {move.source} to {move.target} or another that fits"
+    elif request.operation == REPLACE:
+        if request.replacement:
+            yield f"{request.replacement} takes the place of {request.replace}"
+        elif joining:
+            yield f"{request.replace} comes back with what the others have"
+        else:
+            yield f"{request.replace} runs: it is only brought up to date"
+        yield from warnings
+
+
+def _hosts(members: Iterable[Member]) -> tuple[str, ...]:
+    return tuple(member.host for member in members)
+
+
+def _verb(names: Collection[str], one: str, more: str) -> str:
+    return one if len(names) == 1 else more
+
+
+def _sorted(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
+    """Return `[{severity, option, message}]`.
+
+    Routes and quorum arithmetic come from the inventory's intended members. An inventory that was cut (an AWX job
+    slice holds only its own hosts) would write too few routes; a new cluster started in parts never elects a meta
+    leader (nats-server raft.go, `bootstrap`: the expected size comes from the routes).
+
+    `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (a server of this run
+    runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why there is no answer), route_style (all or
+    seeds).
+    """
+    members = {member["host"]: member["server_name"] for member in facts["members"]}
+    outside = [name for host, name in members.items() if host not in facts["hosts"]]
+    live = [server["name"] for server in facts.get("live") or [] if server.get("cluster") == facts["cluster"]]
+    problems: list[ConfigProblem] = []
+
+    unknown = [name for name in live if name not in members.values()]
+    if unknown:
+        problems.append(
+            {
+                "severity": "error",
+                "option": "nats_server_cluster_members",
+                "message": f"the running cluster {facts['cluster']} has servers that the inventory does not list: "
+                f"{_sorted(unknown)}. Run with the whole inventory (no job slicing), or remove these servers first.",
+            }
+        )
+    if outside and not facts["running"] and not live:
+        reason = f" ({facts['live_error']})" if facts.get("live_error") else ""
+        problems.append(
+            {
+                "severity": "error",
+                "option": "nats_server_cluster_members",
+                "message": f"no server of the cluster {facts['cluster']} answers{reason} and this run leaves out "
+                f"{_sorted(outside)}. A new or stopped cluster needs its servers started in one run: "
+                "drop --limit, serial and job slicing.",
+            }
+        )
+    if (
+        facts.get("route_style") == "seeds"
+        and not facts["running"]
+        and not live
+        and any(member.get("jetstream") for member in facts["members"])
+    ):
+        problems.append(
+            {
+                "severity": "error",
+                "option": "nats_server_cluster_route_style",
+                "message": f"the JetStream cluster {facts['cluster']} does not run yet: its servers take the size of the meta "
+                "group from the routes, and with seeds alone they can elect two leaders. Deploy it once with the route style "
+                "all; the change to seeds is a reload.",
+            }
+        )
+    return problems

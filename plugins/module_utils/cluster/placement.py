@@ -1,0 +1,266 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which servers may take a replica of a stream, and why the others may not.
+
+Pure judgement over a Cluster by the rules of the meta leader (jetstream_cluster.go selectPeerGroup), so that a move which the
+server would refuse, or carry out by halves, is not begun. Stricter than the server in three points: a server must have answered
+now (the meta leader believes in a crashed one for about 150 s), what a replica holds must fit where the stream has no
+max_bytes, and a stream never leaves its cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    JetStreamSummary,
+    Server,
+    Stream,
+)
+
+#: A server with this tag takes no new replicas (jetstream_cluster.go jsExcludePlacement).
+DRAIN_TAG = "!jetstream"
+
+#: From this API level (2.12) a placement tag `!x` excludes the servers tagged x; before, it asks for a tag of that very name.
+_LEVEL_OF_EXCLUDING_TAGS = 2
+
+
+@dataclass(frozen=True)
+class ReplicaRequirements:
+    """What a replica of a stream asks of the server that takes it. `size` and `max_bytes` are bytes, `ha_assets` is the number
+    of Raft groups that come with it: the stream's own, and those of its consumers, with more than one member."""
+
+    subject: str
+    cluster: str
+    replicas: int
+    tags: tuple[str, ...] = ()
+    storage: str = "file"
+    size: int = 0
+    max_bytes: int = 0
+    ha_assets: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes that must be free."""
+        return max(self.size, self.max_bytes)
+
+
+@dataclass(frozen=True)
+class PlacementResult:
+    """`candidates`: who may take a replica, in the order in which the meta leader prefers them. `refused`: the reason for each
+    other server that is not a member already."""
+
+    candidates: tuple[str, ...]
+    refused: Mapping[str, str]
+
+    def reasons(self) -> str:
+        """Return the refusals as text, one clause for each server."""
+        return (
+            "; ".join(f"{name} {reason}" for name, reason in sorted(self.refused.items())) or "there is no other server"
+        )
+
+
+def zones_of(servers: Iterable[Server], prefix: str) -> dict[str, str]:
+    """Return server → zone from the servers' tags; nats-server may keep them in lower case."""
+    found = {}
+    for server in servers:
+        zones = sorted(tag[len(prefix) :] for tag in server.tags if tag.lower().startswith(prefix.lower()))
+        if zones:
+            found[server.name] = zones[0]
+    return found
+
+
+def carriers(cluster: Cluster, name: str) -> list[Server]:
+    """Return the servers of the cluster with this name that carry its assets; one that is being drained is none."""
+    return [
+        server
+        for server in cluster.servers
+        if server.cluster == name and server.jetstream and DRAIN_TAG not in {tag.lower() for tag in server.tags}
+    ]
+
+
+def requirements_of(stream: Stream) -> ReplicaRequirements:
+    """Return what a replica of the stream asks of a server."""
+    groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
+    return ReplicaRequirements(
+        subject=stream.group.subject,
+        cluster=stream.group.cluster,
+        replicas=stream.group.size,
+        tags=stream.placement_tags,
+        storage=stream.storage or "file",
+        size=stream.size,
+        max_bytes=stream.max_bytes,
+        ha_assets=sum(1 for group in groups if group.size > 1),
+    )
+
+
+def evaluate_candidates(
+    cluster: Cluster, need: ReplicaRequirements, members: Collection[str], leaving: Collection[str] = ()
+) -> PlacementResult:
+    """Return who may take the replicas that `leaving` give up. `members`: the group as it is, those leaving included."""
+    staying = [name for name in members if name not in leaving]
+    policy = _policy(cluster)
+    refused: dict[str, str] = {}
+    fit: list[Server] = []
+    if policy is None:
+        return PlacementResult(
+            (), dict.fromkeys(cluster.names - set(members), "cannot be chosen: no meta leader answered")
+        )
+    unique = _unique_prefix(policy, need)
+    taken = {
+        tag: server.name
+        for server in cluster.servers
+        if server.name in staying and (tag := _tag_with(server, unique)) is not None
+    }
+    for server in cluster.servers:
+        if server.name in staying:
+            continue
+        reason = _refusal(cluster, server, need, policy, leaving) or _not_unique(server, unique, taken)
+        if reason is None:
+            fit.append(server)
+        elif server.name not in members:
+            refused[server.name] = reason
+    for name in _meta_members(cluster) - cluster.names - set(members):
+        refused[name] = "did not answer"
+    return PlacementResult(tuple(server.name for server in _preferred(cluster, need, fit)), refused)
+
+
+def simulate_move(cluster: Cluster, stream: Stream, source: str, target: str) -> Cluster:
+    """Return the cluster as it will be when the target has taken the stream's replica of the source, to judge the next one."""
+    need = requirements_of(stream)
+    members = tuple(sorted({*stream.group.members, target} - {source}))
+    return replace(
+        cluster,
+        servers=tuple(
+            replace(server, summary=_loaded(server.summary, need))
+            if server.name == target and server.summary
+            else server
+            for server in cluster.servers
+        ),
+        streams=tuple(
+            replace(item, group=replace(item.group, members=members))
+            if (item.account, item.name) == (stream.account, stream.name)
+            else item
+            for item in cluster.streams
+        ),
+    )
+
+
+def own_tag(cluster: Cluster, target: str, candidates: Collection[str]) -> str | None:
+    """Return a tag of the target that none of the other candidates has, None when there is none.
+
+    With it in the request the meta leader can only choose the target. A tag that also distinguishes it from every other
+    server is preferred, then the first by name.
+    """
+    tags = {server.name: {tag.lower() for tag in server.tags} for server in cluster.servers}
+    others = set().union(*(tags.get(name, set()) for name in candidates if name != target))
+    everyone_else = set().union(*(found for name, found in tags.items() if name != target))
+    own = sorted(tag for tag in tags.get(target, set()) - others if not tag.startswith("!"))
+    return min(own, key=lambda tag: (tag in everyone_else, tag)) if own else None
+
+
+def _policy(cluster: Cluster) -> JetStreamSummary | None:
+    """Return the summary of the meta leader: unique_tag and max_ha_assets are its own settings (selectPeerGroup getOpts)."""
+    leader = cluster.meta.group.leader if cluster.meta else None
+    return next((server.summary for server in cluster.servers if server.name == leader), None)
+
+
+def _meta_members(cluster: Cluster) -> frozenset[str]:
+    if cluster.meta is None:
+        return frozenset()
+    return frozenset([*cluster.meta.group.leaders, *(peer.name for peer in cluster.meta.group.peers)])
+
+
+def _refusal(
+    cluster: Cluster, server: Server, need: ReplicaRequirements, policy: JetStreamSummary, leaving: Collection[str]
+) -> str | None:
+    """Return why this server may not take the replica, apart from unique_tag; None when it may."""
+    if server.name in leaving:
+        return "is the one to leave"
+    if server.cluster != need.cluster:
+        return f"is in cluster {server.cluster}, not in {need.cluster}"
+    if not server.jetstream:
+        return "runs without JetStream"
+    if server.name not in _meta_members(cluster):
+        return "is not a member of the meta group"
+    if server.summary is None:
+        return "did not tell how much room it has"
+    tags = {tag.lower() for tag in server.tags}
+    if DRAIN_TAG in tags:
+        return f"takes no new replicas (tag {DRAIN_TAG})"
+    for tag in need.tags:
+        if tag.startswith("!") and policy.api_level >= _LEVEL_OF_EXCLUDING_TAGS:
+            if tag[1:].lower() in tags:
+                return f"has the tag {tag[1:]}, which the stream's placement excludes"
+        elif tag.lower() not in tags:
+            return f"has not the tag {tag}, which the stream's placement asks for"
+    free = _free(server.summary, need.storage)
+    if need.bytes > free:
+        what = "max_bytes" if need.max_bytes >= need.size else "the stream's size"
+        return f"has {free} bytes of {need.storage} storage free, {what} is {need.bytes}"
+    # The meta group counts as an asset and is to be ignored, hence > and not >= (selectPeerGroup).
+    if 0 < policy.max_ha_assets < server.summary.ha_assets:
+        return f"has {server.summary.ha_assets} replicated assets, at most {policy.max_ha_assets} are allowed (max_ha_assets)"
+    return None
+
+
+def _free(summary: JetStreamSummary, storage: str) -> int:
+    if storage == "memory":
+        return max(0, summary.max_memory - max(summary.reserved_memory, summary.memory))
+    return max(0, summary.max_storage - max(summary.reserved_storage, summary.storage))
+
+
+def _loaded(summary: JetStreamSummary, need: ReplicaRequirements) -> JetStreamSummary:
+    more = replace(summary, ha_assets=summary.ha_assets + need.ha_assets)
+    if need.storage == "memory":
+        return replace(more, memory=more.memory + need.size, reserved_memory=more.reserved_memory + need.max_bytes)
+    return replace(more, storage=more.storage + need.size, reserved_storage=more.reserved_storage + need.max_bytes)
+
+
+def _unique_prefix(policy: JetStreamSummary, need: ReplicaRequirements) -> str:
+    """Return the prefix of which no two replicas may have the same tag, "" when nothing must be unique.
+
+    The placement of a stream switches it off by naming a tag with that prefix, excluded ones included.
+    """
+    prefix = policy.unique_tag
+    excluding = policy.api_level >= _LEVEL_OF_EXCLUDING_TAGS
+    named = [tag[1:] if excluding and tag.startswith("!") else tag for tag in need.tags]
+    return "" if prefix and any(tag.startswith(prefix) for tag in named) else prefix
+
+
+def _tag_with(server: Server, prefix: str) -> str | None:
+    """Return the server's first tag with the prefix; the server looks at no further one."""
+    if not prefix:
+        return None
+    return next((tag.lower() for tag in server.tags if tag.lower().startswith(prefix.lower())), None)
+
+
+def _not_unique(server: Server, prefix: str, taken: Mapping[str, str]) -> str | None:
+    if not prefix:
+        return None
+    tag = _tag_with(server, prefix)
+    if tag is None:
+        return f"has no tag that starts with {prefix} (unique_tag)"
+    if tag in taken:
+        return f"has the tag {tag}, as has {taken[tag]} (unique_tag)"
+    return None
+
+
+def _preferred(cluster: Cluster, need: ReplicaRequirements, servers: Sequence[Server]) -> list[Server]:
+    """Return the servers in the meta leader's order: most room, fewest streams; replicated ones first by fewest such streams."""
+    streams: dict[str, int] = {}
+    replicated: dict[str, int] = {}
+    for stream in cluster.streams:
+        for name in stream.group.members:
+            streams[name] = streams.get(name, 0) + 1
+            replicated[name] = replicated.get(name, 0) + (len(stream.group.members) > 1)
+
+    def rank(server: Server) -> tuple[int, int, int, str]:
+        free = _free(server.summary, need.storage) if server.summary else 0
+        few = replicated.get(server.name, 0) if need.replicas > 1 else 0
+        return few, -free, streams.get(server.name, 0), server.name
+
+    return sorted(servers, key=rank)

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How streams get another number of replicas, and why they cannot. Pure: no I/O.
+
+The meta leader gives a stream that gets more replicas the servers that it prefers, and one that gets fewer keeps its leader
+(jetstream_cluster.go jsClusteredStreamUpdateRequest). A consumer without a number of its own follows its stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import (
+    evaluate_candidates,
+    requirements_of,
+    simulate_move,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, Stream
+
+KEEP, FOLLOW = "keep", "follow"
+
+
+@dataclass(frozen=True)
+class ReplicaCount:
+    """Streams of an account by their names, with the wildcards * and ? (fnmatch), and how many replicas they shall have.
+
+    `consumers`: what becomes of consumers with a number of their own: `keep` it as far as the stream allows, or `follow`.
+    """
+
+    account: str
+    stream: str
+    num_replicas: int
+    consumers: str = KEEP
+
+    def matches(self, stream: Stream) -> bool:
+        """Return whether this stream is meant."""
+        return stream.account == self.account and fnmatchcase(stream.name, self.stream)
+
+
+@dataclass(frozen=True)
+class ReplicaCountChange:
+    """One stream's change. `gains`: the servers that the meta leader would add. `consumers`: the new number of each consumer
+    that has one of its own and changes, 0 to follow. `refused`: why it cannot be done, empty when it can."""
+
+    account: str
+    stream: str
+    before: int
+    after: int
+    size: int
+    gains: tuple[str, ...] = ()
+    consumers: tuple[tuple[str, int], ...] = ()
+    refused: str = ""
+
+
+def plan_replica_count(cluster: Cluster, wanted: Sequence[ReplicaCount]) -> list[ReplicaCountChange]:
+    """Return the changes that are needed, those that free room first, and each taking its room from the next.
+
+    A stream that more than one entry matches is the business of the first of them.
+    """
+    chosen: dict[tuple[str, str], tuple[Stream, ReplicaCount]] = {}
+    for entry in wanted:
+        for stream in cluster.streams:
+            if entry.matches(stream):
+                chosen.setdefault((stream.account, stream.name), (stream, entry))
+    order = sorted(
+        chosen.values(), key=lambda item: (item[1].num_replicas > item[0].group.size, item[0].account, item[0].name)
+    )
+    found = []
+    for stream, entry in order:
+        consumers = tuple(_consumers(stream, entry))
+        if stream.group.size == entry.num_replicas and not consumers:
+            continue
+        change, cluster = _change(cluster, stream, entry, consumers)
+        found.append(change)
+    return found
+
+
+def replica_count_refusals(
+    cluster: Cluster,
+    wanted: Sequence[ReplicaCount],
+    changes: Iterable[ReplicaCountChange],
+    accounts: Collection[str] | None = None,
+) -> list[str]:
+    """Return every reason against the changes. `accounts`: those whose streams can be changed, None for all."""
+    if not wanted:
+        return ["nats_cluster_streams names no stream."]
+    changes = list(changes)
+    changed = dict.fromkeys(change.account for change in changes)
+    return [
+        *(f"No stream matches {entry}." for entry in unmatched(cluster, wanted)),
+        *(
+            f"{change.account}/{change.stream} cannot have {change.after} replica(s): {change.refused}."
+            for change in changes
+            if change.refused
+        ),
+        *(
+            f"There is no user who may change streams in account {account}: set nats_server_account_operator_password and deploy."
+            for account in changed
+            if accounts is not None and account not in accounts
+        ),
+    ]
+
+
+def replica_count_lines(changes: Iterable[ReplicaCountChange]) -> list[str]:
+    """Return the changes for people."""
+    return [
+        f"{change.account}/{change.stream}: R{change.before} to R{change.after}"
+        + (f" on {', '.join(change.gains)} or others that fit" if change.gains else "")
+        + (f", consumers with their own number: {dict(change.consumers)}" if change.consumers else "")
+        for change in changes
+    ] or ["Every stream has its number of replicas"]
+
+
+def unmatched(cluster: Cluster, wanted: Iterable[ReplicaCount]) -> list[str]:
+    """Return the entries that no stream matches, as ACCOUNT/STREAM."""
+    return [
+        f"{entry.account}/{entry.stream}"
+        for entry in wanted
+        if not any(entry.matches(stream) for stream in cluster.streams)
+    ]
+
+
+def _change(
+    cluster: Cluster, stream: Stream, wanted: ReplicaCount, consumers: tuple[tuple[str, int], ...]
+) -> tuple[ReplicaCountChange, Cluster]:
+    """Return the change and the cluster as it will be afterwards, to judge the next one."""
+    change = ReplicaCountChange(
+        stream.account, stream.name, stream.group.size, wanted.num_replicas, stream.size, consumers=consumers
+    )
+    behind = _unsettled(cluster, stream)
+    if behind:
+        return replace(change, refused="; ".join(behind)), cluster
+    members = list(stream.group.members)
+    need = replace(requirements_of(stream), replicas=wanted.num_replicas)
+    gains: list[str] = []
+    while len(members) < wanted.num_replicas:
+        judgement = evaluate_candidates(cluster, need, members)
+        if not judgement.candidates:
+            reason = (
+                f"{wanted.num_replicas - stream.group.size} more server(s) must take a replica, {len(gains)} can "
+                f"({', '.join(gains) or 'none'}): {judgement.reasons()}"
+            )
+            return replace(change, refused=reason), cluster
+        target = judgement.candidates[0]
+        cluster = simulate_move(
+            cluster, replace(stream, group=replace(stream.group, members=tuple(members))), "", target
+        )
+        gains.append(target)
+        members.append(target)
+    return replace(change, gains=tuple(gains)), cluster
+
+
+def _unsettled(cluster: Cluster, stream: Stream) -> list[str]:
+    """Return what is wrong with the groups of the stream: fewer replicas must not take away the only one that is in step."""
+    groups = [stream.group, *(consumer.group for consumer in stream.consumers)]
+    return [problem.message for group in groups for problem in group_problems(group, cluster.names)]
+
+
+def _consumers(stream: Stream, wanted: ReplicaCount) -> Iterable[tuple[str, int]]:
+    """Yield the new number of each durable consumer that has one of its own and changes."""
+    for consumer in stream.consumers:
+        own = _own_number(consumer)
+        if own and wanted.consumers == FOLLOW:
+            yield consumer.name, 0
+        elif own > wanted.num_replicas:
+            yield consumer.name, wanted.num_replicas
+
+
+def _own_number(consumer: Consumer) -> int:
+    """Return the number of replicas that the consumer asks for itself, 0 when it follows its stream."""
+    return int((consumer.info.get("config") or {}).get("num_replicas") or 0)

@@ -1,0 +1,912 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The reports of the nats command, from what nats_cluster_info and nats_server_info return. Pure.
+
+`report_data` makes them as plain data for programs, `report_text` writes that data as tables for people. Columns are those
+of natscli (cli/server_report_command.go, server_list_command.go, stream_command.go, consumer_command.go).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, catalogue_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    problem_of,
+    root_causes,
+    scene_of_info,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+
+SCHEMA = 1
+DEFAULT_REPORTS = ("servers", "jetstream")
+
+#: Errors of one server, and connections, that are written as text. The data holds all of them.
+_ERRORS_SHOWN = 10
+_CONNECTIONS_SHOWN = 50
+_BAR_WIDTH = 30
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: the key of its values, its heading, and how a value is written (text, number, bytes, seconds, percent, bar).
+    A `grouped` value is written only where it differs from the row above."""
+
+    key: str
+    title: str
+    unit: str = "text"
+    grouped: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"key": self.key, "title": self.title, "unit": self.unit, "grouped": self.grouped}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table as data. Sizes are bytes, times seconds. `totals` are rows with a label in the first column, `notes`
+    sentences below the table, `shown` how many rows are written as text (0: all)."""
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    totals: Sequence[Row] = ()
+    notes: Sequence[str] = ()
+    shown: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "columns": [column.as_dict() for column in self.columns],
+            "rows": list(self.rows),
+            "totals": list(self.totals),
+            "notes": list(self.notes),
+            "shown": self.shown,
+        }
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the reports are made of, after the filters. `absent`: servers that should be there and did not answer.
+    `endpoints`: server → its row of nats_server_info, `asked`: the endpoints that it was asked for. `catalogue`: of the
+    backups, None where it was not read."""
+
+    info: Mapping[str, Any]
+    servers: Sequence[Mapping[str, Any]]
+    streams: Sequence[Mapping[str, Any]]
+    absent: Sequence[str] = ()
+    endpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
+    account: str | None = None
+    catalogue: Catalogue | None = None
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return self.info.get("meta") or {}
+
+    @property
+    def consumers(self) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Yield each consumer with its stream."""
+        for stream in self.streams:
+            for consumer in stream["consumers"]:
+                yield stream, consumer
+
+    def read(self, endpoint: str) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+        """Yield each server with its answer to one endpoint, None where it gave none.
+
+        Raises ValueError when nats_server_info was not asked for it.
+        """
+        if endpoint not in self.asked and self.servers:
+            raise ValueError(
+                f"{endpoint} is needed: server_info must be a result of nats_server_info with this endpoint"
+            )
+        for server in self.servers:
+            yield server, self.endpoints.get(server["name"], {}).get(endpoint)
+
+    def absent_rows(self, key: str = "server") -> list[Row]:
+        return [{key: name, "answers": False} for name in self.absent]
+
+
+# --- the reports ------------------------------------------------------------------------------------------------------
+
+
+def _servers(source: Source) -> list[Table]:
+    columns = (
+        Column("name", "Name"),
+        Column("cluster", "Cluster"),
+        Column("host", "Host"),
+        Column("version", "Version"),
+        Column("jetstream", "JS"),
+        Column("connections", "Conns", "number"),
+        Column("subscriptions", "Subs", "number"),
+        Column("routes", "Routes", "number"),
+        Column("gateways", "GWs", "number"),
+        Column("mem", "Mem", "bytes"),
+        Column("cpu", "CPU %", "percent"),
+        Column("cores", "Cores", "number"),
+        Column("slow_consumers", "Slow", "number"),
+        Column("uptime", "Uptime", "seconds"),
+        Column("rtt", "RTT", "seconds"),
+    )
+    rows = [{column.key: server.get(column.key) for column in columns} for server in source.servers]
+    for row, server in zip(rows, source.servers):
+        row["jetstream"] = server.get("domain") or server["jetstream"]
+    clusters = _by(source.servers, "cluster")
+    total: Row = {
+        "name": "",
+        "cluster": len(clusters),
+        "host": len(source.servers),
+        "version": "differ" if len({server["version"] for server in source.servers}) > 1 else "",
+        "jetstream": sum(server["jetstream"] for server in source.servers),
+        "routes": "differ" if any(len({one["routes"] for one in group}) > 1 for group in clusters.values()) else "",
+        "gateways": "differ" if len({server["gateways"] for server in source.servers}) > 1 else "",
+        **_sums(source.servers, "connections", "subscriptions", "mem", "slow_consumers"),
+    }
+    cluster_columns = (
+        Column("cluster", "Cluster"),
+        Column("servers", "Node Count", "number"),
+        Column("gateways", "Outgoing Gateways", "number"),
+        Column("inbound_gateways", "Incoming Gateways", "number"),
+        Column("connections", "Connections", "number"),
+    )
+    cluster_rows: list[Row] = [
+        {"cluster": name, "servers": len(group), **_sums(group, "gateways", "inbound_gateways", "connections")}
+        for name, group in sorted(clusters.items())
+    ]
+    cluster_total = {"cluster": "", **_sums(cluster_rows, "servers", "gateways", "inbound_gateways", "connections")}
+    return [
+        Table("servers", "Server Overview", columns, rows + source.absent_rows("name"), [total]),
+        Table("clusters", "Cluster Overview", cluster_columns, cluster_rows, [cluster_total]),
+    ]
+
+
+_STORED = ("streams", "consumers", "messages", "bytes", "memory", "storage")
+_API = ("api_total", "api_errors", "pending")
+
+
+def _jetstream(source: Source) -> list[Table]:
+    """Return what each server holds, who leads how much, and the meta group."""
+    held = _held_by_account(source) if source.account else _held(source)
+    leader = source.meta.get("leader")
+    domains = any(server.get("domain") for server in source.servers)
+    columns = [
+        Column("server", "Server"),
+        Column("cluster", "Cluster"),
+        *([Column("domain", "Domain")] if domains else []),
+        Column("streams", "Streams", "number"),
+        Column("consumers", "Consumers", "number"),
+        Column("messages", "Messages", "number"),
+        Column("bytes", "Bytes", "bytes"),
+        Column("memory", "Memory", "bytes"),
+        Column("storage", "File", "bytes"),
+        Column("api_total", "API Req", "number"),
+        Column("api_errors", "API Err", "number"),
+        Column("pending", "Pending", "number"),
+    ]
+    rows = [
+        {
+            "server": server["name"],
+            "meta_leader": server["name"] == leader,
+            "cluster": server["cluster"],
+            "domain": server.get("domain", ""),
+            **{key: held[server["name"]].get(key) for key in (*_STORED, *_API)},
+        }
+        for server in source.servers
+        if server["name"] in held
+    ]
+    once: Row = {
+        "server": "each stream once",
+        "streams": len(source.streams),
+        "consumers": len(list(source.consumers)),
+        **_sums(source.streams, "messages", "bytes"),
+        **{
+            kind: sum(stream["bytes"] for stream in source.streams if stream["storage"] == storage)
+            for kind, storage in (("memory", "memory"), ("storage", "file"))
+        },
+    }
+    title = "JetStream Summary" + (f" for Account {source.account}" if source.account else "")
+    tables = [
+        Table(
+            "jetstream",
+            title,
+            columns,
+            rows + source.absent_rows(),
+            [{"server": "every replica", **_sums(rows, *_STORED, *_API)}, once],
+        ),
+        _leaders(source),
+    ]
+    return [*tables, _meta(source)]
+
+
+def _held(source: Source) -> dict[str, Mapping[str, Any]]:
+    return {server["name"]: server["js"] for server in source.servers if server.get("js")}
+
+
+def _held_by_account(source: Source) -> dict[str, Mapping[str, Any]]:
+    """Return what each server holds of one account: its replicas, as JSZ of that account counts them."""
+    held: dict[str, Mapping[str, Any]] = {}
+    for server, jsz in source.read("jsz"):
+        if jsz is None or jsz.get("disabled"):
+            continue
+        details = [item for item in jsz.get("account_details") or () if item["name"] == source.account]
+        streams = [stream for item in details for stream in item.get("stream_detail") or ()]
+        held[server["name"]] = {
+            "streams": len(streams),
+            "consumers": sum(len(stream.get("consumer_detail") or ()) for stream in streams),
+            "messages": sum(stream["state"]["messages"] for stream in streams),
+            "bytes": sum(stream["state"]["bytes"] for stream in streams),
+            "memory": sum(item.get("memory", 0) for item in details),
+            "storage": sum(item.get("storage", 0) for item in details),
+            "api_total": sum((item.get("api") or {}).get("total", 0) for item in details),
+            "api_errors": sum((item.get("api") or {}).get("errors", 0) for item in details),
+            "pending": (server.get("js") or {}).get("pending"),
+        }
+    return held
+
+
+def _leaders(source: Source) -> Table:
+    """Return who leads how many streams and consumers. A consumer's leader need not be that of its stream."""
+    columns = (
+        Column("server", "Server"),
+        Column("cluster", "Cluster"),
+        Column("streams", "Stream Leaders", "number"),
+        Column("consumers", "Consumer Leaders", "number"),
+    )
+    streams = [stream["leader"] for stream in source.streams]
+    consumers = [consumer["leader"] for _stream, consumer in source.consumers]
+    rows: list[Row] = [
+        {
+            "server": server["name"],
+            "cluster": server["cluster"],
+            "streams": streams.count(server["name"]),
+            "consumers": consumers.count(server["name"]),
+        }
+        for server in source.servers
+        if server["jetstream"]
+    ]
+    totals: list[Row] = []
+    if None in streams or None in consumers:
+        totals.append({"server": "NO LEADER", "streams": streams.count(None), "consumers": consumers.count(None)})
+    return Table("leaders", "Leaders of Streams and Consumers", columns, rows, totals)
+
+
+def _meta(source: Source) -> Table:
+    """Return the members of the meta group as its leader sees them; without a leader, as far as they are known."""
+    columns = (
+        Column("name", "Name"),
+        Column("id", "ID"),
+        Column("leader", "Leader"),
+        Column("current", "Current"),
+        Column("online", "Online"),
+        Column("active", "Active", "seconds"),
+        Column("lag", "Lag", "number"),
+    )
+    meta = source.meta
+    if not meta:
+        return Table("meta", "RAFT Meta Group", columns, (), notes=["No JetStream meta group was found."])
+    title = f"RAFT Meta Group, {meta['quorum']} of {meta['size']} make a quorum"
+    if meta["leader"] is not None:
+        return Table(
+            "meta", title, columns, [{**peer, "leader": "yes" if peer["leader"] else ""} for peer in meta["replicas"]]
+        )
+    answering = {server["name"] for server in source.info["servers"]}
+    rows = [{"name": name, "leader": "", "online": name in answering} for name in meta["members"]]
+    claims = meta.get("leaders") or ()
+    why = f"{', '.join(claims)} all claim to lead it" if claims else "no server leads it"
+    up = len([name for name in meta["members"] if name in answering])
+    note = (
+        f"WARNING: the meta group has no leader ({why}). It has {meta['size']} members, {up} of them answered, and "
+        f"{meta['quorum']} must be up: until then no stream or consumer can be made, changed or moved."
+    )
+    return Table("meta", title, columns, rows, notes=[note])
+
+
+def _streams(source: Source) -> list[Table]:
+    columns = (
+        Column("account", "Account", grouped=True),
+        Column("stream", "Stream"),
+        Column("storage", "Storage"),
+        Column("placement", "Placement"),
+        Column("consumers", "Consumers", "number"),
+        Column("messages", "Messages", "number"),
+        Column("bytes", "Bytes", "bytes"),
+        Column("lost", "Lost", "number"),
+        Column("num_deleted", "Deleted", "number"),
+        Column("api_level", "API Level", "number"),
+        Column("replicas", "Replicas"),
+    )
+    rows: list[Row] = [
+        {
+            **{key: stream[key] for key in ("account", "storage", "messages", "bytes", "num_deleted", "api_level")},
+            "stream": stream["name"],
+            "placement": _placement(stream["placement"]),
+            "consumers": len(stream["consumers"]),
+            "lost": stream["lost_messages"],
+            **_group(stream),
+        }
+        for stream in source.streams
+    ]
+    once: Row = {
+        "account": "each stream once",
+        "stream": len(rows),
+        **_sums(rows, "consumers", "messages", "bytes", "lost", "num_deleted"),
+    }
+    copies = [len(stream["members"]) for stream in source.streams]
+    every: Row = {
+        "account": "every replica",
+        "stream": sum(copies),
+        "consumers": sum(len(consumer["members"]) for _stream, consumer in source.consumers),
+        "messages": sum(row["messages"] * count for row, count in zip(rows, copies)),
+        "bytes": sum(row["bytes"] * count for row, count in zip(rows, copies)),
+    }
+    return [Table("streams", "Stream Report", columns, rows, [every, once], _marks(rows))]
+
+
+def _backups(source: Source) -> list[Table]:
+    """Return when each stream was last saved and last proven to restore."""
+    if source.catalogue is None:
+        raise ValueError("the report backups needs the catalogue of a result of nats_backup_info")
+    columns = (
+        Column("account", "Account", grouped=True),
+        Column("stream", "Stream"),
+        Column("saved", "Last Backup"),
+        Column("proven", "Last Proven Restore"),
+        Column("restore_seconds", "Restored In", "seconds"),
+        Column("problem", "Problem"),
+    )
+    found = protections(source.catalogue, [(stream["account"], stream["name"]) for stream in source.streams])
+    rows: list[Row] = [
+        {
+            **one.as_dict(),
+            "problem": "; ".join(
+                text
+                for text in ("left out of the backups" if one.excluded else "", one.problem, one.drill_problem)
+                if text
+            ),
+        }
+        for one in found
+    ]
+    notes = [
+        f"WARNING: never {word}: {', '.join(names)}"
+        for word, names in (
+            ("saved", [one.name for one in found if not one.saved and not one.excluded]),
+            ("proven to restore", [one.name for one in found if one.saved and not one.proven and not one.excluded]),
+        )
+        if names
+    ]
+    return [Table("backups", "Backups of Streams", columns, rows, notes=notes)]
+
+
+def _consumers(source: Source) -> list[Table]:
+    columns = (
+        Column("account", "Account", grouped=True),
+        Column("stream", "Stream", grouped=True),
+        Column("consumer", "Consumer"),
+        Column("mode", "Mode"),
+        Column("ack_policy", "Ack Policy"),
+        Column("ack_wait", "Ack Wait", "seconds"),
+        Column("num_ack_pending", "Ack Pending", "number"),
+        Column("num_redelivered", "Redelivered", "number"),
+        Column("num_pending", "Unprocessed", "number"),
+        Column("unprocessed", "of Stream", "percent"),
+        Column("ack_floor", "Ack Floor", "number"),
+        Column("api_level", "API Level", "number"),
+        Column("replicas", "Replicas"),
+    )
+    keys = ("ack_policy", "ack_wait", "num_ack_pending", "num_redelivered", "num_pending", "ack_floor", "api_level")
+    rows: list[Row] = [
+        {
+            **{key: consumer[key] for key in keys},
+            "account": stream["account"],
+            "stream": stream["name"],
+            "consumer": consumer["name"],
+            "mode": "Pull" if consumer["pull"] else "Push",
+            "unprocessed": min(100, 100 * consumer["num_pending"] // stream["messages"]) if stream["messages"] else 0,
+            **_group(consumer),
+        }
+        for stream, consumer in source.consumers
+    ]
+    total: Row = {
+        "account": "",
+        "consumer": len(rows),
+        **_sums(rows, "num_ack_pending", "num_redelivered", "num_pending"),
+    }
+    return [Table("consumers", "Consumer Report", columns, rows, [total], _marks(rows))]
+
+
+_TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
+_TRAFFIC_COLUMNS = (
+    Column("in_msgs", "In Msgs", "number"),
+    Column("out_msgs", "Out Msgs", "number"),
+    Column("in_bytes", "In Bytes", "bytes"),
+    Column("out_bytes", "Out Bytes", "bytes"),
+    Column("subscriptions", "Subs", "number"),
+)
+
+
+def _accounts(source: Source) -> list[Table]:
+    groups = _by(_connection_rows(source), "account")
+    rows: list[Row] = [
+        {"account": name, "connections": len(group), **_sums(group, *_TRAFFIC)}
+        for name, group in sorted(groups.items())
+    ]
+    columns = (Column("account", "Account"), Column("connections", "Connections", "number"), *_TRAFFIC_COLUMNS)
+    total = {"account": "", **_sums(rows, "connections", *_TRAFFIC)}
+    return [Table("accounts", f"{len(rows)} Accounts Overview", columns, rows, [total], _silent(source, "connz"))]
+
+
+def _connections(source: Source) -> list[Table]:
+    rows = sorted(_connection_rows(source), key=lambda row: (-row["subscriptions"], row["server"], row["cid"]))
+    columns = [
+        Column("cid", "CID"),
+        Column("name", "Name"),
+        Column("server", "Server"),
+        Column("cluster", "Cluster"),
+        Column("address", "IP"),
+        Column("account", "Account"),
+        Column("uptime", "Uptime"),
+        *_TRAFFIC_COLUMNS,
+    ]
+    if any(row["reason"] for row in rows):
+        columns.append(Column("reason", "Reason"))
+    counts = _by(rows, "server")
+    per_server = [
+        {"server": server["name"], "cluster": server["cluster"], "connections": len(counts.get(server["name"], ()))}
+        for server in source.servers
+    ]
+    total = {"cid": "", "name": f"{len(rows):,} connections", **_sums(rows, *_TRAFFIC)}
+    server_columns = (
+        Column("server", "Server"),
+        Column("cluster", "Cluster"),
+        Column("connections", "Connections", "number"),
+    )
+    return [
+        Table(
+            "connections",
+            "Connections by Subscriptions",
+            columns,
+            rows,
+            [total],
+            _silent(source, "connz"),
+            shown=_CONNECTIONS_SHOWN,
+        ),
+        Table(
+            "connections_per_server",
+            "Connections per Server",
+            server_columns,
+            per_server + source.absent_rows(),
+            [{"server": "", **_sums(per_server, "connections")}],
+        ),
+    ]
+
+
+def _connection_rows(source: Source) -> list[Row]:
+    return [
+        {
+            "cid": one["cid"],
+            "kind": one.get("kind", ""),
+            "name": one.get("name") or one.get("mqtt_client") or "",
+            "server": server["name"],
+            "cluster": server["cluster"],
+            "address": _address(one),
+            "account": one.get("account", ""),
+            "uptime": one.get("uptime", ""),
+            **{key: one.get(key, 0) for key in _TRAFFIC},
+            "reason": one.get("reason", ""),
+        }
+        for server, connz in source.read("connz")
+        for one in (connz or {}).get("connections") or ()
+        if source.account in (None, one.get("account"))
+    ]
+
+
+def _gateways(source: Source) -> list[Table]:
+    columns = (
+        Column("server", "Server", grouped=True),
+        Column("name", "Name", grouped=True),
+        Column("port", "Port", grouped=True),
+        Column("kind", "Kind", grouped=True),
+        Column("connection", "Connection"),
+        Column("id", "ID"),
+        Column("uptime", "Uptime"),
+        Column("rtt", "RTT"),
+        Column("bytes", "Bytes", "bytes"),
+        Column("accounts", "Accounts", "number"),
+    )
+    rows: list[Row] = []
+    for server, gatewayz in source.read("gatewayz"):
+        if gatewayz is None or not gatewayz.get("name"):
+            continue
+        outbound = sorted((gatewayz.get("outbound_gateways") or {}).items())
+        inbound = [
+            (name, one) for name, many in sorted((gatewayz.get("inbound_gateways") or {}).items()) for one in many
+        ]
+        for kind, counter, remotes in (("Inbound", "in_bytes", inbound), ("Outbound", "out_bytes", outbound)):
+            for name, one in remotes:
+                connection = one.get("connection") or {}
+                rows.append(
+                    {
+                        "server": server["name"],
+                        "name": gatewayz["name"],
+                        "port": gatewayz.get("port"),
+                        "kind": kind,
+                        "connection": f"{name} {_address(connection)}",
+                        "id": f"gid:{connection.get('cid', '')}",
+                        "uptime": connection.get("uptime", ""),
+                        "rtt": connection.get("rtt", ""),
+                        "bytes": connection.get(counter, 0),
+                        "accounts": len(one.get("accounts") or ()),
+                    }
+                )
+    total: Row = {
+        "server": len({row["server"] for row in rows}),
+        "name": len({row["name"] for row in rows}),
+        "connection": len(rows),
+        **_sums(rows, "bytes"),
+    }
+    title, silent = "Super Cluster Report", _silent(source, "gatewayz")
+    if not rows:
+        return [Table("gateways", title, columns, (), notes=silent or ["No gateways: this is not a supercluster."])]
+    return [Table("gateways", title, columns, rows + source.absent_rows(), [total], silent)]
+
+
+def _routes(source: Source) -> list[Table]:
+    columns = (
+        Column("server", "Server", grouped=True),
+        Column("cluster", "Cluster", grouped=True),
+        Column("name", "Name", grouped=True),
+        Column("account", "Account"),
+        Column("address", "Address"),
+        Column("id", "ID"),
+        Column("uptime", "Uptime"),
+        Column("rtt", "RTT"),
+        Column("subscriptions", "Subs", "number"),
+        Column("in_bytes", "Bytes In", "bytes"),
+        Column("out_bytes", "Bytes Out", "bytes"),
+    )
+    rows = sorted(
+        (
+            {
+                "server": server["name"],
+                "cluster": server["cluster"],
+                "name": one.get("remote_name", ""),
+                "account": one.get("account", ""),
+                "address": _address(one),
+                "id": f"rid:{one.get('rid', '')}",
+                "uptime": one.get("uptime", ""),
+                "rtt": one.get("rtt", ""),
+                **{key: one.get(key, 0) for key in ("subscriptions", "in_bytes", "out_bytes")},
+            }
+            for server, routez in source.read("routez")
+            for one in (routez or {}).get("routes") or ()
+        ),
+        key=lambda row: (row["server"], row["cluster"], row["name"], row["account"], row["id"]),
+    )
+    total: Row = {
+        "server": len({row["server"] for row in rows}),
+        "cluster": len({row["cluster"] for row in rows}),
+        "address": len(rows),
+        **_sums(rows, "subscriptions", "in_bytes", "out_bytes"),
+    }
+    return [
+        Table("routes", "Cluster Report", columns, [*rows, *source.absent_rows()], [total], _silent(source, "routez"))
+    ]
+
+
+def _leafnodes(source: Source) -> list[Table]:
+    columns = (
+        Column("server", "Server", grouped=True),
+        Column("name", "Name"),
+        Column("account", "Account"),
+        Column("address", "Address"),
+        Column("rtt", "RTT"),
+        Column("in_msgs", "Msgs In", "number"),
+        Column("out_msgs", "Msgs Out", "number"),
+        Column("in_bytes", "Bytes In", "bytes"),
+        Column("out_bytes", "Bytes Out", "bytes"),
+        Column("subscriptions", "Subs", "number"),
+        Column("compression", "Compressed"),
+        Column("is_spoke", "Spoke"),
+    )
+    rows: list[Row] = [
+        {
+            "server": server["name"],
+            "name": one.get("name", ""),
+            "account": one.get("account", ""),
+            "address": _address(one),
+            "rtt": one.get("rtt", ""),
+            **{key: one.get(key, 0) for key in _TRAFFIC},
+            "compression": one.get("compression", ""),
+            "is_spoke": bool(one.get("is_spoke")),
+        }
+        for server, leafz in source.read("leafz")
+        for one in (leafz or {}).get("leafs") or ()
+        if source.account in (None, one.get("account"))
+    ]
+    silent = _silent(source, "leafz")
+    if not rows:
+        return [Table("leafnodes", "Leafnode Report", columns, (), notes=silent or ["No leaf nodes are connected."])]
+    total = {"server": "", "name": len(rows), **_sums(rows, *_TRAFFIC)}
+    return [Table("leafnodes", "Leafnode Report", columns, rows + source.absent_rows(), [total], silent)]
+
+
+def _health(source: Source) -> list[Table]:
+    columns = (
+        Column("server", "Server", grouped=True),
+        Column("cluster", "Cluster", grouped=True),
+        Column("domain", "Domain", grouped=True),
+        Column("status", "Status", grouped=True),
+        Column("type", "Type"),
+        Column("error", "Error"),
+    )
+    rows: list[Row] = []
+    healthy = errors = 0
+    for server, healthz in source.read("healthz"):
+        base = {"server": server["name"], "cluster": server["cluster"], "domain": server.get("domain", "")}
+        if healthz is None:
+            rows.append({**base, "status": "UNKNOWN", "type": "", "error": "the server did not say how it is"})
+            continue
+        status = f"{healthz.get('status', '')} ({healthz.get('status_code', '')})"
+        found = healthz.get("errors") or ([{"error": healthz["error"]}] if healthz.get("error") else [])
+        healthy += healthz.get("status") == "ok"
+        errors += len(found)
+        rows += [
+            {**base, "status": status, "type": one.get("type", ""), "error": one.get("error", "")} for one in found
+        ]
+        if not found:
+            rows.append({**base, "status": status, "type": "", "error": ""})
+    total: Row = {
+        "server": len(source.servers),
+        "cluster": len({server["cluster"] for server in source.servers}),
+        "status": f"ok: {healthy} / not ok: {len(source.servers) - healthy}",
+        "error": errors,
+    }
+    return [Table("health", "Health Report", columns, rows + source.absent_rows(), [total])]
+
+
+def _usage(name: str, title: str, unit: str) -> Callable[[Source], list[Table]]:
+    def make(source: Source) -> list[Table]:
+        columns = (
+            Column("server", "Server"),
+            Column("cluster", "Cluster"),
+            Column(name, title, unit),
+            Column(name, "", "bar"),
+        )
+        rows: list[Row] = [
+            {"server": server["name"], "cluster": server["cluster"], name: server[name]}
+            for server in sorted(source.servers, key=lambda one: -one[name])
+        ]
+        heading = f"{'Memory' if name == 'mem' else 'CPU'} Usage"
+        return [Table(name, heading, columns, rows + source.absent_rows(), [{"server": "", **_sums(rows, name)}])]
+
+    return make
+
+
+#: Report → how it is made.
+REPORTS: dict[str, Callable[[Source], list[Table]]] = {
+    "servers": _servers,
+    "jetstream": _jetstream,
+    "streams": _streams,
+    "consumers": _consumers,
+    "accounts": _accounts,
+    "backups": _backups,
+    "connections": _connections,
+    "routes": _routes,
+    "gateways": _gateways,
+    "leafnodes": _leafnodes,
+    "cpu": _usage("cpu", "CPU %", "percent"),
+    "mem": _usage("mem", "Mem", "bytes"),
+    "health": _health,
+}
+
+
+def report_data(
+    info: Mapping[str, Any],
+    server_info: Mapping[str, Any] | None = None,
+    reports: Sequence[str] = DEFAULT_REPORTS,
+    cluster: str | None = None,
+    account: str | None = None,
+    server_names: Sequence[str] | None = None,
+    catalogue: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the reports as data: schema, servers that answered and that did not, tables, problems and their root causes.
+
+    `info` is what nats_cluster_info returned; `server_info` what nats_server_info returned, with the endpoints that the
+    reports need. `cluster` and `server_names` narrow the tables; `account` says that both were read for this account.
+    `catalogue`: of the backups, as nats_backup_info returns it. Raises ValueError for an unknown report, and for an endpoint or
+    a catalogue that was not read.
+    """
+    unknown = [name for name in reports if name not in REPORTS]
+    if unknown:
+        raise ValueError(f"there is no report {', '.join(unknown)}; there are: {', '.join(REPORTS)}")
+    answering = {server["name"] for server in info["servers"]}
+    known = {*info.get("missing", ()), *((info.get("meta") or {}).get("members") or ())}
+    wanted = None if server_names is None else set(server_names)
+    server_info = server_info or {}
+    endpoints = {server["name"]: server for server in server_info.get("servers", ())}
+    asked = {key for row in endpoints.values() for key in row} | {
+        one["endpoint"] for one in server_info.get("incomplete", ())
+    }
+    source = Source(
+        info=info,
+        servers=[
+            server
+            for server in info["servers"]
+            if cluster in (None, server["cluster"]) and (wanted is None or server["name"] in wanted)
+        ],
+        streams=[
+            stream
+            for stream in info.get("streams", ())
+            if cluster in (None, stream["cluster"])
+            and account in (None, stream["account"])
+            and (wanted is None or wanted & set(stream["members"]))
+        ],
+        absent=sorted(known - answering if wanted is None else (known | wanted) & wanted - answering),
+        endpoints=endpoints,
+        asked=frozenset(asked),
+        account=account,
+        catalogue=None if catalogue is None else catalogue_of(catalogue),
+    )
+    tables = [one.as_dict() for name in reports for one in REPORTS[name](source)]
+    causes = root_causes([problem_of(one) for one in info.get("problems") or ()], scene_of_info(info))
+    return {
+        "schema": SCHEMA,
+        "cluster": cluster,
+        "account": account,
+        "servers": [server["name"] for server in source.servers],
+        "not_answering": list(source.absent),
+        "tables": tables,
+        "problems": list(info.get("problems") or ()),
+        "causes": [cause.as_dict() for cause in causes],
+    }
+
+
+def report_text(data: Mapping[str, Any]) -> str:
+    """Return the tables of `report_data` and whatever is wrong, for people."""
+    parts = [_table_text(one) for one in data["tables"]]
+    if data["not_answering"]:
+        parts.append(f"NOT ANSWERING: {', '.join(data['not_answering'])}")
+    parts.append(_causes_text(data))
+    return "\n\n".join(parts)
+
+
+def _causes_text(data: Mapping[str, Any]) -> str:
+    """Return the root causes of what is wrong, or that there is nothing."""
+    if not data["problems"]:
+        return "No problems found."
+    counts = Counter(one["severity"] for one in data["problems"])
+    count = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in sorted(counts.items()))
+    lines = [f"Problems ({count}), by root cause:"]
+    for number, cause in enumerate(data["causes"], 1):
+        lines.append(f"  {number}. {cause['severity']}: {cause['title']}")
+        lines += [f"       {message}" for message in cause["evidence"] if message != cause["title"]]
+        lines += [f"     $ {command}" for command in cause["commands"]]
+    return "\n".join(lines)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _table_text(data: Mapping[str, Any]) -> str:
+    columns, rows, notes = data["columns"], list(data["rows"]), list(data["notes"])
+    if data["shown"] and len(rows) > data["shown"]:
+        notes.append(f"{data['shown']} of {len(rows):,} rows are shown; the JSON file has all.")
+        rows = rows[: data["shown"]]
+    if data["name"] == "health":
+        rows, more = _first_errors(rows)
+        notes += more
+    # A bar is as long as the largest value; for CPU at least 100 %, or an idle cluster would look busy.
+    scale = {
+        column["key"]: max(
+            [100.0 if column["key"] == "cpu" else 0.0, *(float(row.get(column["key"]) or 0) for row in rows)]
+        )
+        for column in columns
+        if column["unit"] == "bar"
+    }
+    body: list[list[Any]] = []
+    above: Mapping[str, Any] = {}
+    for row in rows:
+        cells = [_written(column, row, scale) for column in columns]
+        if row.get("answers") is False:
+            cells[1] = "NO ANSWER"
+        for index, column in enumerate(columns):
+            if not column["grouped"] or row.get(column["key"]) != above.get(column["key"]):
+                break
+            cells[index] = ""
+        above = row
+        body.append(cells)
+    totals = [[_written(column, row, {}) for column in columns] for row in data["totals"]]
+    if not body and notes:
+        return "\n".join([data["title"], *notes])
+    return "\n".join([table(data["title"], [column["title"] for column in columns], body, totals), *notes])
+
+
+def _written(column: Mapping[str, Any], row: Mapping[str, Any], scale: Mapping[str, float]) -> Any:
+    value, unit = row.get(column["key"]), column["unit"]
+    if unit == "bar":
+        most = scale.get(column["key"], 0)
+        return "█" * round(_BAR_WIDTH * float(value or 0) / most) if most else ""
+    if column["key"] in ("name", "server") and row.get("meta_leader"):
+        return f"{value}*"
+    if isinstance(value, (str, bool)) or value is None:
+        return value
+    if unit == "bytes":
+        return human_bytes(value)
+    if unit == "seconds":
+        return human_seconds(value)
+    return f"{value:.0f}" if unit == "percent" else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _first_errors(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Return the rows with at most some errors of each server, and a sentence for each server that has more."""
+    groups = _by(rows, "server")
+    more = [
+        f"{name}: {len(group) - _ERRORS_SHOWN} more errors; the JSON file has all."
+        for name, group in groups.items()
+        if len(group) > _ERRORS_SHOWN
+    ]
+    return [row for group in groups.values() for row in group[:_ERRORS_SHOWN]], more
+
+
+# --- small parts ------------------------------------------------------------------------------------------------------
+
+
+def _sums(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[str, Any]:
+    kept = list(rows)
+    return {key: sum(row.get(key) or 0 for row in kept) for key in keys}
+
+
+def _by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row[key], []).append(row)
+    return groups
+
+
+def _address(connection: Mapping[str, Any]) -> str:
+    host = str(connection.get("ip", ""))
+    return f"[{host}]:{connection.get('port', '')}" if ":" in host else f"{host}:{connection.get('port', '')}"
+
+
+def _placement(placement: Mapping[str, Any]) -> str:
+    parts = [f"cluster: {placement['cluster']}"] if placement.get("cluster") else []
+    return " ".join([*parts, *([f"tags: {', '.join(placement['tags'])}"] if placement.get("tags") else [])])
+
+
+def _group(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the replicas of a group: `*` leads, `!` is away or behind, `?` is not known because no server leads."""
+    if group["leader"] is None:
+        names = [f"{name}?" for name in group["members"]]
+        why = f"{len(group['leaders'])} LEADERS" if group["leaders"] else "NO LEADER"
+        return {"leader": None, "members": list(group["members"]), "replicas": f"{why}: {', '.join(names)}"}
+    peers = [
+        peer["name"] + ("*" if peer["leader"] else "" if peer["current"] and peer["online"] else "!")
+        for peer in group["replicas"]
+    ]
+    return {"leader": group["leader"], "members": list(group["members"]), "replicas": ", ".join(peers)}
+
+
+def _marks(rows: Sequence[Row]) -> list[str]:
+    """Return what the marks in the column of replicas mean, as far as they occur, and how many groups no server leads."""
+    text = "".join(row["replicas"] for row in rows)
+    meanings = (("*", "leads"), ("!", "is away or behind"), ("?", "unknown, because no server leads"))
+    notes = ["; ".join(f"{mark} {meaning}" for mark, meaning in meanings if mark in text)] if text else []
+    leaderless = sum(row["leader"] is None for row in rows)
+    if leaderless:
+        notes.append(f"WARNING: {leaderless} without a leader: they take no messages and deliver none.")
+    return notes
+
+
+def _silent(source: Source, endpoint: str) -> list[str]:
+    names = [server["name"] for server, answer in source.read(endpoint) if answer is None]
+    return [f"WARNING: {', '.join(names)} did not give {endpoint} and are not counted."] if names else []

@@ -1,0 +1,336 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""In which batches servers may be restarted.
+
+Pure planning over a Cluster. The invariant of every batch, with all of its servers down and all others up:
+
+1. of each stream and consumer group at most `max_unavailable_replicas` members are down, and its quorum is up; of two members
+   one stays up;
+2. the meta group has its quorum, and `meta_headroom` members more when the batch has more than one of its members;
+3. of each cluster less than half of the servers are down (one, where there are only one or two);
+4. within a cluster, all servers of the batch stand in the same zone.
+
+Groups of one or two replicas cannot keep a quorum while a member restarts: they are named, and refused if asked.
+The smallest number of batches is a graph colouring problem: solved greedily from a lower bound upwards.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    MAX_LINES,
+    Scene,
+    cause_lines,
+    root_causes,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+
+#: Colourings that are tried for each number of batches: what one order misses, another finds.
+ATTEMPTS = 24
+
+#: Bytes that a server needs to start: it makes directories and writes the state of each of its groups before it serves.
+LEAST_FREE = 64 * 1024**2
+
+
+@dataclass(frozen=True)
+class RollRules:
+    """How many servers may be down together. `max_parallel` 0: as many as the invariant allows. `canary`: servers that go
+    first, one by one. `r1_policy`: fail or accept that groups of one or two replicas are away meanwhile."""
+
+    max_parallel: int = 1
+    max_unavailable_replicas: int = 1
+    meta_headroom: int = 1
+    canary: int = 0
+    r1_policy: str = "accept"
+
+
+@dataclass(frozen=True)
+class RollPlan:
+    """The batches in their order. `lower_bound`: no plan under these rules has fewer. `problems`: reasons against the roll
+    (errors), and what it costs (warnings). `reasons`: why each batch is where it is."""
+
+    batches: tuple[tuple[str, ...], ...]
+    lower_bound: int
+    problems: tuple[Problem, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BatchEffect:
+    """What a batch does to the streams and consumers: `leaders` of them are led from its servers, and need another leader;
+    `groups` of them miss a member meanwhile."""
+
+    leaders: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """At most `most` of `members` (indices of servers) in one batch."""
+
+    members: frozenset[int]
+    most: int
+
+
+def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str], rules: RollRules) -> RollPlan:
+    """Return the batches in which the `wanted` servers are restarted; the same input gives the same plan.
+
+    `zones`: server → zone, for those that have one. Raft-silent servers come first, one by one: no quorum counts on them. Then
+    servers that are down already, together: starting them takes nothing away. The meta leader is in the last batch.
+    """
+    names = sorted(set(wanted), key=lambda name: (zones.get(name, ""), name))
+    silent = [name for name in raft_silent_servers(cluster) if name in names]
+    down = [name for name in names if name not in cluster.names]
+    running = [name for name in names if name in cluster.names and name not in silent]
+    problems = [*_few_replicas(cluster, running, rules), *_meta_refusal(cluster, running)]
+    leader = cluster.meta.group.leader if cluster.meta else None
+    canaries = _canaries(cluster, [name for name in running if name != leader], rules.canary)
+    rest = [name for name in running if name not in canaries]
+    colouring = _Colouring(rest, cluster, zones, rules)
+    classes = colouring.solve()
+    classes.sort(key=lambda batch: (leader in batch, [(zones.get(name, ""), name) for name in batch]))
+    first = [*((name,) for name in silent), *([tuple(down)] if down else ())]
+    batches = [*first, *((name,) for name in canaries), *(tuple(batch) for batch in classes)]
+    reasons = [
+        *("is raft-silent: no quorum counts on it" for _name in silent),
+        *("did not answer: starting them takes nothing away" for _batch in first[len(silent) :]),
+        *("canary: leads the fewest streams and consumers" for _name in canaries),
+        *("has the meta leader, so it comes last" if leader in batch else "" for batch in classes),
+    ]
+    return RollPlan(tuple(batches), len(first) + len(canaries) + colouring.lower_bound, tuple(problems), tuple(reasons))
+
+
+def batch_effects(cluster: Cluster, batches: Sequence[Sequence[str]]) -> list[BatchEffect]:
+    """Return what each batch does to the streams and consumers as they are led now."""
+    number_of = {name: number for number, batch in enumerate(batches) for name in batch}
+    leaders, groups = [0] * len(batches), [0] * len(batches)
+    for group in cluster.groups():
+        if group.leader in number_of:
+            leaders[number_of[group.leader]] += 1
+        for number in {number_of[name] for name in group.members if name in number_of}:
+            groups[number] += 1
+    return [BatchEffect(*counts) for counts in zip(leaders, groups)]
+
+
+def plan_lines(
+    batches: Sequence[Sequence[str]],
+    why: Mapping[str, Sequence[str]],
+    reasons: Sequence[str] = (),
+    effects: Sequence[BatchEffect] = (),
+) -> list[str]:
+    """Return the plan for people: each host of each batch with `why` it is restarted, and what the batch does meanwhile.
+
+    `batches`: names of hosts. `reasons`, `effects`: of each batch, in their order; empty when nothing is known of the cluster.
+    """
+    lines = []
+    for number, hosts in enumerate(batches, 1):
+        lines += [f"batch {number} of {len(batches)}: {_host_with_reasons(host, why)}" for host in hosts]
+        if effects:
+            effect, reason = effects[number - 1], reasons[number - 1]
+            lines.append(
+                f"while batch {number} is down: streams and consumers that miss a replica: {effect.groups}, that need another "
+                f"leader: {effect.leaders}{'; it ' if reason else ''}{reason}"
+            )
+    return lines
+
+
+def disk_problems(free: Mapping[str, int | None]) -> list[Problem]:
+    """Return the servers whose disk is too full to start on. `free`: bytes by server, None where nobody knows."""
+    return [
+        Problem(
+            "disk_full",
+            ERROR,
+            name,
+            f"{name} would not start again: its store has {human_bytes(left)} free, and needs {human_bytes(LEAST_FREE)}",
+            (name,),
+        )
+        for name, left in sorted(free.items())
+        if left is not None and left < LEAST_FREE
+    ]
+
+
+def refusal(problems: Iterable[Problem], scene: Scene) -> str:
+    """Return why the restart is refused, the root causes of the errors on one screen; empty when it is not."""
+    errors = [problem for problem in problems if problem.severity == ERROR]
+    if not errors:
+        return ""
+    lines = cause_lines(root_causes(errors, scene), MAX_LINES - 1)
+    return "\n".join(["The restart is refused; no server was touched.", *lines])
+
+
+def unreadable_refusal(hosts: Iterable[str], why: Mapping[str, Sequence[str]], cause: str) -> str:
+    """Return the refusal of a restart that no gate can watch, since the cluster cannot be read. `cause`: why not."""
+    return (
+        f"The health gate cannot read the cluster: {cause}\n"
+        f"No server was touched. To be restarted: {', '.join(_host_with_reasons(host, why) for host in hosts)}.\n"
+        "The gate needs nats_server_system_user and nats_server_system_password as the running servers know them. If this run "
+        "rotates the password, rotate it first by itself, which is a reload; then make the other change."
+    )
+
+
+def _host_with_reasons(host: str, why: Mapping[str, Sequence[str]]) -> str:
+    return f"{host} ({'; '.join(why[host])})" if why.get(host) else host
+
+
+def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:
+    severity = ERROR if rules.r1_policy == "fail" else WARNING
+    for group in cluster.groups():
+        touched = sorted(set(group.members).intersection(running))
+        if group.size - group.quorum < 1 and touched and not group.ephemeral:
+            message = (
+                f"{group.subject} (R{group.size}) is away while {', '.join(touched)} restart(s): "
+                f"{group.size} of {group.size} replicas make its quorum"
+            )
+            yield Problem("roll_few_replicas", severity, group.subject, message, tuple(touched))
+
+
+def _meta_refusal(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]:
+    if cluster.meta is None or cluster.meta.group.size < 2:
+        return
+    group, quorum = cluster.meta.group, cluster.meta.quorum
+    touched = sorted(set(group.members).intersection(running))
+    if touched and group.size - 1 < quorum:
+        message = (
+            f"the meta group has {group.size} members and needs {quorum}: while one of them restarts, no stream or consumer can "
+            "be created, changed or given another leader"
+        )
+        yield Problem("roll_meta_quorum", WARNING, group.subject, message, tuple(touched))
+
+
+def _canaries(cluster: Cluster, names: Sequence[str], count: int) -> list[str]:
+    """Return the servers on which a fault would show first and hurt least: those that lead the fewest groups."""
+    leading = dict.fromkeys(names, 0)
+    for group in cluster.groups():
+        if group.leader in leading:
+            leading[group.leader] += 1
+    return sorted(names, key=lambda name: (leading[name], names.index(name)))[:count]
+
+
+class _Colouring:
+    """The wanted servers as vertices, batches as colours."""
+
+    def __init__(self, names: Sequence[str], cluster: Cluster, zones: Mapping[str, str], rules: RollRules) -> None:
+        self.names = list(names)
+        self._index = {name: number for number, name in enumerate(self.names)}
+        self._parallel = rules.max_parallel or len(self.names) or 1
+        limits = {limit for limit in self._limits(cluster, rules) if len(limit.members) > limit.most}
+        self._neighbours: list[set[int]] = [set() for _name in self.names]
+        for limit in limits:
+            if limit.most == 1:
+                self._connect(limit.members)
+        place = {server.name: (server.cluster, zones.get(server.name)) for server in cluster.servers}
+        self._places = [place[name] for name in self.names]
+        self._connect_zones()
+        self._wide = sorted((limit for limit in limits if limit.most > 1), key=lambda limit: sorted(limit.members))
+        self._wide_of: list[list[int]] = [[] for _name in self.names]
+        for number, limit in enumerate(self._wide):
+            for member in limit.members:
+                self._wide_of[member].append(number)
+        self.lower_bound = self._lower_bound()
+
+    def solve(self) -> list[list[str]]:
+        """Return the batches, each in the order of the names."""
+        if not self.names:
+            return []
+        chance = random.Random(0)
+        order = list(range(len(self.names)))
+        for count in range(self.lower_bound, len(self.names) + 1):
+            for attempt in range(ATTEMPTS if count < len(self.names) else 1):
+                if attempt:
+                    chance.shuffle(order)
+                found = self._colour(count, order)
+                if found is not None:
+                    return [[self.names[member] for member in sorted(batch)] for batch in found if batch]
+        return [[name] for name in self.names]
+
+    def _limits(self, cluster: Cluster, rules: RollRules) -> Iterable[_Limit]:
+        for members, most in {(group.members, _spare(group, rules)) for group in cluster.groups() if group.size > 1}:
+            yield self._limit(members, most)
+        if cluster.meta is not None:
+            spare = cluster.meta.group.size - cluster.meta.quorum - rules.meta_headroom
+            yield self._limit(cluster.meta.group.members, max(1, spare))
+        by_cluster: dict[str, list[str]] = {}
+        for server in cluster.servers:
+            by_cluster.setdefault(server.cluster, []).append(server.name)
+        for servers in by_cluster.values():
+            yield self._limit(servers, max(1, (len(servers) - 1) // 2))
+
+    def _limit(self, names: Iterable[str], most: int) -> _Limit:
+        return _Limit(frozenset(self._index[name] for name in names if name in self._index), most)
+
+    def _connect(self, members: Iterable[int]) -> None:
+        together = set(members)
+        for member in together:
+            self._neighbours[member] |= together - {member}
+
+    def _connect_zones(self) -> None:
+        for one, mine in enumerate(self._places):
+            for other, theirs in enumerate(self._places[:one]):
+                if mine[0] == theirs[0] and mine[1] != theirs[1]:
+                    self._connect((one, other))
+
+    def _lower_bound(self) -> int:
+        """Return the most that any of these asks for: `max_parallel`, a limit's members, and each cluster's zones, of which
+        a batch has only one."""
+        by_place: dict[tuple[str, str | None], set[int]] = {}
+        for member, place in enumerate(self._places):
+            by_place.setdefault(place, set()).add(member)
+        by_cluster: dict[str, int] = {}
+        for (cluster, _zone), members in by_place.items():
+            by_cluster[cluster] = by_cluster.get(cluster, 0) + self._bound(members)
+        whole = ceil(len(self.names) / self._parallel)
+        return max(whole, self._bound(set(range(len(self.names)))), *by_cluster.values(), 0)
+
+    def _bound(self, members: set[int]) -> int:
+        """Return how many batches these servers need at least: the largest clique that is found, or a limit's share."""
+        bounds = [0, *(ceil(len(members & limit.members) / limit.most) for limit in self._wide)]
+        by_degree = sorted(members, key=lambda member: (-len(self._neighbours[member]), member))
+        for start in by_degree:
+            clique = {start}
+            for member in by_degree:
+                if clique <= self._neighbours[member]:
+                    clique.add(member)
+            bounds.append(len(clique))
+        return max(bounds)
+
+    def _colour(self, count: int, order: Sequence[int]) -> list[set[int]] | None:
+        """Return at most `count` batches, or None where this order leads nowhere (DSATUR: the most constrained comes next)."""
+        batches: list[set[int]] = [set() for _number in range(count)]
+        closed: list[set[int]] = [set() for _name in self.names]
+        used = [[0] * count for _limit in self._wide]
+        waiting = list(order)
+        while waiting:
+            member = max(
+                waiting, key=lambda one: (len(closed[one]), len(self._neighbours[one]) + len(self._wide_of[one]))
+            )
+            waiting.remove(member)
+            fitting = [
+                number
+                for number in range(count)
+                if number not in closed[member] and len(batches[number]) < self._parallel
+            ]
+            if not fitting:
+                return None
+            chosen = min(fitting, key=lambda number: (len(batches[number]), number))
+            batches[chosen].add(member)
+            for other in self._neighbours[member]:
+                closed[other].add(chosen)
+            for number in self._wide_of[member]:
+                used[number][chosen] += 1
+                if used[number][chosen] == self._wide[number].most:
+                    for other in self._wide[number].members:
+                        closed[other].add(chosen)
+        return batches
+
+
+def _spare(group: RaftGroup, rules: RollRules) -> int:
+    """Return how many members of a group may be down; a group of two is away in any case, and one at a time is least."""
+    return max(1, min(rules.max_unavailable_replicas, group.size - group.quorum))

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The route mesh of a cluster: which routes must exist between its servers, and which are missing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+
+DEFAULT_POOL_SIZE = 3
+
+
+def expected_routes(one: dict[str, Any], other: dict[str, Any]) -> int:
+    """Return how many route connections two servers keep between them.
+
+    Since 2.10 that is the pool plus one for each pinned account, $SYS always among them (docs: v2 routes); without
+    pooling (`pool_size: -1`), or towards a server before 2.10, it is one. With different pool sizes, which servers
+    from 2.11.2 on accept, it is the smaller pool.
+
+    `one`: VARZ data of one server
+    `other`: VARZ data of the other
+    """
+    if min(reported_version(one.get("version", "")), reported_version(other.get("version", ""))) < (2, 10):
+        return 1
+    pools = [(server.get("cluster") or {}).get("pool_size") or DEFAULT_POOL_SIZE for server in (one, other)]
+    if min(pools) < 0:
+        return 1
+    return min(pools) + len({"$SYS"} | set(_pinned(one)) & set(_pinned(other)))
+
+
+def _pinned(server: dict[str, Any]) -> list[str]:
+    return list((server.get("cluster") or {}).get("accounts") or [])
+
+
+def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | None = None) -> list[str]:
+    """Return one sentence for each pair of servers of one cluster that lacks routes, seen from the first of the pair.
+
+    `servers`: entries of nats_server_info with endpoints varz and routez
+    `pinned_accounts`: accounts of `cluster.accounts`, which VARZ does not show
+    """
+    problems = []
+    for one in servers:
+        varz = dict(one["varz"], cluster=dict(one["varz"].get("cluster") or {}, accounts=pinned_accounts or []))
+        routes = (one.get("routez") or {}).get("routes") or []
+        for other in servers:
+            if other["name"] == one["name"] or other.get("cluster") != one.get("cluster"):
+                continue
+            there = dict(
+                other["varz"], cluster=dict(other["varz"].get("cluster") or {}, accounts=pinned_accounts or [])
+            )
+            have = sum(
+                1
+                for route in routes
+                if route.get("remote_name") == other["name"] or route.get("remote_id") == other["id"]
+            )
+            want = expected_routes(varz, there)
+            if have < want:
+                problems.append(f"{one['name']} has {have} of {want} routes to {other['name']}")
+    return problems
+
+
+def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()) -> list[str]:
+    """Return one sentence for each server that lacks a gateway connection to another cluster, or has one without the TLS of its
+    gateway.
+
+    A server keeps one connection to some server of each other cluster (docs: gateways), so what comes in says nothing of it.
+    A server without a gateway is judged only where there shall be other clusters. A reload that gives a gateway TLS keeps the
+    connections that there are, so that they go on without.
+
+    `servers`: entries of nats_server_info with endpoints varz and gatewayz
+    `clusters`: names of the clusters that there shall be, beside those that the servers are configured with
+    """
+    problems = []
+    for server in servers:
+        reported = server.get("gatewayz") or {}
+        configured = ((server.get("varz") or {}).get("gateway") or {}).get("gateways") or ()
+        wanted = {*clusters, *(one.get("name", "") for one in configured)} - {
+            server.get("cluster"),
+            reported.get("name"),
+            "",
+        }
+        connected = {
+            name
+            for name, one in (reported.get("outbound_gateways") or {}).items()
+            if (one.get("connection") or {}).get("cid")
+        }
+        problems += [f"{server['name']} has no gateway connection to {name}" for name in sorted(wanted - connected)]
+        if ((server.get("varz") or {}).get("gateway") or {}).get("tls_required"):
+            problems += [
+                f"{server['name']} has a gateway connection to {name} that is older than the TLS of its gateway: restart it"
+                for name in sorted(connected)
+                if not reported["outbound_gateways"][name]["connection"].get("tls_version")
+            ]
+    return problems

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of each version of nats-server: its series, whether upstream still patches it, and its defects. Pure.
+
+The only table of its kind. The preflight and the restart plan warn by it, the upgrade rules and the root causes read it, and
+`make docs` writes docs/reference/server_versions.md from it. An entry needs a source: a release note, a pull request whose
+releases are seen in the tags, the server's source, or a run of the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, reported_version
+
+#: How many series get patches at the same time (docs.nats.io/release-notes): when a new one comes, the oldest ends.
+MAINTAINED = 2
+
+
+@dataclass(frozen=True)
+class Series:
+    """A minor release. `released`: year and month of its first version. `best_start`: what its upgrade guide recommends to come
+    from. `new_index`: it writes the index of a stream's files in a new format (filestore.go fullStateVersion), so that an older
+    server reads all blocks when it first starts. `oldest_return`: the oldest version to which it can be taken back, `because`."""
+
+    name: str
+    released: str
+    best_start: str = ""
+    new_index: bool = False
+    oldest_return: str = ""
+    because: str = ""
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Return the two numbers of its name."""
+        major, minor = self.name.split(".")
+        return int(major), int(minor)
+
+
+#: Oldest first. There is no 2.13.
+SERIES = (
+    Series("2.9", "2022-09"),
+    Series(
+        "2.10",
+        "2023-09",
+        oldest_return="2.9.22",
+        because="servers before 2.9.22 do not understand the files that 2.10 writes",
+    ),
+    Series("2.11", "2025-03", new_index=True),
+    Series(
+        "2.12",
+        "2025-09",
+        new_index=True,
+        oldest_return="2.11.9",
+        because="servers before 2.11.9 load what they do not understand instead of putting it offline",
+    ),
+    Series("2.14", "2026-04", new_index=True),
+    Series("2.15", "2026-09", best_start="2.14.7"),
+)
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A defect of some versions. `what`: a sentence without its end. `affected`: first and last version of each range that is
+    known to have it. `cured`: the first version of each series without it; a later series has the cure as well. `needs`: the
+    key of the configuration without which it cannot show."""
+
+    name: str
+    what: str
+    affected: tuple[tuple[str, str], ...]
+    cured: tuple[str, ...]
+    source: str
+    needs: str = ""
+
+    def affects(self, version: str) -> bool:
+        """Return whether this version has it; what is no version has nothing."""
+        have = reported_version(version)
+        return any(parse_version(first) <= have <= parse_version(last) for first, last in self.affected)
+
+    def cures(self, versions: Iterable[str]) -> list[str]:
+        """Return the versions with the cure that are newer than any of these."""
+        oldest = min(reported_version(version) for version in versions)
+        return [version for version in self.cured if parse_version(version) > oldest]
+
+
+RAFT_SILENT = Defect(
+    "raft_silent",
+    "a server now and then starts raft-silent: what it sends to its Raft peers is dropped until it is restarted",
+    (("2.10.23", "2.10.29"),),
+    ("2.11.0",),
+    "sendq.go may look up the system account before server.go has stored it; tried on 2.10.27",
+)
+
+RESTORED_UNHEALTHY = Defect(
+    "restored_unhealthy",
+    "healthz calls a stream with several replicas not healthy after it was restored, until the server that led it then restarts",
+    (("2.10.17", "2.11.5"),),
+    ("2.11.6",),
+    "nats-server#7019; tried on 2.10.27",
+)
+
+DEFECTS = (
+    RAFT_SILENT,
+    RESTORED_UNHEALTHY,
+    Defect(
+        "ghost_consumer",
+        "a consumer that a work queue stream rejects may stay in the meta group without a server that holds it, and healthz "
+        "fails on all servers",
+        (("2.9.0", "2.12.8"), ("2.14.0", "2.14.0")),
+        ("2.12.9", "2.14.1"),
+        "nats-server#8123, fixed by #8126",
+    ),
+    Defect(
+        "snapshot_drift",
+        "while a stream is backed up, its leader rejects deletes and purges that the followers apply, so that replicas differ",
+        (("2.9.0", "2.11.11"), ("2.12.0", "2.12.2")),
+        ("2.11.12", "2.12.3"),
+        "nats-server#7655",
+    ),
+    Defect(
+        "removed_replica_returns",
+        "a replica that was removed from a stream while its server runs may be added again",
+        (("2.9.0", "2.12.9"), ("2.14.0", "2.14.1")),
+        ("2.12.10", "2.14.2"),
+        "nats-server#8258",
+    ),
+    Defect(
+        "refused_removal_applied",
+        "removing a replica without a server to take its place is refused (10075), and the stream loses it all the same",
+        (("2.9.0", "2.14.5"),),
+        ("2.15.1",),
+        "jetstream_cluster.go removePeerFromStreamLocked; tried on 2.10.27 and 2.15.1",
+    ),
+    Defect(
+        "meta_removal_uncommitted",
+        "removing a server from the meta group is acknowledged before a quorum has agreed",
+        (("2.9.0", "2.11.11"), ("2.12.0", "2.12.2")),
+        ("2.11.12", "2.12.3"),
+        "nats-server#7581",
+    ),
+    Defect(
+        "leafnode_crash",
+        "whoever reaches the leafnode port can crash the server without logging in",
+        (("2.9.0", "2.11.14"), ("2.12.0", "2.12.5")),
+        ("2.11.15", "2.12.6"),
+        "CVE-2026-33218",
+        needs="leafnodes",
+    ),
+    Defect(
+        "no_auth_user_bypass",
+        "with no_auth_user, whoever reaches a route or leafnode port gets past its login",
+        (("2.9.0", "2.11.15"), ("2.12.0", "2.12.6")),
+        ("2.11.16", "2.12.7"),
+        "NATS advisory 2026-16",
+        needs="no_auth_user",
+    ),
+)
+
+
+def series_of(version: str) -> Series | None:
+    """Return the series of a version, None for one that the table does not have."""
+    return next((series for series in SERIES if series.numbers == reported_version(version)[:2]), None)
+
+
+def maintained() -> list[str]:
+    """Return the names of the series that upstream patches, newest first."""
+    return [series.name for series in SERIES[: -MAINTAINED - 1 : -1]]
+
+
+def end_of_life(version: str) -> str:
+    """Return since when the series of a version gets no patches (`2025-09`); empty while it does, and for what is no version."""
+    numbers = reported_version(version)[:2]
+    later = [series for series in SERIES if series.numbers > numbers]
+    return later[MAINTAINED - 1].released if numbers[0] and len(later) >= MAINTAINED else ""
+
+
+def version_warnings(versions: Iterable[str], config: Mapping[str, Any] | None = None) -> list[str]:
+    """Return what everybody who runs these versions should know, a line for each series and each defect.
+
+    `config`: the servers' configuration. Without it, defects that only some configurations have are left out.
+    """
+    known = sorted({version for version in versions if reported_version(version)[0]}, key=reported_version)
+    ended: dict[str, list[str]] = {}
+    for version in known:
+        if end_of_life(version):
+            ended.setdefault(end_of_life(version), []).append(version)
+    lines = [
+        f"nats-server {_list(names)}: end-of-life since {since}; upstream maintains {_list(maintained())}"
+        for since, names in ended.items()
+    ]
+    for defect in DEFECTS:
+        names = [version for version in known if defect.affects(version)]
+        if names and (not defect.needs or (config or {}).get(defect.needs)):
+            lines.append(f"nats-server {_list(names)}: {defect.what}; cured in {_list(defect.cures(names))}")
+    return lines
+
+
+def _list(names: Iterable[str]) -> str:
+    return " and ".join(names)

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What speaks against running another version of nats-server.
+
+Pure judgement over a Cluster: the versions that run, the wanted one, and what the streams and consumers need. Sources: the
+upgrade guides of the NATS documentation (2.10, 2.12, 2.15), ADR-44, and the server's jetstream_versioning.go and filestore.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import SERIES, series_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import API_LEVELS, Cluster, Consumer, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
+
+#: A version with its three numbers, and whether it is a release: 2.15.0-RC.1 comes before 2.15.0.
+Version = tuple[int, int, int, bool]
+
+#: A minor release that never was.
+_MISSING_MINOR = 13
+
+#: From here on a server puts offline what needs a newer one (ADR-44).
+_PUTS_OFFLINE = (2, 11, 9)
+
+#: What makes an asset need an API level, by the key of its configuration (setStaticStreamMetadata, setStaticConsumerMetadata).
+_STREAM_FEATURES = (
+    "allow_msg_ttl",
+    "subject_delete_marker_ttl",
+    "allow_msg_counter",
+    "allow_atomic",
+    "allow_msg_schedules",
+    "persist_mode",
+    "allow_batched",
+)
+_CONSUMER_FEATURES = ("pause_until", "priority_policy", "priority_groups", "priority_timeout")
+
+
+@dataclass(frozen=True)
+class VersionRules:
+    """The version that is wanted, and what is accepted on the way there."""
+
+    target: str
+    allow_skipped_minors: bool = False
+    allow_downgrade: bool = False
+
+
+def parse(text: str) -> Version:
+    """Return a version that can be compared. Raises ValueError for what is none."""
+    major, minor, patch = parse_version(text)
+    return major, minor, patch, "-" not in text
+
+
+def api_level(version: str) -> int | None:
+    """Return the JetStream API level of a version: 0 before 2.11, None for a series that is newer than what is known here."""
+    numbers = parse(version)[:3]
+    if numbers[:2] > SERIES[-1].numbers:
+        return None
+    return max((level for since, level in API_LEVELS if numbers >= since), default=0)
+
+
+def skipped_minors(version: str, target: str) -> list[str]:
+    """Return the minor releases between two versions, in the order in which they would be taken."""
+    start, end = parse(version), parse(target)
+    low, high = sorted((start[1], end[1]))
+    between = [f"{end[0]}.{minor}" for minor in range(low + 1, high) if minor != _MISSING_MINOR]
+    return between if start < end else between[::-1]
+
+
+def version_problems(cluster: Cluster, wanted: Iterable[str], rules: VersionRules) -> list[Problem]:
+    """Return what speaks against running `rules.target` on the `wanted` servers; empty when they all run it.
+
+    Raises ValueError when the target is no version.
+    """
+    target = parse(rules.target)
+    names = frozenset(wanted)
+    problems = []
+    by_version: dict[str, list[str]] = {}
+    for server in cluster.servers:
+        if server.name in names:
+            by_version.setdefault(server.version, []).append(server.name)
+    silent = sorted(names - cluster.names)
+    if silent:
+        message = f"{_list(silent)} did not answer: from which version it would come to {rules.target} is unknown"
+        problems.append(Problem("roll_version_unknown", WARNING, _list(silent), message, tuple(silent)))
+    jumps: dict[Version, str] = {}
+    for text, servers in sorted(by_version.items()):
+        servers.sort()
+        try:
+            version = parse(text)
+        except ValueError:
+            version = (0, 0, 0, False)
+        if version[0] != target[0]:
+            reported = text or "no version"
+            message = f"{_list(servers)} reports {reported}: it is not known how to get from there to {rules.target}"
+            problems.append(Problem("roll_version_unknown", ERROR, _list(servers), message, tuple(servers)))
+        elif version != target:
+            jumps[version] = text
+            problems += _jump_problems(text, servers, rules)
+    if jumps:
+        problems += _mixed(cluster, names, rules)
+    if any(version > target for version in jumps):
+        problems += _asset_problems(cluster, rules.target)
+    return problems
+
+
+def _jump_problems(version: str, servers: list[str], rules: VersionRules) -> Iterator[Problem]:
+    have, want = parse(version), parse(rules.target)
+    subject, at_fault = _list(servers), tuple(servers)
+    jump = f"{version} to {rules.target}"
+    skipped = skipped_minors(version, rules.target)
+    if skipped:
+        severity = WARNING if rules.allow_skipped_minors else ERROR
+        way = f"minor releases are meant to be taken one by one: {', '.join(skipped)} first"
+        accepted = (
+            "accepted by allow_skipped_minors"
+            if rules.allow_skipped_minors
+            else "or accept it with allow_skipped_minors"
+        )
+        message = f"{subject}: {jump} skips {len(skipped)} minor release(s); {way}, {accepted}"
+        yield Problem("roll_skipped_minor", severity, subject, message, at_fault)
+    if have < want:
+        series = series_of(rules.target)
+        start = series.best_start if series else ""
+        if start and have[:2] != want[:2] and have[:3] < parse_version(start):
+            message = f"{subject}: {jump}; the guide of {_text(want[:2])} recommends to come from {start} or later"
+            yield Problem("roll_best_start", WARNING, subject, message, at_fault)
+        return
+    severity = WARNING if rules.allow_downgrade else ERROR
+    accepted = (
+        "accepted by allow_downgrade" if rules.allow_downgrade else "accept it with allow_downgrade where it must be"
+    )
+    message = f"{subject}: {jump} is a downgrade, which NATS supports for one patch release only; {accepted}"
+    yield Problem("roll_downgrade", severity, subject, message, at_fault)
+    left = [series for series in SERIES if have[:2] >= series.numbers > want[:2]]
+    floors = [series for series in left if series.oldest_return and want[:3] < parse_version(series.oldest_return)]
+    if floors:
+        floor = floors[-1]
+        message = f"{subject}: {jump} is not possible, {floor.oldest_return} is the oldest version to go back to: {floor.because}"
+        yield Problem("roll_downgrade_floor", ERROR, subject, message, at_fault)
+    if any(series.new_index for series in left):
+        message = f"{subject}: {jump} makes the first start slow, since it reads all messages to build the streams' indexes again"
+        yield Problem("roll_state_rebuild", WARNING, subject, message, at_fault)
+
+
+def _mixed(cluster: Cluster, names: frozenset[str], rules: VersionRules) -> Iterator[Problem]:
+    others = sorted(
+        server.name for server in cluster.servers if server.name not in names and server.version != rules.target
+    )
+    if others:
+        versions = sorted({server.version for server in cluster.servers if server.name in others})
+        message = f"{_list(others)} would stay at {_list(versions)} while the others run {rules.target}"
+        yield Problem("roll_mixed_versions", WARNING, _list(others), message, tuple(others))
+
+
+def _asset_problems(cluster: Cluster, target: str) -> Iterator[Problem]:
+    """Yield the streams and consumers that a server of the target version could not serve as they are."""
+    reported = (server.summary.api_level for server in cluster.servers if server.version == target and server.summary)
+    level = max(reported, default=0) or api_level(target)
+    for stream in cluster.streams:
+        yield from _level_problem(stream, _STREAM_FEATURES, level, target)
+        yield from _lost_problem(stream, _lost_by_stream(_config(stream)), target)
+        for consumer in stream.consumers:
+            yield from _level_problem(consumer, _CONSUMER_FEATURES, level, target)
+            yield from _lost_problem(consumer, _lost_by_consumer(_config(consumer)), target)
+
+
+def _level_problem(
+    asset: Union[Stream, Consumer], features: Iterable[str], level: int | None, target: str
+) -> Iterator[Problem]:
+    if level is None or asset.api_level <= level:
+        return
+    config = _config(asset)
+    used = [key for key in features if config.get(key)]
+    if config.get("ack_policy") == "flow_control":
+        used.append("ack_policy flow_control")
+    because = f" ({', '.join(used)})" if used else ""
+    since = next((first for first, its_level in API_LEVELS if its_level >= asset.api_level), None)
+    at_least = f"nats-server {_text(since)} or later" if since else "a newer nats-server"
+    then = (
+        "would put it offline" if parse(target)[:3] >= _PUTS_OFFLINE else "would load it without what it does not know"
+    )
+    needs = f"{asset.group.subject} needs API level {asset.api_level}{because}, which is {at_least}"
+    message = f"{needs}; {target} has level {level} and {then}"
+    yield Problem("roll_api_level", ERROR, asset.group.subject, message)
+
+
+def _lost_problem(asset: Union[Stream, Consumer], lost: Iterable[str], target: str) -> Iterator[Problem]:
+    """What 2.10 brought before there were API levels: 2.9 ignores these keys (guide of 2.10, downgrade warnings)."""
+    reasons = list(lost)
+    if reasons and parse(target)[:2] < (2, 10):
+        message = f"{asset.group.subject}: {target} does not know what it uses: {'; '.join(reasons)}"
+        yield Problem("roll_unknown_option", ERROR, asset.group.subject, message)
+
+
+def _lost_by_stream(config: Mapping[str, Any]) -> Iterator[str]:
+    if config.get("compression") not in (None, "", "none"):
+        yield "compression, so that its files could not be read"
+    origins = [config.get("mirror") or {}, *(config.get("sources") or ())]
+    if config.get("subject_transform") or any(origin.get("subject_transforms") for origin in origins):
+        yield "subject transforms, which would not be applied"
+    if config.get("consumer_limits"):
+        yield "consumer_limits, which would not be applied"
+    yield from _lost_metadata(config)
+
+
+def _lost_by_consumer(config: Mapping[str, Any]) -> Iterator[str]:
+    if config.get("filter_subjects"):
+        yield "filter_subjects, without which it would deliver every message"
+    yield from _lost_metadata(config)
+
+
+def _lost_metadata(config: Mapping[str, Any]) -> Iterator[str]:
+    if any(not key.startswith("_nats.") for key in config.get("metadata") or ()):
+        yield "metadata, which would be lost"
+
+
+def _config(asset: Union[Stream, Consumer]) -> Mapping[str, Any]:
+    return asset.info.get("config") or {}
+
+
+def _text(numbers: Iterable[int]) -> str:
+    return ".".join(str(number) for number in numbers)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Versions of nats-server side by side in one directory: `<install_dir>/<version>/nats-server`."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, version_of
+
+NAME = "nats-server"
+_SOURCE = "source.sha256"
+
+
+class InstallError(Exception):
+    """The source is not what it should be."""
+
+
+def binary_path(install_dir: str, version: str) -> Path:
+    """Return where that version's executable belongs."""
+    return Path(install_dir) / version / NAME
+
+
+def source_digest(install_dir: str, version: str) -> str:
+    """Return the SHA-256 of the file that this version was installed from; empty when it is not recorded."""
+    try:
+        return (binary_path(install_dir, version).parent / _SOURCE).read_text().strip()
+    except OSError:
+        return ""
+
+
+def is_installed(install_dir: str, version: str, digest: str = "") -> bool:
+    """Return whether the executable is there, runs, is that version, and came from that source when one is given."""
+    path = binary_path(install_dir, version)
+    if not path.is_file() or (digest and source_digest(install_dir, version) != digest):
+        return False
+    try:
+        return version_of(str(path)) == version
+    except ProcessError:
+        return False
+
+
+def sha256(path: str) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def versions(install_dir: str) -> list[str]:
+    """Return the installed versions, last installed first."""
+    found = [path.parent for path in Path(install_dir).glob(f"*/{NAME}") if not path.parent.name.startswith(".")]
+    return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)]
+
+
+def unpack(source: str, target: IO[bytes]) -> None:
+    """Copy the nats-server executable out of a bare binary, a .tar.gz, .zip or .deb file; the content decides, not the name.
+
+    Raises InstallError when there is none in it.
+    """
+    with open(source, "rb") as stream:
+        magic = stream.read(8)
+    if magic.startswith(b"\x7fELF"):
+        with open(source, "rb") as stream:
+            shutil.copyfileobj(stream, target)
+    elif magic.startswith(b"PK"):
+        _from_zip(source, target)
+    elif magic == b"!<arch>\n":
+        with _deb_data(source) as data:
+            _from_tar(source, data, target)
+    else:
+        with open(source, "rb") as stream:
+            _from_tar(source, stream, target)
+
+
+def store(staged: str, install_dir: str, version: str, digest: str) -> None:
+    """Move a tried executable to its place, by rename, and record what it was made from."""
+    target = binary_path(install_dir, version)
+    target.parent.mkdir(mode=0o755, exist_ok=True)
+    target.parent.chmod(0o755)
+    os.chmod(staged, 0o755)
+    os.replace(staged, target)
+    marker = target.parent / _SOURCE
+    marker.write_text(digest + "\n")
+    marker.chmod(0o644)
+    os.utime(target.parent)
+
+
+def superfluous(installed: list[str], keep: int, needed: set[str]) -> list[str]:
+    """Return the versions to remove so that at most `keep` stay, the needed ones among them. `installed`: the newest first."""
+    room = max(keep - len(needed & set(installed)), 0)
+    return [version for version in installed if version not in needed][room:]
+
+
+def versions_of(install_dir: str, paths: set[str]) -> set[str]:
+    """Return the versions whose executables are among these paths."""
+    root = os.path.realpath(install_dir)
+    return {os.path.basename(os.path.dirname(path)) for path in paths if os.path.dirname(os.path.dirname(path)) == root}
+
+
+def _from_zip(source: str, target: IO[bytes]) -> None:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            for member in archive.infolist():
+                if os.path.basename(member.filename) == NAME:
+                    with archive.open(member) as stream:
+                        shutil.copyfileobj(stream, target)
+                    return
+    except zipfile.BadZipFile as error:
+        raise InstallError(f"{source} is damaged: {error}") from error
+    raise InstallError(f"{source} contains no {NAME}")
+
+
+def _from_tar(source: str, stream: IO[bytes], target: IO[bytes]) -> None:
+    try:
+        with tarfile.open(fileobj=stream, mode="r:*") as archive:
+            for member in archive:
+                content = (
+                    archive.extractfile(member) if member.isfile() and os.path.basename(member.name) == NAME else None
+                )
+                if content:
+                    shutil.copyfileobj(content, target)
+                    return
+    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError) as error:
+        raise InstallError(f"{source} is damaged, or no binary, .tar.gz, .zip or .deb file: {error}") from error
+    raise InstallError(f"{source} contains no {NAME}")
+
+
+@contextmanager
+def _deb_data(source: str) -> Iterator[IO[bytes]]:
+    """Return the data archive inside a Debian package (deb(5): ar members with 60 byte headers, padded to even sizes)."""
+    with open(source, "rb") as stream, tempfile.TemporaryFile() as data:
+        stream.seek(8)
+        while len(header := stream.read(60)) == 60:
+            name, size = header[:16].decode().strip().rstrip("/"), int(header[48:58])
+            if name.startswith("data.tar"):
+                if name.endswith(".zst"):
+                    _dpkg_data(source, data)
+                else:
+                    data.write(stream.read(size))
+                data.seek(0)
+                yield data
+                return
+            stream.seek(size + size % 2, os.SEEK_CUR)
+    raise InstallError(f"{source} is no Debian package: it has no data archive")
+
+
+def _dpkg_data(source: str, data: IO[bytes]) -> None:
+    """Zstandard is not in the standard library before Python 3.14; hosts that use such packages have dpkg-deb."""
+    try:
+        # run_command would hold all of the archive in memory, as text.
+        command = ["dpkg-deb", "--fsys-tarfile", source]
+        subprocess.run(command, stdout=data, check=True, timeout=120)  # pylint: disable=ansible-bad-function
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InstallError(f"{source} is packed with zstd and needs dpkg-deb on the host: {error}") from error

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a host tells of its nats-server: the process, its unit, its `/varz`, and the record of what it loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Callable
+
+from ansible.module_utils.urls import open_url
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
+    ServerProcess,
+    find_server,
+    listening_ports,
+    running_version,
+)
+
+#: As `AnsibleModule.run_command`.
+RunCommand = Callable[..., "tuple[int, str, str]"]
+
+#: The options that say which server is meant, and what it read at its start.
+PROCESS_SPEC: dict[str, dict[str, Any]] = {
+    "config": {"type": "path", "required": True},
+    "unit": {"type": "str"},
+    "files": {"type": "list", "elements": "path", "default": []},
+}
+
+_PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths", "EnvironmentFiles")
+
+
+def unit_properties(run_command: RunCommand, unit: str) -> dict[str, str]:
+    """Return what systemd knows of the unit; empty values for a unit that does not exist."""
+    wanted = ",".join(_PROPERTIES)
+    _status, out, _err = run_command(["systemctl", "show", f"--property={wanted}", f"{unit}.service"], check_rc=True)
+    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+
+def newest(files: Sequence[str]) -> float:
+    """Return the newest modification time of the files that exist, in epoch seconds; 0 when none does."""
+    return max((os.stat(path).st_mtime for path in files if os.path.exists(path)), default=0.0)
+
+
+def unit_files(properties: Mapping[str, str]) -> list[str]:
+    """Return the files that systemd read for the unit. EnvironmentFiles has the form `PATH (ignore_errors=yes)`."""
+    environment = properties.get("EnvironmentFiles", "").partition(" (")[0]
+    paths = [properties.get("FragmentPath", ""), environment, *properties.get("DropInPaths", "").split()]
+    return [path for path in paths if path]
+
+
+def wait(config: str, wanted: Sequence[int], timeout: float) -> tuple[ServerProcess | None, list[int]]:
+    """Return the server and its ports: as soon as all wanted ones are there, when it is gone, or after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        server = find_server(config)
+        ports = listening_ports(server.pid) if server else []
+        if not server or set(wanted) <= set(ports) or time.monotonic() >= deadline:
+            return server, ports
+        time.sleep(0.2)
+
+
+def read_process(
+    properties: Mapping[str, str],
+    config: str,
+    includes: Sequence[str] = (),
+    files: Sequence[str] = (),
+    ports: Sequence[int] = (),
+    timeout: float = 0,
+) -> dict[str, Any]:
+    """Return what is known of the process, as nats_server_process_info documents it. `properties` are those of its unit."""
+    server, listening = wait(config, ports, timeout)
+    return {
+        "running": server is not None,
+        "pid": server.pid if server else 0,
+        "binary": server.binary if server else "",
+        "version": running_version(server) if server else "",
+        "started": server.started if server else 0.0,
+        "instance": server.instance if server else "",
+        "config_changed": newest([config, *includes]),
+        "ports": listening,
+        "missing_ports": sorted(set(ports) - set(listening)),
+        "active_state": properties.get("ActiveState", ""),
+        "unit_changed_after_start": bool(server and newest([*files, *unit_files(properties)]) > server.started),
+    }
+
+
+def read_record(path: str) -> dict[str, Any]:
+    """Return the record of what the process loaded; empty when there is none."""
+    text = read_text(path)
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_text(path: str) -> str:
+    """Return the text of a file; empty when it does not exist."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def read_varz(url: str, timeout: float = 5) -> dict[str, Any]:
+    """Return the server's own `/varz`, which needs no credentials; empty when it does not answer."""
+    if not url:
+        return {}
+    try:
+        # Any certificate will do: this asks the own host.
+        with open_url(f"{url}/varz", timeout=timeout, validate_certs=False, use_proxy=False) as reply:
+            found = json.load(reply)
+    except (OSError, ValueError, ssl.SSLError):
+        return {}
+    return found if isinstance(found, dict) else {}

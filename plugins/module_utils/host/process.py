@@ -1,0 +1,228 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The nats-server processes of this host, read from /proc; works without credentials and without a service manager.
+
+A server is recognised by the configuration file on its command line, never by a pid file alone: a pid file may be stale
+and its number may belong to another process by now.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+_PROC = Path("/proc")
+_CONFIG_FLAGS = ("-c", "-config", "--config")
+# Invocations of the same binary that are not servers: test of the configuration, sending a signal.
+_OTHER_USES = ("-t", "-sl", "-signal", "--signal", "-v", "--version", "-version", "--help", "-h")
+_LISTEN = "0A"
+
+
+class ProcessError(Exception):
+    """What was found does not allow to say which process is meant."""
+
+
+@dataclass(frozen=True)
+class ServerProcess:
+    """One running nats-server.
+
+    `started` is in epoch seconds by the host's clock as it is now, so it moves when that clock is set. `instance` stays the
+    same as long as the process lives, and no other process of this host ever has it, also after a reboot.
+    `binary` is the kernel's word for the executable: the resolved path, followed by ` (deleted)` when the file was
+    replaced or removed since; empty when it may not be read.
+    """
+
+    pid: int
+    binary: str
+    started: float
+    instance: str
+
+
+def config_of(argv: list[str]) -> str | None:
+    """Return the configuration file that a nats-server command line names, None when this is no running server.
+
+    Rule: Go's flag package takes `-c FILE`, `-c=FILE` and one or two dashes (nats-server main.go, server/opts.go).
+    """
+    config = None
+    for position, argument in enumerate(argv[1:], start=1):
+        name, equals, value = argument.partition("=")
+        if name in _OTHER_USES:
+            return None
+        if name in _CONFIG_FLAGS:
+            config = value if equals else argv[position + 1] if position + 1 < len(argv) else None
+    return config
+
+
+def find_server(config: str, proc: Path = _PROC) -> ServerProcess | None:
+    """Return the running nats-server of that configuration file, None when there is none.
+
+    Raises ProcessError when several run with the same file.
+    """
+    wanted = os.path.realpath(config)
+    found = [server for server, path in _servers(proc) if os.path.realpath(path) == wanted]
+    if len(found) > 1:
+        pids = ", ".join(str(server.pid) for server in found)
+        raise ProcessError(f"several nats-server processes run with {config}: pids {pids}; end all but one")
+    return found[0] if found else None
+
+
+def running_binaries(proc: Path = _PROC) -> set[str]:
+    """Return the paths of the executables of all processes that may be read, replaced files included."""
+    return {binary for pid in _pids(proc) if (binary := _link(proc / str(pid) / "exe").removesuffix(" (deleted)"))}
+
+
+def wait_exit(server: ServerProcess, timeout: float, proc: Path = _PROC) -> bool:
+    """Wait up to `timeout` seconds until this very process is gone or a zombie; False when it still lives then."""
+    deadline = time.monotonic() + timeout
+    while (ticks := _start_ticks(proc / str(server.pid))) is not None and _instance(
+        server.pid, ticks, proc
+    ) == server.instance:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def version_of(binary: str) -> str:
+    """Return the version that a nats-server binary reports, without the leading `v`.
+
+    Raises ProcessError when it cannot be run or says something else.
+    """
+    try:
+        # run_command knows no timeout, and the file may be anything.
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
+            [binary, "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProcessError(f"{binary} cannot be run: {error}") from error
+    match = re.search(r"nats-server: v(\S+)", done.stdout)
+    if done.returncode or not match:
+        said = (done.stdout + done.stderr).strip()[:200]
+        raise ProcessError(f"{binary} --version is not that of a nats-server: rc {done.returncode}, {said!r}")
+    return match.group(1)
+
+
+def running_version(server: ServerProcess, proc: Path = _PROC) -> str:
+    """Return the version of the image that the process runs, even if its file is gone; empty when it may not be run."""
+    try:
+        return version_of(str(proc / str(server.pid) / "exe"))
+    except ProcessError:
+        return ""
+
+
+def listening_ports(pid: int, proc: Path = _PROC) -> list[int]:
+    """Return the TCP ports on which the process listens, sorted; empty when its descriptors may not be read."""
+    base = proc / str(pid)
+    inodes = set()
+    try:
+        for descriptor in (base / "fd").iterdir():
+            match = re.fullmatch(r"socket:\[(\d+)]", _link(descriptor))
+            if match:
+                inodes.add(match.group(1))
+    except OSError:
+        return []
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for fields in _rows(base / "net" / table):
+            if fields[3] == _LISTEN and fields[9] in inodes:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return sorted(ports)
+
+
+def _pids(proc: Path) -> Iterator[int]:
+    for entry in proc.iterdir():
+        if entry.name.isdigit():
+            yield int(entry.name)
+
+
+def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
+    """Return every nats-server of this host with the path of its configuration file.
+
+    Processes of containers are visible here too; their paths mean other files, so another pid namespace is skipped.
+    """
+    own_namespace = _link(proc / "self" / "ns" / "pid")
+    for pid in _pids(proc):
+        base = proc / str(pid)
+        argv = _argv(base)
+        binary = _link(base / "exe")
+        name = os.path.basename(binary.removesuffix(" (deleted)") or (argv[0] if argv else ""))
+        config = config_of(argv)
+        if name != "nats-server" or not config:
+            continue
+        namespace = _link(base / "ns" / "pid")
+        ticks = _start_ticks(base)
+        if ticks is None or (namespace and namespace != own_namespace):
+            continue
+        server = ServerProcess(pid, binary, _epoch(ticks), _instance(pid, ticks, proc))
+        yield server, os.path.join(_link(base / "cwd") or "/", config)
+
+
+def _argv(base: Path) -> list[str]:
+    try:
+        return (base / "cmdline").read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    try:
+        for line in path.read_text().splitlines()[1:]:
+            yield line.split()
+    except OSError:
+        return
+
+
+def _start_ticks(base: Path) -> int | None:
+    """Return the clock ticks from boot to the start of a process; None when it is gone or only a zombie (proc(5): stat, fields 3
+    and 22).
+    """
+    try:
+        fields = (base / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    if fields[0] in "ZX":
+        return None
+    return int(fields[19])
+
+
+def _epoch(ticks: int) -> float:
+    return round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK"), 2)
+
+
+def _instance(pid: int, ticks: int, proc: Path) -> str:
+    """Return what tells a process from every other one of this host: the boot, its number, and when in that boot it began."""
+    return f"{(proc / 'sys/kernel/random/boot_id').read_text().strip()}/{pid}/{ticks}"
+
+
+def launch(command: list[str], output: IO[bytes], environment: dict[str, str], **identity: Any) -> int:
+    """Start a process that outlives this one and its session; return its id.
+
+    `output`: where its standard output and error go
+    `identity`: `user`, `group` and `extra_groups` of :class:`subprocess.Popen`
+    """
+    return subprocess.Popen(  # pylint: disable=ansible-bad-function  # run_command waits for the end
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        cwd="/",
+        env=environment,
+        start_new_session=True,
+        umask=0o077,
+        **identity,
+    ).pid

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a host is: its memory, its service manager, its users, the file systems of a path and the disks below."""
+
+from __future__ import annotations
+
+import grp
+import os
+import posixpath
+import pwd
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PROC = Path("/proc")
+_SYS = Path("/sys")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of /proc/self/mountinfo."""
+
+    target: str
+    fstype: str
+    source: str
+    options: tuple[str, ...]
+    device: str
+
+
+def memory_mb(proc: Path = _PROC) -> int:
+    """Return the host's memory in whole MiB."""
+    found = re.search(r"^MemTotal:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE)
+    return int(found.group(1)) // 1024 if found else 0
+
+
+def has_systemd() -> bool:
+    """Return whether systemd is the host's service manager (sd_booted(3))."""
+    return os.path.isdir("/run/systemd/system")
+
+
+def account(user: str, group: str) -> dict[str, Any]:
+    """Return whether the group exists, and the user's entry: empty when there is none."""
+    try:
+        entry = pwd.getpwnam(user)
+        own = grp.getgrgid(entry.pw_gid).gr_name
+        found = {"group": own, "comment": entry.pw_gecos, "home": entry.pw_dir, "shell": entry.pw_shell}
+    except KeyError:
+        found = {}
+    try:
+        grp.getgrnam(group)
+        return {"user": found, "group_exists": True}
+    except KeyError:
+        return {"user": found, "group_exists": False}
+
+
+def mounts(mountinfo: str) -> list[Mount]:
+    """Return the mounts of a text as in /proc/self/mountinfo (proc(5)), in their order."""
+    found = []
+    for line in mountinfo.splitlines():
+        fields = line.split()
+        end = fields.index("-")
+        options = dict.fromkeys((*fields[5].split(","), *fields[end + 3].split(",")))
+        target, source = (_unescaped(text) for text in (fields[4], fields[end + 2]))
+        found.append(Mount(target, fields[end + 1], source, tuple(options), fields[2]))
+    return found
+
+
+def mount_of(path: str, every: Sequence[Mount]) -> Mount | None:
+    """Return the mount that holds a path: the longest mount point above it, the last one of those that are stacked there."""
+    inside = posixpath.normpath(path) + "/"
+    above = [one for one in every if inside.startswith(one.target.rstrip("/") + "/")]
+    return max(reversed(above), key=lambda one: len(one.target.rstrip("/")), default=None)
+
+
+def filesystems(paths: Sequence[str], proc: Path = _PROC) -> list[dict[str, Any]]:
+    """Return the file systems of these paths, which need not exist yet."""
+    every = mounts((proc / "self" / "mountinfo").read_text())
+    found = {mount.target: mount for mount in (mount_of(path, every) for path in paths) if mount}
+    return [{"mount": target, "fstype": mount.fstype, **_sizes(target)} for target, mount in sorted(found.items())]
+
+
+def disks_under(mount: Mount, sysfs: Path = _SYS) -> list[str]:
+    """Return the names of the disks below a mount, through partitions, RAID, LVM and encryption; none of them is virtual."""
+    number = mount.device
+    if mount.source.startswith("/dev/"):
+        try:
+            device = os.stat(mount.source).st_rdev
+            number = f"{os.major(device)}:{os.minor(device)}"
+        except OSError:
+            pass
+    node = sysfs / "dev" / "block" / number
+    return sorted(set(_disks(node.resolve()))) if node.exists() else []
+
+
+def is_ssd(disk: str, sysfs: Path = _SYS) -> bool:
+    """Return whether a disk has no heads to move."""
+    return _text(sysfs / "block" / disk / "queue" / "rotational") == "0"
+
+
+def _disks(node: Path) -> list[str]:
+    if (node / "partition").exists():
+        return _disks(node.parent)
+    below = sorted((node / "slaves").iterdir()) if (node / "slaves").is_dir() else []
+    if below:
+        return [disk for slave in below for disk in _disks(slave.resolve())]
+    return [] if re.match(r"(loop|ram|zram|sr|dm-|md)\d", node.name) else [node.name]
+
+
+def _sizes(target: str) -> dict[str, int | None]:
+    """Return the size of a file system and what is free in it for others than root, in bytes."""
+    try:
+        found = os.statvfs(target)
+    except OSError:
+        return {"size_total": 0, "size_available": None}
+    total = found.f_blocks * found.f_frsize
+    # What the kernel makes up, as below /proc, has no blocks at all.
+    return {"size_total": total, "size_available": found.f_bavail * found.f_frsize if total else None}
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Settings of a host that matter to a store on SSDs: what could be better, and whether it can be set from here.
+
+Each part returns `findings` (texts for people, empty where all is well), `settable`, and what the tasks need that set it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Callable
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import (
+    Mount,
+    disks_under,
+    is_ssd,
+    mount_of,
+    mounts,
+)
+
+CLOCK_SERVICES = ("chrony", "chronyd", "systemd-timesyncd", "ntpd", "ntpsec")
+_ATIME_FILESYSTEMS = ("ext3", "ext4", "xfs", "btrfs", "f2fs")
+_SHARED = ("/", "/var", "/home", "/usr", "/opt", "/srv", "/tmp")
+_ELSEWHERE = "; it cannot be set from here"
+_HUGE_PAGES = "kernel/mm/transparent_hugepage/enabled"
+
+
+def mount_options(mount: Mount | None) -> dict[str, Any]:
+    """Judge the mount of the store: without noatime each read of a message block may write its inode."""
+    if not mount or mount.fstype not in _ATIME_FILESYSTEMS or "noatime" in mount.options:
+        return {"findings": [], "settable": False, "mount": ""}
+    dedicated = mount.target not in _SHARED
+    text = f"mount options: {mount.target} is mounted without noatime"
+    text += "" if dedicated else "; it is shared with the system and left alone"
+    return {"findings": [text], "settable": dedicated, "mount": mount.target}
+
+
+def scheduler(mount: Mount | None, sysfs: Path) -> dict[str, Any]:
+    """Judge the I/O schedulers below the store: SSDs gain nothing from the reordering that bfq does for disks with heads."""
+    disks = [disk for disk in (disks_under(mount, sysfs) if mount else []) if is_ssd(disk, sysfs)]
+    paths = {disk: sysfs / "block" / disk / "queue" / "scheduler" for disk in disks}
+    known = {disk: _text(path) for disk, path in paths.items()}
+    wrong = [disk for disk, text in known.items() if text and not re.search(r"\[(none|mq-deadline)]", text)]
+    settable = all(os.access(paths[disk], os.W_OK) for disk in wrong)
+    text = f"scheduler: {', '.join(wrong)}: neither none nor mq-deadline, which suit SSDs"
+    return {
+        "findings": [text + ("" if settable else _ELSEWHERE)] if wrong else [],
+        "settable": settable,
+        "disks": disks,
+        "wrong": wrong,
+    }
+
+
+def sysctl(wanted: Mapping[str, Any], proc: Path) -> dict[str, Any]:
+    """Judge kernel parameters by their wanted values."""
+    wrong = []
+    for name, value in wanted.items():
+        now = _text(proc / "sys" / name.replace(".", "/"))
+        if now.split() != str(value).split():
+            finding = f"sysctl: {name} is {now or 'unknown to this kernel'}, wanted {value}"
+            wrong.append({"name": name, "value": str(value), "finding": finding, "unsettable": finding + _ELSEWHERE})
+    return {"findings": [one["finding"] for one in wrong], "settable": True, "wrong": wrong}
+
+
+def transparent_hugepages(sysfs: Path) -> dict[str, Any]:
+    """Judge transparent huge pages: with always, the kernel stalls the server while it collects pages that Go did not ask for."""
+    path = sysfs / _HUGE_PAGES
+    known = _text(path)
+    wrong, settable = "[always]" in known, os.access(path, os.W_OK)
+    text = "transparent huge pages: always; madvise or never avoids stalls" + ("" if settable else _ELSEWHERE)
+    return {"findings": [text] if wrong else [], "settable": bool(known) and settable, "wrong": wrong}
+
+
+def time_sync(run_command: RunCommand) -> dict[str, Any]:
+    """Judge the clock, which message times, MaxAge, duplicate windows and certificates go by."""
+    if _said(run_command, "timedatectl", "show", "--property=NTPSynchronized", "--value") == "yes":
+        return {"findings": [], "settable": False}
+    # systemctl says one word of each unit, in their order.
+    words = _said(run_command, "systemctl", "is-active", *CLOCK_SERVICES).split()
+    running = [name for name, word in zip(CLOCK_SERVICES, words) if word == "active"]
+    remedy = f"{', '.join(running)} runs, but has no source yet" if running else "set up chrony or systemd-timesyncd"
+    text = f"time: the clock is not known to be synchronised; {remedy}"
+    return {"findings": [text], "settable": not running}
+
+
+def read(
+    parts: list[str], store: str, sysctls: Mapping[str, Any], run_command: RunCommand
+) -> dict[str, dict[str, Any]]:
+    """Return what each of the parts found on this host."""
+    proc, sysfs = Path("/proc"), Path("/sys")
+    mount = mount_of(store, mounts((proc / "self" / "mountinfo").read_text()))
+    judges: dict[str, Callable[[], dict[str, Any]]] = {
+        "mount_options": lambda: mount_options(mount),
+        "scheduler": lambda: scheduler(mount, sysfs),
+        "sysctl": lambda: sysctl(sysctls, proc),
+        "transparent_hugepages": lambda: transparent_hugepages(sysfs),
+        "time_sync": lambda: time_sync(run_command),
+    }
+    return {part: judges[part]() for part in parts}
+
+
+def _said(run_command: RunCommand, *command: str) -> str:
+    try:
+        return run_command(list(command), handle_exceptions=False)[1].strip()
+    except OSError:
+        return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,261 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every module of the collection shares.
+
+The connection arguments and where their values come from, the one shape of a failure, and the frame in which a
+module runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Callable, NoReturn, TypeVar
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import (
+    CREDENTIAL_KINDS,
+    Connections,
+    account_users,
+    read_nkey,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Client,
+    ConnectionOptions,
+    MissingLibrary,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+T = TypeVar("T")
+
+DEFAULT_SERVER = "nats://127.0.0.1:4222"
+
+CREDENTIAL_SPEC: dict[str, dict[str, Any]] = {
+    "user": {"type": "str"},
+    "password": {"type": "str", "no_log": True},
+    "token": {"type": "str", "no_log": True},
+    "nkey_seed": {"type": "str", "no_log": True},
+    "credentials": {"type": "path"},
+}
+ONE_KIND_OF_CREDENTIALS = ("credentials", "nkey_seed", "user", "token")
+
+#: For modules that work on the assets of accounts; see doc_fragments/accounts.py.
+ACCOUNT_USERS_SPEC: dict[str, dict[str, Any]] = {
+    "account_users": {
+        "type": "list",
+        "elements": "dict",
+        "options": {"account": {"type": "str", "required": True}, **CREDENTIAL_SPEC},
+        "mutually_exclusive": [ONE_KIND_OF_CREDENTIALS],
+        "required_one_of": [ONE_KIND_OF_CREDENTIALS],
+    },
+}
+ACCOUNT_SPEC: dict[str, dict[str, Any]] = {"account": {"type": "str"}, **ACCOUNT_USERS_SPEC}
+
+CONNECTION_SPEC: dict[str, dict[str, Any]] = {
+    "servers": {"type": "list", "elements": "str"},
+    **CREDENTIAL_SPEC,
+    "tls_ca_file": {"type": "path"},
+    "tls_cert_file": {"type": "path"},
+    "tls_key_file": {"type": "path"},
+    "tls_server_name": {"type": "str"},
+    "validate_certs": {"type": "bool", "default": True},
+    "tls_first": {"type": "bool"},
+    "timeout": {"type": "float", "default": 5.0},
+    "jetstream_domain": {"type": "str"},
+    "context": {"type": "str"},
+}
+
+#: Option, the nats CLI's environment variable, the key in a nats CLI context file.
+_SOURCES = (
+    ("servers", "NATS_URL", "url"),
+    ("user", "NATS_USER", "user"),
+    ("password", "NATS_PASSWORD", "password"),
+    ("token", "NATS_TOKEN", "token"),
+    ("nkey_seed", "NATS_NKEY", "nkey"),
+    ("credentials", "NATS_CREDS", "creds"),
+    ("tls_ca_file", "NATS_CA", "ca"),
+    ("tls_cert_file", "NATS_CERT", "cert"),
+    ("tls_key_file", "NATS_KEY", "key"),
+    ("tls_first", None, "tls_first"),
+    ("inbox_prefix", None, "inbox_prefix"),
+    ("jetstream_domain", None, "jetstream_domain"),
+)
+_SECRETS = ("password", "token", "nkey_seed")
+
+
+#: What a context may hold that changes who connects or how, and that is not supported here.
+_UNSUPPORTED_IN_CONTEXT = ("nsc", "socks_proxy", "user_jwt", "user_seed", "windows_cert_store")
+
+
+def make_module(own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> AnsibleModule:
+    """Return the AnsibleModule with the connection options and the module's `own`; check mode is supported."""
+    return AnsibleModule(
+        argument_spec={**CONNECTION_SPEC, **own}, supports_check_mode=True, **with_connection_rules(arguments)
+    )
+
+
+def with_connection_rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an AnsibleModule or an ArgumentSpecValidator with the rules for the connection options."""
+    return {
+        **arguments,
+        "mutually_exclusive": [
+            ONE_KIND_OF_CREDENTIALS,
+            ("credentials", "nkey_seed", "password", "token"),
+            *arguments.get("mutually_exclusive", ()),
+        ],
+        "required_together": [("tls_cert_file", "tls_key_file"), *arguments.get("required_together", ())],
+    }
+
+
+def run(module: AnsibleModule, work: Callable[[Client], dict[str, Any]]) -> None:
+    """Connect, do the module's work, and leave with its result or with the failure in the common shape."""
+
+    def connected(options: ConnectionOptions) -> dict[str, Any]:
+        with Client(options) as client:
+            return work(client)
+
+    _run(module, connected)
+
+
+@contextlib.contextmanager
+def gc_paused() -> Iterator[None]:
+    """Collect cyclic garbage less often meanwhile.
+
+    A cluster's state is millions of values without cycles, and by default Python walks them again and again while they are
+    read, which takes as long as reading them.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _run(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
+    try:
+        options = resolve_connection(module.params, os.environ)
+        module.no_log_values.update(secrets_of(options))
+        with gc_paused():
+            result = work(options)
+    except MissingLibrary as missing:
+        module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
+    except NatsFailure as failure:
+        fail(module, failure)
+    else:
+        module.exit_json(**result)
+
+
+def run_unconnected(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
+    """As `run`, for modules whose very subject is whether one can connect: `work` gets the options."""
+    _run(module, work)
+
+
+def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str, Any]]) -> None:
+    """As `run`, for modules with `account_users`."""
+
+    def connected(own: ConnectionOptions) -> dict[str, Any]:
+        users = account_users(own, module.params.get("account_users") or ())
+        for options in users.values():
+            module.no_log_values.update(secrets_of(options))
+        with Connections(own, users) as connections:
+            return work(connections)
+
+    _run(module, connected)
+
+
+def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> NoReturn:
+    """Leave with `msg` for people, `failure` for programs, and whatever else the module has to tell."""
+    module.fail_json(msg=failure.description, failure=failure.as_dict(), **result)
+    raise AssertionError("fail_json leaves the module")  # older releases of ansible-core do not declare it
+
+
+def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) -> ConnectionOptions:
+    """Return how to connect, each value from the first source that has it: option, environment, nats CLI context.
+
+    Credentials are taken as a whole: the first source with any of them decides the kind (password, token, nkey,
+    .creds file), so that an option is never mixed with a leftover of the environment. Raises NatsFailure with code
+    invalid_option for a context that cannot be read or asks for something unsupported.
+    """
+    sources: list[dict[str, Any]] = [
+        {option: params.get(option) for option, _env, _key in _SOURCES if params.get(option) not in (None, [])},
+        {option: environ[env] for option, env, _key in _SOURCES if env and environ.get(env)},
+        _read_context(params.get("context") or environ.get("NATS_CONTEXT"), environ),
+    ]
+    kind = _credential_kind(sources)
+    values: dict[str, Any] = {}
+    for option, _env, _key in _SOURCES:
+        if option in kind or not any(option in names for names in CREDENTIAL_KINDS):
+            found = [source[option] for source in sources if option in source]
+            values.update({option: found[0]} if found else {})
+    return ConnectionOptions(
+        servers=_server_list(values.pop("servers", DEFAULT_SERVER)),
+        nkey_seed=read_nkey(values.pop("nkey_seed", None)),
+        tls_server_name=params.get("tls_server_name"),
+        validate_certs=params["validate_certs"],
+        tls_first=bool(values.pop("tls_first", False)),
+        timeout=positive(params["timeout"], "timeout"),
+        **{option: _expand(option, value) for option, value in values.items()},
+    )
+
+
+def secrets_of(options: ConnectionOptions) -> set[str]:
+    """Return every secret of the connection, from whatever source, for masking in the module's output."""
+    found = {str(getattr(options, name)) for name in _SECRETS if getattr(options, name)}
+    for server in options.servers:
+        credentials = server.rpartition("@")[0].rpartition("//")[2]
+        if credentials:
+            found.add(credentials.partition(":")[2] or credentials)
+    return found
+
+
+def _credential_kind(sources: list[dict[str, Any]]) -> tuple[str, ...]:
+    for source in sources:
+        for kind in CREDENTIAL_KINDS:
+            if any(option in source for option in kind):
+                return kind
+    return ()
+
+
+def _server_list(value: Any) -> tuple[str, ...]:
+    servers = value.split(",") if isinstance(value, str) else [part for item in value for part in str(item).split(",")]
+    found = tuple(server.strip() for server in servers if server.strip())
+    if not found:
+        raise NatsFailure("invalid_option", "servers: no address in it")
+    return found
+
+
+def _expand(option: str, value: Any) -> Any:
+    """Return file options with ~ expanded: the environment and context files are not seen by Ansible's path type."""
+    if option == "credentials" or option.endswith("_file"):
+        return os.path.expanduser(os.path.expandvars(str(value)))
+    return value
+
+
+def _read_context(name: str | None, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options that a nats CLI context sets: a name under $XDG_CONFIG_HOME/nats/context, or a path."""
+    if not name:
+        return {}
+    if os.sep in name or name.endswith(".json"):
+        path = Path(os.path.expanduser(name))
+    else:
+        base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", os.path.expanduser("~")), ".config")
+        path = Path(base, "nats", "context", f"{name}.json")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NatsFailure("invalid_option", f"context {name}: cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise NatsFailure("invalid_option", f"context {name}: {path} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise NatsFailure("invalid_option", f"context {name}: {path} is not a JSON object")
+    unsupported = [key for key in _UNSUPPORTED_IN_CONTEXT if content.get(key)]
+    if unsupported:
+        raise NatsFailure("invalid_option", f"context {name}: {', '.join(unsupported)} in {path} is not supported")
+    return {option: content[key] for option, _env, key in _SOURCES if content.get(key)}

@@ -1,0 +1,556 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A synchronous NATS connection: requests, replies of many servers under one deadline, messages, and connecting again.
+
+All that can fail is a NatsFailure. How to connect is in connection.py; its names that callers need are here as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+import zlib
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional, TypeVar, Union
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
+    Call,
+    Connection,
+    ConnectionOptions,
+    MissingLibrary,
+    NatsFailure,
+    Session,
+    no_responders,
+    reply_status,
+    require_subscribed,
+)
+
+__all__ = [
+    "QUIET",
+    "Call",
+    "Client",
+    "ConnectionOptions",
+    "Download",
+    "Latency",
+    "MissingLibrary",
+    "NatsFailure",
+    "Observed",
+    "Progress",
+    "Reply",
+    "RequestOutcome",
+    "Upload",
+]
+
+T = TypeVar("T")
+
+#: Seconds between two attempts to connect again.
+_RECONNECT_INTERVAL = 0.2
+
+#: How often a transfer is begun when the sender did not know yet that somebody listens.
+_ATTEMPTS = 5
+
+#: Seconds without a further reply after which a gathering of unknown size counts as complete.
+QUIET = 1.0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One reply: the decompressed body, the seconds between the request and its arrival, and its headers."""
+
+    subject: str
+    body: bytes
+    seconds: float
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds that it took to connect, to ping the server, and to get a message to oneself back."""
+
+    connect: float
+    rtt: float
+    round_trip: float
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One message that was seen: where it went, whether it asks for a reply, and the bytes of its payload."""
+
+    subject: str
+    wants_reply: bool
+    size: int
+
+
+@dataclass(frozen=True)
+class Download:
+    """A transfer to here. `request`: the request, which names the inbox of the chunks, answered by `on_reply` within `timeout`
+    seconds. `idle`: seconds between two chunks. `rate`: bytes in a second, None for any."""
+
+    request: Callable[[str], Call]
+    on_reply: Callable[[Reply], None]
+    on_chunk: Callable[[bytes], None]
+    timeout: float
+    idle: float
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A transfer from here. `on_reply` gets the reply to each chunk and raises what is wrong. `window`: chunks under way.
+    `idle`: seconds until a chunk is answered, `finish`: until the empty one is. `rate`: bytes in a second, None for any."""
+
+    on_reply: Callable[[Reply], None]
+    idle: float
+    finish: float
+    window: int = 8
+    rate: float | None = None
+
+
+class _Pace:
+    """Holds a transfer at a rate."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._next = time.monotonic()
+
+    async def wait(self, size: int) -> None:
+        """Wait until so many bytes more are due."""
+        if not self._rate:
+            return
+        now = time.monotonic()
+        if self._next > now:
+            await asyncio.sleep(self._next - now)
+        self._next = max(self._next, now) + size / self._rate
+
+
+#: What a gathering does after a reply: True stops, False waits for more until the deadline, None until it is quiet.
+Progress = Optional[bool]
+RequestOutcome = Union[Reply, NatsFailure]
+
+
+class Client(Session):
+    """A connection to NATS for synchronous code, used as a context manager.
+
+    Connects on first use and again when the connection was lost between two calls, so that a long wait survives
+    the restart of the server that it was connected to. When the connection is lost during a call, an idempotent
+    request is sent again over another one while its timeout lasts. Everything else fails with code `connection_lost`:
+    only the caller knows whether it may be repeated.
+    """
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        super().__init__(options)
+        self._loop = asyncio.new_event_loop()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def identity(self) -> tuple[str, int | None]:
+        """Return the id of the connected server and the connection's own id (cid) there, ("", None) while not connected."""
+        return ("", None) if self._connection is None else self._connection.identity
+
+    @property
+    def server_version(self) -> str:
+        """Return the version of the connected server, empty while not connected."""
+        return "" if self._connection is None else self._connection.version
+
+    @property
+    def max_payload(self) -> int:
+        """Return how many bytes the connected server takes in one message, 0 while not connected."""
+        return 0 if self._connection is None else self._connection.max_payload
+
+    @property
+    def addresses(self) -> int:
+        """Return how many client addresses of its cluster the server announced at the login: its own, and those of the servers
+        that have a route to it (INFO connect_urls; none with no_advertise)."""
+        return 0 if self._connection is None else self._connection.addresses
+
+    def close(self) -> None:
+        """Close the connection; the client cannot be used afterwards."""
+        if self._loop.is_closed():
+            return
+        self._loop.run_until_complete(self._disconnect())
+        self._loop.close()
+
+    def connect(self) -> None:
+        """Connect and log in, unless that has been done. Raises NatsFailure (authorization, tls, unreachable, ...)."""
+        self._run(self._connected())
+
+    def request_many(self, calls: Sequence[Call], timeout: float | None = None) -> list[RequestOutcome]:
+        """Send all requests at once and return, in the same order, each one's reply or the failure it met.
+
+        Raises NatsFailure only when there is no connection to send them over.
+        """
+        return self._run(self._request_many(calls, timeout or self.options.timeout))
+
+    def request(self, call: Call, timeout: float | None = None) -> Reply:
+        """Send one request and return its reply. Raises NatsFailure (no_responders, timeout, connection_lost, ...)."""
+        outcome = self.request_many([call], timeout)[0]
+        if isinstance(outcome, NatsFailure):
+            raise outcome
+        return outcome
+
+    def gather(
+        self,
+        call: Call,
+        on_reply: Callable[[Reply], Progress],
+        timeout: float | None = None,
+        quiet: float = QUIET,
+        on_repeat: Callable[[], None] | None = None,
+    ) -> None:
+        """Send one request that many servers answer and hand each reply to `on_reply`, whose result says when to stop.
+
+        Returns when asked to stop, at the deadline (`timeout` seconds), or after `quiet` seconds without a reply. Before an
+        idempotent request is sent again over another connection, `on_repeat` is called: all servers answer once more.
+        Raises NatsFailure with code no_responders when nobody listens, timeout when not even one reply came, and
+        connection_lost.
+        """
+        self._run(self._gather(call, on_reply, timeout or self.options.timeout, quiet, on_repeat))
+
+    def publish(self, calls: Sequence[Call]) -> list[NatsFailure | None]:
+        """Send messages that nobody answers and return, in the same order, None for each that the server took, or its failure.
+
+        Raises NatsFailure only when there is no connection to send them over.
+        """
+        return self._run(self._publish(calls))
+
+    def observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
+        """Hand every message on these subjects to `on_message` for `seconds`, or until it returns True; none is kept.
+
+        Returns the seconds that it took. Raises NatsFailure permission when the user may not subscribe, and connection_lost,
+        also when the server gave this connection up because it could not keep up.
+        """
+        return self._run(self._observe(subjects, seconds, on_message))
+
+    def download(self, transfer: Download) -> None:
+        """Send a request that is answered by one reply and many chunks, and hand over all of these.
+
+        A chunk is acknowledged first and handed over then, so that a slow disk is no silent receiver; what is under way is never
+        more than the sender's window. Raises NatsFailure: `idle` where nothing came for so long, and what the sender said in
+        place of the last chunk as `interrupted`.
+        """
+        self._run(self._download(transfer))
+
+    def upload(self, subject: str, chunks: Iterable[bytes], transfer: Upload) -> Reply:
+        """Send chunks, each answered by an empty reply, then an empty one, and return the reply to that.
+
+        Raises NatsFailure: `idle` where no reply came for so long, `interrupted` where the server listens no more.
+        """
+        return self._run(self._upload(subject, chunks, transfer))
+
+    def latency(self) -> Latency:
+        """Reconnect and return how long that, a ping and a message to oneself took. Raises NatsFailure."""
+        return self._run(self._latency(self.options.timeout))
+
+    def _run(self, work: Awaitable[T]) -> T:
+        return self._loop.run_until_complete(work)
+
+    # --- connecting -----------------------------------------------------------------------------------------------
+
+    async def _connected(self) -> Connection:
+        """Return a connection that has just answered a ping, connecting first when there is none."""
+        if self._connection is not None:
+            try:
+                await self._connection.ping(self.options.timeout)
+                return self._connection
+            except NatsFailure:
+                await self._disconnect()
+        self._connection = await self._connect()
+        return self._connection
+
+    async def _connect_again(self, lost: Collection[NatsFailure], deadline: float) -> Connection | None:
+        """Return a connection in place of the lost one, or None when there is none until the deadline; the failures of the calls
+        that lost it then say why."""
+        await self._disconnect()
+        reason = ""
+        while time.monotonic() < deadline:
+            try:
+                self._connection = await self._connect(deadline)
+                return self._connection
+            except NatsFailure as failure:
+                if not reason or time.monotonic() < deadline:  # an attempt that the deadline cut short tells nothing
+                    reason = f"; {failure.description}"
+            await asyncio.sleep(max(0.0, min(_RECONNECT_INTERVAL, deadline - time.monotonic())))
+        for call_failure in lost:
+            call_failure.description += reason
+        return None
+
+    async def _discard(self, connection: Connection) -> None:
+        await super()._discard(connection)
+        others = asyncio.all_tasks(self._loop) - {asyncio.current_task(self._loop)}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=1)
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    async def _request_many(self, calls: Sequence[Call], timeout: float) -> list[RequestOutcome]:
+        connection = await self._connected()
+        deadline = time.monotonic() + timeout
+        outcomes = list(await asyncio.gather(*(self._request_one(connection, call, timeout) for call in calls)))
+        while True:
+            lost = {
+                index: outcome
+                for index, outcome in enumerate(outcomes)
+                if isinstance(outcome, NatsFailure) and outcome.code == "connection_lost" and calls[index].idempotent
+            }
+            if not lost:
+                return outcomes
+            again = await self._connect_again(lost.values(), deadline)
+            if again is None:
+                return outcomes
+            remaining = deadline - time.monotonic()
+            repeated = await asyncio.gather(*(self._request_one(again, calls[index], remaining) for index in lost))
+            for index, outcome in zip(lost, repeated):
+                outcomes[index] = outcome
+
+    async def _request_one(self, connection: Connection, call: Call, timeout: float) -> RequestOutcome:
+        started = time.monotonic()
+        try:
+            message = await connection.request(call, timeout)
+            seconds = time.monotonic() - started
+            return Reply(call.subject, _body(message, call), seconds, dict(message.headers or {}))
+        except NatsFailure as failure:
+            if failure.code == "connection_lost" and not call.idempotent:
+                failure.description += "; the request may have been carried out"
+            return failure
+
+    async def _gather(
+        self,
+        call: Call,
+        on_reply: Callable[[Reply], Progress],
+        timeout: float,
+        quiet: float,
+        on_repeat: Callable[[], None] | None,
+    ) -> None:
+        connection = await self._connected()
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                await self._gather_once(connection, call, on_reply, deadline, quiet)
+                return
+            except NatsFailure as failure:
+                if failure.code != "connection_lost" or not call.idempotent:
+                    raise
+                again = await self._connect_again([failure], deadline)
+                if again is None:
+                    raise
+            connection = again
+            if on_repeat is not None:
+                on_repeat()
+
+    async def _gather_once(
+        self, connection: Connection, call: Call, on_reply: Callable[[Reply], Progress], deadline: float, quiet: float
+    ) -> None:
+        inbox = connection.new_inbox()
+        subscription = await connection.subscribe(inbox)
+        started = time.monotonic()
+        wait_until = deadline
+        answered = False
+        try:
+            await connection.publish(call, reply=inbox)
+            while True:
+                try:
+                    message = await connection.receive(subscription, call.subject, wait_until - time.monotonic())
+                except NatsFailure as failure:
+                    if answered and failure.code == "timeout":
+                        return
+                    raise
+                arrived = time.monotonic()
+                if reply_status(message) == "503":
+                    raise no_responders(call.subject)
+                answered = True
+                progress = on_reply(Reply(call.subject, _body(message, call), arrived - started))
+                if progress is True:
+                    return
+                wait_until = deadline if progress is False else min(deadline, arrived + quiet)
+        finally:
+            await connection.unsubscribe(subscription)
+
+    async def _latency(self, timeout: float) -> Latency:
+        await self._disconnect()
+        context = self._ssl_context()  # reading the system's authorities takes longer than connecting
+        started = time.monotonic()
+        connection = self._connection = await self._connect_to_first(context)
+        connected = time.monotonic()
+        call = Call(connection.new_inbox())
+        await connection.ping(timeout)
+        pinged = time.monotonic()
+        subscription = await connection.subscribe(call.subject)
+        sent = time.monotonic()
+        await connection.publish(call)
+        await connection.receive(subscription, call.subject, timeout)
+        returned = time.monotonic()
+        await connection.unsubscribe(subscription)
+        return Latency(connected - started, pinged - connected, returned - sent)
+
+    # --- transfers ------------------------------------------------------------------------------------------------
+
+    async def _download(self, transfer: Download) -> None:
+        connection = await self._connected()
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._download_once(connection, transfer)
+                return
+            except _NoInterest as failure:
+                if failure.began or attempt == _ATTEMPTS - 1:
+                    raise
+            await asyncio.sleep(_RECONNECT_INTERVAL)
+
+    async def _download_once(self, connection: Connection, transfer: Download) -> None:
+        connection.refusal = None
+        inbox = connection.new_inbox()
+        subscription = await connection.subscribe(inbox)
+        try:
+            call = transfer.request(inbox)
+            outcome = await self._request_one(connection, call, transfer.timeout)
+            require_subscribed(connection.refusal, inbox)
+            if isinstance(outcome, NatsFailure):
+                raise outcome
+            transfer.on_reply(outcome)
+            pace = _Pace(transfer.rate)
+            began = False
+            while True:
+                message = await _before_idle(
+                    connection.receive(subscription, call.subject, transfer.idle), transfer.idle, call.subject
+                )
+                if not message.data:
+                    _require_ended(message, call.subject, began)
+                    return
+                await pace.wait(len(message.data))
+                if message.reply:
+                    await connection.publish(Call(message.reply))
+                transfer.on_chunk(message.data)
+                began = True
+        finally:
+            await connection.unsubscribe(subscription)
+
+    async def _upload(self, subject: str, chunks: Iterable[bytes], transfer: Upload) -> Reply:
+        connection = await self._connected()
+        inbox = connection.new_inbox()
+        subscription = await connection.subscribe(inbox)
+        pace = _Pace(transfer.rate)
+        deadline = time.monotonic() + transfer.idle
+        sent = answered = 0
+
+        async def send(chunk: bytes) -> None:
+            await connection.publish(Call(subject, chunk), reply=inbox)
+
+        async def reply(seconds: float) -> Any:
+            return await _before_idle(connection.receive(subscription, subject, seconds), seconds, subject)
+
+        async def taken(chunk: bytes | None = None) -> None:
+            """Wait until one more chunk is answered. `chunk`: the first; servers elsewhere may not know yet who takes it."""
+            message = await reply(transfer.idle)
+            while reply_status(message) == "503" and chunk is not None and time.monotonic() < deadline:
+                await asyncio.sleep(_RECONNECT_INTERVAL)
+                await send(chunk)
+                message = await reply(transfer.idle)
+            if reply_status(message) == "503":
+                raise NatsFailure("interrupted", "the server no longer takes the chunks", subject=subject)
+            transfer.on_reply(Reply(subject, message.data, 0.0))
+
+        try:
+            for chunk in chunks:
+                for start in range(0, len(chunk), connection.max_payload):
+                    part = chunk[start : start + connection.max_payload]
+                    await pace.wait(len(part))
+                    await send(part)
+                    sent += 1
+                    if sent == 1:
+                        await taken(part)
+                        answered = 1
+                    elif sent - answered == transfer.window:
+                        await taken()
+                        answered += 1
+            for _chunk in range(sent - answered):
+                await taken()
+            started = time.monotonic()
+            await send(b"")
+            message = await reply(transfer.finish)
+            if reply_status(message) == "503":
+                raise NatsFailure("interrupted", "the server has given the transfer up", subject=subject)
+            return Reply(subject, message.data, time.monotonic() - started)
+        finally:
+            await connection.unsubscribe(subscription)
+
+    # --- messages without a reply ---------------------------------------------------------------------------------
+
+    async def _publish(self, calls: Sequence[Call]) -> list[NatsFailure | None]:
+        connection = await self._connected()
+        return [await self._publish_one(connection, call) for call in calls]
+
+    async def _observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
+        connection = await self._connected()
+        connection.refusal = None
+        names = ", ".join(subjects)
+        enough = asyncio.Event()
+
+        async def on_one(message: Any) -> None:
+            if not enough.is_set() and on_message(Observed(message.subject, bool(message.reply), len(message.data))):
+                enough.set()
+
+        subscriptions = [await connection.subscribe(subject, on_one) for subject in subjects]
+        try:
+            await connection.ping(self.options.timeout, names)
+            started = time.monotonic()
+            try:
+                await connection.complete(enough.wait(), names, seconds)
+            except NatsFailure as failure:
+                if failure.code not in ("timeout", "permission"):
+                    raise
+            took = time.monotonic() - started
+        finally:
+            await connection.unsubscribe(*subscriptions)
+        require_subscribed(connection.refusal, names)
+        return took
+
+
+class _NoInterest(NatsFailure):
+    """The sender of a transfer saw nobody listen. `began`: whether something had come. A subscription and the request after it
+    may reach another server on different routes, and so in the other order."""
+
+    began = False
+
+
+def _require_ended(message: Any, subject: str, began: bool) -> None:
+    """Raise NatsFailure interrupted where the message that ends a transfer says that there is more."""
+    status = reply_status(message) or "204"
+    if status == "204":
+        return
+    description = (message.headers or {}).get("Description") or ""
+    kind = _NoInterest if description == "No Interest" else NatsFailure
+    failure = kind(
+        "interrupted", f"the server ended the transfer early: {status} {description}".rstrip(), subject=subject
+    )
+    if isinstance(failure, _NoInterest):
+        failure.began = began
+    raise failure
+
+
+async def _before_idle(work: Awaitable[T], seconds: float, subject: str) -> T:
+    """Return the result of `work`. Raises NatsFailure, a timeout as `idle`."""
+    try:
+        return await work
+    except NatsFailure as failure:
+        if failure.code != "timeout":
+            raise
+        raise NatsFailure("idle", f"nothing came from the server for {seconds:.3g} s", subject=subject) from failure
+
+
+def _body(message: Any, call: Call) -> bytes:
+    """Return the reply's body, decompressed when the server compressed it (`Accept-Encoding`, server/events.go)."""
+    encoding = {name.lower(): value for name, value in (message.headers or {}).items()}.get("content-encoding")
+    if encoding != "gzip":
+        return message.data
+    try:
+        return gzip.decompress(message.data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise NatsFailure("bad_reply", f"the compressed reply cannot be read: {error}", subject=call.subject) from error

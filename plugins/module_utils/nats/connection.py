@@ -1,0 +1,522 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A connection to NATS: servers, credentials, TLS, and what nats-py raises as a NatsFailure.
+
+The only file that imports nats-py. Requests of synchronous code are in client.py, subscriptions of asynchronous code in
+listener.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+import time
+import traceback
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Callable, Optional, TypeVar
+from urllib.parse import unquote, urlsplit
+
+try:
+    import nats.errors
+    from nats.aio.client import Client as NatsPyClient
+
+    NATS_IMPORT_ERROR: Optional[str] = None
+except ImportError:
+    NatsPyClient = object  # type: ignore[assignment,misc]
+    NATS_IMPORT_ERROR = traceback.format_exc()
+
+try:
+    import_module("nkeys")  # nats-py imports it only when it signs
+
+    NKEYS_IMPORT_ERROR: Optional[str] = None
+except ImportError:
+    NKEYS_IMPORT_ERROR = traceback.format_exc()
+
+T = TypeVar("T")
+
+_SECURE_SCHEMES = ("tls", "wss")
+
+
+class NatsFailure(Exception):
+    """Something that NATS, or the way to it, refused. `code` is stable and for programs, `description` is for people.
+
+    `err_code` is the JetStream API's own number (server/errors.json) when the server gave one.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        description: str,
+        *,
+        subject: str | None = None,
+        server: str | None = None,
+        account: str | None = None,
+        err_code: int | None = None,
+    ) -> None:
+        super().__init__(description)
+        self.code = code
+        self.description = description
+        self.subject = subject
+        self.server = server
+        self.account = account
+        self.err_code = err_code
+
+    def as_dict(self) -> dict[str, str | int | None]:
+        """Return the failure as the modules return it: code, description, subject, server, account, err_code."""
+        return {
+            "code": self.code,
+            "description": self.description,
+            "subject": self.subject,
+            "server": self.server,
+            "account": self.account,
+            "err_code": self.err_code,
+        }
+
+
+class MissingLibrary(Exception):
+    """A Python library that this connection needs is not installed; `trace` is the import's own error."""
+
+    def __init__(self, library: str, trace: str) -> None:
+        super().__init__(library)
+        self.library = library
+        self.trace = trace
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """Where to connect and as whom. At most one kind of credentials is used: the first one set in the order
+    credentials, nkey_seed, user, token. `timeout` is in seconds and bounds each connection attempt and each request.
+    `jetstream_domain`: whose streams are meant, where leafnodes connect several."""
+
+    servers: tuple[str, ...]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    nkey_seed: str | None = field(default=None, repr=False)
+    credentials: str | None = None
+    tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+    tls_server_name: str | None = None
+    validate_certs: bool = True
+    tls_first: bool = False
+    timeout: float = 5.0
+    inbox_prefix: str = "_INBOX"
+    jetstream_domain: str | None = None
+
+    @property
+    def wants_tls(self) -> bool:
+        """Return whether a connection in the clear must be refused."""
+        secure_url = any(urlsplit(server).scheme in _SECURE_SCHEMES for server in self.servers)
+        return secure_url or self.tls_first or bool(self.tls_ca_file or self.tls_cert_file or self.tls_server_name)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to send: subject, payload, headers. An `idempotent` one is sent again over another connection when the
+    first was lost before the reply."""
+
+    subject: str
+    payload: bytes = b""
+    headers: Mapping[str, str] | None = None
+    idempotent: bool = False
+
+
+class _NatsPy(NatsPyClient):
+    """nats-py's client, made to insist on TLS when the caller asked for TLS, and to say when its connection is lost.
+
+    nats-py upgrades to TLS only when the server says that it requires TLS, and would otherwise send the password in
+    the clear. A server with `allow_non_tls` only says that TLS is available.
+    """
+
+    def __init__(self, wants_tls: bool) -> None:
+        super().__init__()
+        self.wants_tls = wants_tls
+        self.server_id = ""
+        self.addresses = 0
+        self.info: dict[str, Any] = {}
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        self.server_id = info.get("server_id", self.server_id)
+        self.info.update(info)
+        if initial_connection:
+            self.addresses = len(info.get("connect_urls") or ())
+        if self.wants_tls and initial_connection and not self.options["tls_handshake_first"]:
+            if not info.get("tls_required") and not info.get("tls_available"):
+                raise NatsFailure("tls", "TLS was asked for, but this server does not offer it")
+            info["tls_required"] = True
+        await super()._process_info(info, initial_connection)
+
+    async def _read_loop(self) -> None:
+        """Read until the connection ends. nats-py's callback for that never comes when its closing fails, as after a reset."""
+        try:
+            await super()._read_loop()
+        except Exception as error:  # pylint: disable=broad-except  # nobody else awaits this task
+            self._err = self._err or error
+        finally:
+            if not self.lost.done():
+                self.lost.set_result(None)
+
+
+class Connection:
+    """One connection, until it is lost. The only place that awaits nats-py: whatever nats-py, asyncio, TLS or the socket
+    raise there leaves as a NatsFailure (`complete`)."""
+
+    def __init__(self, server: str, address: str, wants_tls: bool) -> None:
+        self.server = server
+        self.address = address
+        self.refusal: str | None = None
+        self._library = _NatsPy(wants_tls)
+
+    @property
+    def identity(self) -> tuple[str, int | None]:
+        """Return the server's id and the connection's own id there."""
+        return self._library.server_id, self._library.client_id
+
+    @property
+    def addresses(self) -> int:
+        return self._library.addresses
+
+    @property
+    def version(self) -> str:
+        """Return the version that the server reported at the login."""
+        return str(self._library.info.get("version", ""))
+
+    @property
+    def max_payload(self) -> int:
+        """Return how many bytes the server takes in one message."""
+        return self._library.max_payload
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Return what the server has announced last: server_name, host, port, cluster, connect_urls, ... (INFO)."""
+        return self._library.info
+
+    @property
+    def lost(self) -> bool:
+        return self._library.lost.done()
+
+    async def connect(self, timeout: float, arguments: Mapping[str, Any]) -> None:
+        """Connect and log in. Raises NatsFailure (authorization, tls, unreachable, invalid_option)."""
+        try:
+            await asyncio.wait_for(self._library.connect(error_cb=self._on_error, **arguments), timeout)
+            if not self._library.is_connected:
+                raise ConnectionError("the server closed the connection during the login")
+            if self._library.connected_url is not None:
+                self.address = self._library.connected_url.geturl()
+        except Exception as error:  # pylint: disable=broad-except  # nats-py raises bare exceptions for broken files too
+            raise _connect_failure(self.address, error, arguments.get("user"), timeout) from error
+
+    async def close(self) -> None:
+        """Close the connection, in whatever state it is."""
+        try:
+            await asyncio.wait_for(self._library.close(), 1)
+        except Exception:  # pylint: disable=broad-except  # it is given up in any case
+            pass
+        finally:
+            if self._library._transport is not None:  # nats-py leaves it open when its own closing fails
+                self._library._transport.close()  # type: ignore[no-untyped-call]
+
+    def new_inbox(self) -> str:
+        return self._library.new_inbox()
+
+    async def request(self, call: Call, timeout: float) -> Any:
+        """Return the message that answers. Raises NatsFailure."""
+        # The library's own timeout only has to be the later one.
+        work = self._library.request(call.subject, call.payload, timeout=timeout + 1, headers=_headers(call))
+        return await self.complete(work, call.subject, timeout)
+
+    async def publish(self, call: Call, reply: str = "") -> None:
+        """Send a message; `ping` tells when the server has taken it. Raises NatsFailure."""
+        work = self._library.publish(call.subject, call.payload, reply=reply, headers=_headers(call))
+        await self.complete(work, call.subject, None)
+
+    async def subscribe(self, subject: str, on_message: Callable[[Any], Awaitable[None]] | None = None) -> Any:
+        """Return a subscription for `receive`, or one that hands its messages to `on_message`. Raises NatsFailure."""
+        work = self._library.subscribe(subject, cb=on_message, pending_msgs_limit=0, pending_bytes_limit=0)
+        return await self.complete(work, subject, None)
+
+    async def receive(self, subscription: Any, subject: str, timeout: float) -> Any:
+        """Return the next message of a subscription. Raises NatsFailure, which names `subject`."""
+        return await self.complete(subscription.next_msg(timeout=max(timeout, 0) + 1), subject, timeout)
+
+    async def unsubscribe(self, *subscriptions: Any) -> None:
+        """End subscriptions; with a lost connection they have ended."""
+        for subscription in subscriptions:
+            try:
+                await self.complete(subscription.unsubscribe(), None, None)
+            except NatsFailure:
+                return
+
+    async def ping(self, timeout: float, subject: str | None = None) -> None:
+        """Return once the server has handled all that was sent. Raises NatsFailure, which names `subject`."""
+        await self.complete(self._library.flush(math.ceil(timeout) + 1), subject, timeout, "no answer to a ping")
+
+    async def complete(
+        self, work: Awaitable[T], subject: str | None, timeout: float | None, silence: str = "no reply"
+    ) -> T:
+        """Return the result of `work`, which is nats-py's or waits for it.
+
+        Raises NatsFailure: connection_lost as soon as the connection is lost, which nats-py's own waiting does not notice;
+        timeout after `timeout` seconds, if given, or permission when the server has refused the subject meanwhile.
+        """
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda given_up: given_up.cancelled() or given_up.exception())  # nobody else asks for it
+        try:
+            if not self.lost:
+                until: set[asyncio.Future[Any]] = {task, self._library.lost}
+                limit = None if timeout is None else max(timeout, 0)
+                await asyncio.wait(until, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            given_up = task.cancel()
+        if not given_up:
+            try:
+                return task.result()
+            except (Exception, asyncio.CancelledError) as error:  # pylint: disable=broad-except
+                raise _call_failure(error, subject, self.address, self._library.last_error) from error
+        if self.lost:
+            raise _connection_lost(subject, self.address, self._library.last_error)
+        if self.refusal and subject and subject.lower() in self.refusal.lower():
+            raise NatsFailure("permission", f"the server refused the request: {self.refusal}", subject=subject)
+        raise NatsFailure("timeout", f"{silence} within {timeout:.3g} s", subject=subject)
+
+    async def _on_error(self, error: Exception) -> None:
+        if not self._library.is_connected and not self._library.is_closed:
+            # nats-py would go on trying the same server; one attempt and its reason is what the caller needs.
+            raise error
+        if "permissions violation" in str(error).lower():
+            self.refusal = str(error)
+
+
+class Session:
+    """One connection at a time, for the event loop that awaits it."""
+
+    #: Seconds between two pings; a server that leaves three of them without an answer is gone.
+    _ping_interval = 120
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        if NATS_IMPORT_ERROR is not None:
+            raise MissingLibrary("nats-py", NATS_IMPORT_ERROR)
+        if (options.credentials or options.nkey_seed) and NKEYS_IMPORT_ERROR is not None:
+            raise MissingLibrary("nkeys", NKEYS_IMPORT_ERROR)
+        self.options = options
+        self._connection: Connection | None = None
+        self._lost_server: str | None = None
+
+    @property
+    def url(self) -> str | None:
+        """Return the address of the connected server without credentials, or None while not connected."""
+        return None if self._connection is None or self._connection.lost else self._connection.address
+
+    async def _connect(self, deadline: float = math.inf) -> Connection:
+        return await self._connect_to_first(self._ssl_context(), deadline)
+
+    async def _connect_to_first(self, context: ssl.SSLContext, deadline: float = math.inf) -> Connection:
+        """Return a connection to the first server that accepts one; the server whose connection was lost is asked last."""
+        reasons: list[NatsFailure] = []
+        for server in sorted(self.options.servers, key=lambda server: server == self._lost_server):
+            timeout = min(self.options.timeout, deadline - time.monotonic())
+            if timeout <= 0 and reasons:
+                break
+            try:
+                return await self._connect_to(server, context, max(timeout, 0))
+            except NatsFailure as reason:
+                reasons.append(reason)
+        raise _joint_connect_failure(reasons)
+
+    async def _connect_to(self, server: str, context: ssl.SSLContext, timeout: float) -> Connection:
+        url, user, password = _split_url(server)
+        connection = Connection(server, url, self.options.wants_tls)
+        arguments: dict[str, Any] = {
+            "servers": [url],
+            "name": "natsops.jetstream",
+            "allow_reconnect": False,
+            "connect_timeout": timeout,
+            "ping_interval": self._ping_interval,
+            "tls": context,
+            "tls_handshake_first": self.options.tls_first,
+            "inbox_prefix": self.options.inbox_prefix,
+            **self._credentials(user, password),
+        }
+        if self.options.tls_server_name:
+            arguments["tls_hostname"] = self.options.tls_server_name
+        connected = False
+        try:
+            await connection.connect(timeout, arguments)
+            connected = True
+        finally:
+            if not connected:
+                await self._discard(connection)
+        return connection
+
+    def _credentials(self, url_user: str | None, url_password: str | None) -> dict[str, Any]:
+        options = self.options
+        if options.credentials:
+            return {"user_credentials": options.credentials}
+        if options.nkey_seed:
+            return {"nkeys_seed_str": options.nkey_seed}
+        if options.user is not None:
+            return {"user": options.user, "password": options.password or ""}
+        if options.token is not None:
+            return {"token": options.token}
+        if url_user is not None and url_password is None:
+            return {"token": url_user}
+        if url_user is not None:
+            return {"user": url_user, "password": url_password}
+        return {}
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        options = self.options
+        _require_readable(options)
+        try:
+            context = ssl.create_default_context(cafile=options.tls_ca_file)
+            if options.tls_cert_file:
+                context.load_cert_chain(options.tls_cert_file, options.tls_key_file)
+        except (ssl.SSLError, OSError) as error:
+            raise NatsFailure("tls", f"the TLS files cannot be used: {error}") from error
+        if not options.validate_certs:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    async def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._lost_server = self._connection.server
+            await self._discard(self._connection)
+            self._connection = None
+
+    async def _discard(self, connection: Connection) -> None:
+        await connection.close()
+
+    async def _publish_one(self, connection: Connection, call: Call) -> NatsFailure | None:
+        """Return None when the server has taken the message, else why not."""
+        connection.refusal = None
+        try:
+            await connection.publish(call)
+            await connection.ping(self.options.timeout, call.subject)
+        except NatsFailure as failure:
+            if failure.code == "connection_lost":
+                failure.description += "; the message may have been published"
+            if failure.code != "permission":
+                return failure
+        if connection.refusal:
+            return NatsFailure(
+                "permission", f"the server refused the message: {connection.refusal}", subject=call.subject
+            )
+        return None
+
+
+def _require_readable(options: ConnectionOptions) -> None:
+    """Raise NatsFailure invalid_option for a file that cannot be read, before any server is asked."""
+    for name in ("credentials", "tls_ca_file", "tls_cert_file", "tls_key_file"):
+        path = getattr(options, name)
+        try:
+            if path:
+                with open(path, "rb"):
+                    pass
+        except OSError as error:
+            raise NatsFailure("invalid_option", f"{name}: cannot read {path}: {error.strerror}") from error
+
+
+def _headers(call: Call) -> dict[str, str] | None:
+    return dict(call.headers) if call.headers else None
+
+
+def reply_status(message: Any) -> str | None:
+    """Return the status that a server sends in place of a reply, such as 503: nobody answers the subject."""
+    return (message.headers or {}).get("Status")
+
+
+def require_subscribed(refusal: str | None, subjects: str) -> None:
+    """Raise NatsFailure permission when the server has refused a subscription."""
+    if refusal:
+        raise NatsFailure("permission", f"the server refused the subscription: {refusal}", subject=subjects)
+
+
+def no_responders(subject: str | None) -> NatsFailure:
+    """Return the failure of a request that nobody answers."""
+    return NatsFailure("no_responders", "nobody answers this subject in this account", subject=subject)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).replace("nats: ", "", 1).strip("' ") or type(error).__name__
+
+
+def _connection_lost(subject: str | None, address: str, cause: BaseException | None) -> NatsFailure:
+    """Return the failure of a call whose connection was lost; `cause` is why, where that is known."""
+    during = f" during {subject}" if subject else ""
+    reason = _reason(cause) if cause else "nothing reads from it any more"
+    return NatsFailure(
+        "connection_lost", f"lost the connection to {address}{during}: {reason}", subject=subject, server=address
+    )
+
+
+def _call_failure(
+    error: BaseException, subject: str | None, address: str, connection_error: BaseException | None
+) -> NatsFailure:
+    """Return the failure for what a call of nats-py raised; `connection_error` is why the connection was closed, if it was."""
+    if isinstance(error, nats.errors.NoRespondersError):
+        return no_responders(subject)
+    # By its name, because older releases of nats-py lack it.
+    invalid = type(error).__name__ == "BadHeaderError"
+    if invalid or isinstance(error, (nats.errors.BadSubjectError, nats.errors.MaxPayloadError, ValueError)):
+        return NatsFailure("invalid_option", f"cannot be sent: {_reason(error)}", subject=subject)
+    if isinstance(error, (nats.errors.TimeoutError, asyncio.TimeoutError)) and not getattr(error, "errno", None):
+        return NatsFailure("timeout", f"no reply: {_reason(error)}", subject=subject)
+    # A waiting call learns only that the connection is closed, or is cancelled.
+    only_closed = isinstance(error, (nats.errors.ConnectionClosedError, asyncio.CancelledError)) and connection_error
+    return _connection_lost(subject, address, connection_error if only_closed else error)
+
+
+def _split_url(server: str) -> tuple[str, str | None, str | None]:
+    """Return the URL without its credentials, its user, its password (percent-encoding undone)."""
+    full = server if "://" in server else f"nats://{server}"
+    try:
+        parts = urlsplit(full)
+        port = parts.port
+    except ValueError as error:
+        raise NatsFailure("invalid_option", f"servers: not a NATS URL ({error})") from error
+    if not parts.hostname:
+        raise NatsFailure("invalid_option", "servers: an address without a host name; write nats://HOST:PORT")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    netloc = host if port is None else f"{host}:{port}"
+    user = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password is not None else None
+    return parts._replace(netloc=netloc).geturl(), user, password
+
+
+def _connect_failure(url: str, error: Exception, user: str | None, timeout: float) -> NatsFailure:
+    if isinstance(error, NatsFailure):
+        error.server = url
+        return error
+    if isinstance(error, ConnectionRefusedError):
+        return NatsFailure("unreachable", "connection refused: nothing listens there", server=url)
+    text = _reason(error)
+    lowered = text.lower()
+    if "authorization violation" in lowered or "authentication" in lowered:
+        who = f"user {user!r}" if user else "these credentials"
+        return NatsFailure("authorization", f"the server does not accept {who} ({text})", server=url)
+    if isinstance(error, ssl.SSLError) or "ssl" in lowered or "certificate" in lowered:
+        return NatsFailure("tls", f"TLS failed: {text}", server=url)
+    if isinstance(error, (asyncio.TimeoutError, nats.errors.TimeoutError)):
+        return NatsFailure("unreachable", f"no answer within {timeout:.3g} s", server=url)
+    if isinstance(error, (OSError, nats.errors.Error)):
+        return NatsFailure("unreachable", text, server=url)
+    return NatsFailure("invalid_option", f"the credentials cannot be used: {type(error).__name__}: {text}", server=url)
+
+
+def _joint_connect_failure(reasons: Sequence[NatsFailure]) -> NatsFailure:
+    """Return one failure for all servers that were tried; its code is the most telling one of theirs."""
+    if len(reasons) == 1:
+        only = reasons[0]
+        where = f"{only.server}: " if only.server else ""
+        return NatsFailure(only.code, f"cannot connect: {where}{only.description}", server=only.server)
+    order = ("invalid_option", "authorization", "tls", "unreachable")
+    first = min(reasons, key=lambda reason: order.index(reason.code))
+    lines = "; ".join(f"{reason.server}: {reason.description}" for reason in reasons)
+    return NatsFailure(first.code, f"cannot connect to any server: {lines}", server=first.server)

@@ -1,0 +1,424 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The JetStream API as typed calls.
+
+Streams and consumers belong to an account and are asked for by one of its users (`JetStreamApi`); the meta group
+belongs to the system account (`MetaApi`). Sources: server/jetstream_api.go, server/errors.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, Union
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Call,
+    Client,
+    Download,
+    NatsFailure,
+    Reply,
+    Upload,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import API_LEVELS
+
+Answer = Union[dict[str, Any], NatsFailure]
+
+#: Requests under way at once: the meta leader drops what exceeds its queue (jetstream_api.go, JSDefaultRequestQueueLimit).
+CONCURRENT_CALLS = 64
+
+STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
+STREAM_EXISTS, CONSUMER_EXISTS = 10058, 10148
+#: JetStream is off for the user's account, or on the servers.
+NOT_ENABLED = (10039, 10076)
+#: How long a server may take to read the JWT of an account that it meets for the first time. Another request that comes meanwhile
+#: finds the account without JetStream (accounts.go registerAccount, then UpdateAccountClaims).
+_ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
+MEMBER_CHANGE_IN_FLIGHT = 10202
+
+#: Requests that only read, which may be sent again when the connection was lost before the reply.
+_READS = re.compile(r"(INFO|(STREAM|CONSUMER)\.(NAMES|LIST|INFO|MSG\.GET)(\..+)?)$")
+
+_FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
+
+
+def require_name(option: str, value: str) -> str:
+    """Return the name of one stream or consumer. Raises NatsFailure invalid_option for wildcards and what no name may hold
+    (jetstream_api.go isValidAssetName)."""
+    if not value or _FORBIDDEN_IN_NAMES.search(value):
+        raise NatsFailure(
+            "invalid_option",
+            f"{option}: {value!r} is not the name of one asset: it must not be empty nor hold spaces, '.', '*', '>', '/' or '\\'",
+        )
+    return value
+
+
+#: Bytes of an archive that are sent at once.
+CHUNK = 256 << 10
+
+
+@dataclass(frozen=True)
+class TransferPace:
+    """How an archive is sent. Seconds: `idle` without any progress, `finish` until the servers have carried out a restore, which
+    before 2.15 begins only then. `rate`: bytes in a second, None for any. `consumers`: whether a snapshot has them."""
+
+    idle: float
+    finish: float = 3600.0
+    rate: float | None = None
+    consumers: bool = True
+
+
+class RestoreFailed(NatsFailure):
+    """A restore that the servers had accepted, and that failed later."""
+
+    def __init__(self, cause: NatsFailure, account: str | None) -> None:
+        super().__init__(
+            cause.code,
+            cause.description,
+            subject=cause.subject,
+            server=cause.server,
+            account=account,
+            err_code=cause.err_code,
+        )
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The infos of a listing, and the names (with the reason) of what exists, but whose state no leader reported."""
+
+    rows: tuple[Any, ...]
+    unknown: Mapping[str, str]
+
+
+class _Api:
+    """Requests under `$JS.API.` with the server's errors as NatsFailure `api_error` and their `err_code`."""
+
+    silence = ""
+    _prefix = "$JS.API"
+
+    def __init__(self, client: Client, account: str | None = None) -> None:
+        self._client = client
+        self.account = account
+
+    def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
+        """Return the reply to one request; `subject` is without `$JS.API.`. Raises NatsFailure."""
+        answer = self._answer(self._client.request_many([self._call(subject, body)], timeout)[0])
+        if isinstance(answer, NatsFailure):
+            raise answer
+        return answer
+
+    def call_many(
+        self, requests: Sequence[tuple[str, Mapping[str, Any] | None]], timeout: float | None = None
+    ) -> list[Answer]:
+        """Return, in the same order, each request's reply or failure, with at most CONCURRENT_CALLS under way."""
+        answers: list[Answer] = []
+        for start in range(0, len(requests), CONCURRENT_CALLS):
+            calls = [self._call(subject, body) for subject, body in requests[start : start + CONCURRENT_CALLS]]
+            answers += [self._answer(outcome) for outcome in self._client.request_many(calls, timeout)]
+        return answers
+
+    def _call(self, subject: str, body: Mapping[str, Any] | None) -> Call:
+        payload = json.dumps(body).encode() if body else b""
+        return Call(f"{self._prefix}.{subject}", payload, idempotent=bool(_READS.match(subject)))
+
+    def _answer(self, outcome: Reply | NatsFailure) -> Answer:
+        if isinstance(outcome, NatsFailure):
+            outcome.account = self.account
+            if outcome.code in ("timeout", "no_responders"):
+                outcome.description = f"{outcome.description}: {self.silence}"
+            return outcome
+        try:
+            document = json.loads(outcome.body)
+        except ValueError as broken:
+            return self._bad_reply(outcome, f"the reply is not whole JSON: {broken}")
+        if not isinstance(document, dict):
+            return self._bad_reply(outcome, "the reply is not a JSON object")
+        error = document.get("error")
+        if error:
+            return NatsFailure(
+                "api_error",
+                f"{error.get('description', 'no description')} (JetStream error {error.get('err_code')})",
+                subject=outcome.subject,
+                account=self.account,
+                err_code=error.get("err_code"),
+            )
+        return document
+
+    def _bad_reply(self, reply: Reply, description: str) -> NatsFailure:
+        return NatsFailure("bad_reply", description, subject=reply.subject, account=self.account)
+
+
+class JetStreamApi(_Api):
+    """The streams and consumers of the connected user's account. `account`: its name where it is known, for messages."""
+
+    silence = "JetStream has no leader that could answer, or the user's account has no JetStream or may not ask this"
+
+    def __init__(self, client: Client, account: str | None = None) -> None:
+        super().__init__(client, account)
+        domain = client.options.jetstream_domain
+        if domain:
+            # Every server maps this to the API where the domain is its own.
+            self._prefix = f"$JS.{require_name('jetstream_domain', domain)}.API"
+            self.silence = f"no JetStream of the domain {domain} answers, or the user's account may not ask it"
+
+    def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
+        """Return the reply to one request; `subject` is without the API's prefix. Raises NatsFailure. An account of
+        a JWT is given the time that servers need to read that."""
+        end = time.monotonic() + (_ACCOUNT_SECONDS if self._client.options.credentials else 0)
+        while True:
+            try:
+                return super().call(subject, body, timeout)
+            except NatsFailure as failure:
+                if failure.err_code != NOT_ENABLED[0] or time.monotonic() >= end:
+                    raise
+            time.sleep(_ACCOUNT_INTERVAL)
+
+    def info(self) -> dict[str, Any]:
+        """Return the account's limits and usage (`$JS.API.INFO`), with `api.level` from 2.11."""
+        return self.call("INFO")
+
+    def release(self) -> tuple[int, int]:
+        """Return the first release of the servers' API level: (2, 10) before servers report levels, up to (2, 15)."""
+        level = (self.info().get("api") or {}).get("level") or 0
+        return max((since[:2] for since, needed in API_LEVELS if needed <= level), default=(2, 10))
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def stream_names(self, subject: str | None = None) -> list[str]:
+        """Return the names of all streams, or of those that store messages of the subject."""
+        body = {"subject": subject} if subject else {}
+        return self._names("STREAM.NAMES", "streams", body)
+
+    def streams(self, subject: str | None = None) -> Listing:
+        """Return the STREAM.INFO of every stream, or of those that store messages of the subject."""
+        return self._list("STREAM.LIST", "streams", {"subject": subject} if subject else None)
+
+    def stream(self, name: str) -> dict[str, Any]:
+        """Return the STREAM.INFO of one stream: config, state, cluster, created, mirror, sources."""
+        return self.call(f"STREAM.INFO.{name}")
+
+    def find_stream(self, name: str) -> dict[str, Any] | None:
+        """Return the STREAM.INFO of one stream, None when there is no such stream."""
+        return _unless_missing(lambda: self.stream(name), STREAM_NOT_FOUND)
+
+    def create_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a stream and return its info."""
+        return self.call(f"STREAM.CREATE.{config['name']}", config)
+
+    def update_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a stream this whole configuration and return its info."""
+        return self.call(f"STREAM.UPDATE.{config['name']}", config)
+
+    def renew_assignment(self, config: Mapping[str, Any]) -> None:
+        """Have the meta group assign a stream again as it is, before its replicas move.
+
+        In 2.15 the assignment of a restored stream may keep saying that a restore is under way, and the server that restored it
+        ignores each change of the members that is made from it. An update replaces it (server/jetstream_cluster.go
+        streamAssignment.clone, processClusterCreateStream; seen on 2.15.1).
+        """
+        self.update_stream(config)
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream with its messages and consumers."""
+        self.call(f"STREAM.DELETE.{name}")
+
+    def purge_stream(self, name: str, body: Mapping[str, Any] | None = None) -> int:
+        """Remove messages (all, or by `filter`, `seq`, `keep`) and return how many."""
+        return int(self.call(f"STREAM.PURGE.{name}", body).get("purged", 0))
+
+    def last_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
+        """Return the newest message of a subject, which may have wildcards (subject, seq, time; data and hdrs in
+        base64), None when the stream holds none."""
+        body = {"last_by_subj": subject}
+        message = _unless_missing(lambda: self.call(f"STREAM.MSG.GET.{name}", body), MESSAGE_NOT_FOUND)
+        return None if message is None else message["message"]
+
+    def first_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
+        """Return the oldest message of a subject, as `last_message` does the newest."""
+        body = {"seq": 1, "next_by_subj": subject}
+        message = _unless_missing(lambda: self.call(f"STREAM.MSG.GET.{name}", body), MESSAGE_NOT_FOUND)
+        return None if message is None else message["message"]
+
+    def subject_counts(self, name: str, subject: str = ">") -> dict[str, int]:
+        """Return how many messages each subject holds that the given one, with wildcards, matches."""
+        counts: dict[str, int] = {}
+        while True:
+            body = {"subjects_filter": subject, "offset": len(counts)}
+            page = self.call(f"STREAM.INFO.{name}", body)
+            found = (page.get("state") or {}).get("subjects") or {}
+            counts.update(found)
+            if not found or len(counts) >= page.get("total", 0):
+                return counts
+
+    def remove_stream_peer(self, name: str, server_name: str) -> None:
+        """Take a server out of the stream's group. Up to 2.14 error 10075 may have shrunk the group all the same."""
+        self.call(f"STREAM.PEER.REMOVE.{name}", {"peer": server_name})
+
+    def evacuate_stream_peer(self, name: str, server_name: str) -> None:
+        """Move a server's replica elsewhere, data first (2.15)."""
+        self.call(f"STREAM.PEER.EVACUATE.{name}", {"peer": server_name})
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def snapshot_stream(
+        self,
+        name: str,
+        on_start: Callable[[dict[str, Any]], None],
+        on_chunk: Callable[[bytes], None],
+        pace: TransferPace,
+    ) -> None:
+        """Let the stream's leader send an archive of it: `on_start` gets the reply (config, state), `on_chunk` each part.
+
+        Raises NatsFailure, `interrupted` where the leader gave up. Sources: server/jetstream_api.go streamSnapshot.
+        """
+
+        def request(inbox: str) -> Call:
+            body = {"deliver_subject": inbox, "chunk_size": CHUNK, "no_consumers": not pace.consumers}
+            return self._call(f"STREAM.SNAPSHOT.{name}", body)
+
+        def started(reply: Reply) -> None:
+            on_start(self._require(reply))
+
+        idle = pace.idle
+        self._client.download(Download(request, started, on_chunk, timeout=idle, idle=idle, rate=pace.rate))
+
+    def restore_stream(
+        self, config: Mapping[str, Any], state: Mapping[str, Any], chunks: Iterable[bytes], pace: TransferPace
+    ) -> dict[str, Any]:
+        """Create a stream from the parts of an archive and return the reply that ends it (config, state).
+
+        Raises NatsFailure. With `RestoreFailed` the servers had accepted the request, so that there may be a part of a stream.
+        """
+        accepted = self.call(f"STREAM.RESTORE.{config['name']}", {"config": config, "state": state}, pace.idle)
+        upload = Upload(self._require_taken, idle=pace.idle, finish=pace.finish, rate=pace.rate)
+        try:
+            return self._require(self._client.upload(accepted["deliver_subject"], chunks, upload))
+        except NatsFailure as failure:
+            raise RestoreFailed(failure, self.account) from failure
+
+    def _require(self, reply: Reply) -> dict[str, Any]:
+        answer = self._answer(reply)
+        if isinstance(answer, NatsFailure):
+            raise answer
+        return answer
+
+    def _require_taken(self, reply: Reply) -> None:
+        """Raise NatsFailure for the reply to a part unless it is empty (2.10 says some errors in plain text)."""
+        if reply.body:
+            self._require(reply)
+            raise NatsFailure(
+                "bad_reply", f"the server did not take a part: {reply.body[:200]!r}", subject=reply.subject
+            )
+
+    # --- consumers ----------------------------------------------------------------------------------------------------
+
+    def consumer_names(self, stream: str) -> list[str]:
+        """Return the names of a stream's consumers."""
+        return self._names(f"CONSUMER.NAMES.{stream}", "consumers", {})
+
+    def consumers(self, stream: str) -> Listing:
+        """Return the CONSUMER.INFO of every consumer of a stream."""
+        return self._list(f"CONSUMER.LIST.{stream}", "consumers")
+
+    def consumers_of(self, streams: Sequence[str]) -> list[Listing | NatsFailure]:
+        """Return, in the same order, the CONSUMER.INFO of every consumer of each stream, or why there is no such listing."""
+        return self._lists([f"CONSUMER.LIST.{stream}" for stream in streams], "consumers")
+
+    def consumer(self, stream: str, name: str) -> dict[str, Any]:
+        """Return the CONSUMER.INFO of one consumer: config, delivered, ack_floor, num_pending, cluster, ..."""
+        return self.call(f"CONSUMER.INFO.{stream}.{name}")
+
+    def find_consumer(self, stream: str, name: str) -> dict[str, Any] | None:
+        """Return the CONSUMER.INFO of one consumer, None when the stream has none of that name."""
+        return _unless_missing(lambda: self.consumer(stream, name), CONSUMER_NOT_FOUND)
+
+    def save_consumer(self, stream: str, config: Mapping[str, Any], action: str) -> dict[str, Any]:
+        """Give a consumer this whole configuration and return its info. `action`: `create` refuses one that exists with
+        another configuration (10148), `update` one that does not exist (10149)."""
+        body = {"stream_name": stream, "config": config, "action": action}
+        return self.call(f"CONSUMER.CREATE.{stream}.{config['name']}", body)
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer with its position in the stream."""
+        self.call(f"CONSUMER.DELETE.{stream}.{name}")
+
+    def pause_consumer(self, stream: str, name: str, until: str | None) -> None:
+        """Let a consumer deliver nothing until a moment (RFC 3339), or for None let it go on (2.11)."""
+        self.call(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": until} if until else None)
+
+    def _names(self, subject: str, key: str, body: Mapping[str, Any]) -> list[str]:
+        return [str(name) for name in self._list(subject, key, body).rows]
+
+    def _list(self, subject: str, key: str, body: Mapping[str, Any] | None = None) -> Listing:
+        listing = self._lists([subject], key, body)[0]
+        if isinstance(listing, NatsFailure):
+            raise listing
+        return listing
+
+    def _lists(
+        self, subjects: Sequence[str], key: str, body: Mapping[str, Any] | None = None
+    ) -> list[Listing | NatsFailure]:
+        """Return whole listings, read together page by page (jetstream_api.go: 1024 names or 256 infos at once), or why
+        there is none."""
+        rows: list[list[Any]] = [[] for _subject in subjects]
+        absent: list[dict[str, str]] = [{} for _subject in subjects]
+        failures: dict[int, NatsFailure] = {}
+        pending = dict.fromkeys(range(len(subjects)), 0)
+        while pending:
+            pages = self.call_many(
+                [(subjects[which], {**(body or {}), "offset": seen}) for which, seen in pending.items()]
+            )
+            further: dict[int, int] = {}
+            for (which, seen), page in zip(pending.items(), pages):
+                if isinstance(page, NatsFailure):
+                    failures[which] = page
+                    continue
+                rows[which] += page.get(key) or []
+                absent[which].update(dict.fromkeys(page.get("missing") or (), "no leader reported its state"))
+                absent[which].update(page.get("offline") or {})
+                offset = seen + max(page.get("limit", 0), 1)
+                if offset < page.get("total", 0):
+                    further[which] = offset
+            pending = further
+        return [failures.get(which) or Listing(tuple(rows[which]), absent[which]) for which in range(len(subjects))]
+
+
+class MetaApi(_Api):
+    """Operations on the meta group, by a user of the system account. They are answered by the meta leader only."""
+
+    silence = "no meta leader, or the wrong account (this needs a user of the system account)"
+
+    def step_down(self, body: Mapping[str, Any] | None = None) -> None:
+        """Ask the meta leader to step down. The reply comes before an election happened; `body` is a
+        JSApiLeaderStepdownRequest and is honoured from 2.11."""
+        self.call("META.LEADER.STEPDOWN", body)
+
+    def remove_server(self, name: str, peer_id: str = "") -> None:
+        """Take a server out of the meta group. `peer_id` wins over the name."""
+        self.call("SERVER.REMOVE", {"peer": name, **({"peer_id": peer_id} if peer_id else {})})
+
+    def move_stream(
+        self, account: str, stream: str, server: str | None = None, cluster: str | None = None, tags: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Move a stream off a server, to a cluster or to servers with these tags (2.9); return the new STREAM.INFO."""
+        placement = {"server": server, "cluster": cluster, "tags": list(tags)}
+        return self.call(
+            f"ACCOUNT.STREAM.MOVE.{account}.{stream}", {key: value for key, value in placement.items() if value}
+        )
+
+    def cancel_move(self, account: str, stream: str) -> dict[str, Any]:
+        """Cancel a move that is under way and return the STREAM.INFO."""
+        return self.call(f"ACCOUNT.STREAM.CANCEL_MOVE.{account}.{stream}")
+
+
+def _unless_missing(read: Callable[[], dict[str, Any]], err_code: int) -> dict[str, Any] | None:
+    try:
+        return read()
+    except NatsFailure as failure:
+        if failure.err_code == err_code:
+            return None
+        raise

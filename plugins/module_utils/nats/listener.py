@@ -1,0 +1,138 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A NATS connection for asynchronous code that receives messages: of subscriptions, and of a pull consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Callable
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
+    Call,
+    Connection,
+    NatsFailure,
+    Session,
+    reply_status,
+    require_subscribed,
+)
+
+#: Seconds that a pull waits in the server for a message.
+PULL_EXPIRES = 20.0
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message that came. Out of a stream also its `sequence` there, when it was `stored`, and its `deliveries` so far."""
+
+    subject: str
+    body: bytes
+    sequence: int | None = None
+    stored: datetime | None = None
+    deliveries: int = 1
+
+
+class Listener(Session):
+    """A connection for asynchronous code that hands on what comes, until it is lost. Used as an asynchronous context manager.
+
+    Every method raises NatsFailure, connection_lost as soon as the connection is: what was missed is the caller's to judge,
+    and so is connecting again.
+    """
+
+    # A server that vanished is missed within half a minute.
+    _ping_interval = 10
+
+    async def __aenter__(self) -> Listener:
+        self._waiting: asyncio.Queue[Any] = asyncio.Queue()
+        self._connection = await self._connect()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._disconnect()
+
+    async def subscribe(self, subjects: Sequence[str]) -> None:
+        """Let what comes on these subjects wait in memory for `deliver`. Raises NatsFailure permission when the user may not."""
+        connection = self._connected()
+        names = ", ".join(subjects)
+        for subject in subjects:
+            await connection.subscribe(subject, self._waiting.put)
+        await connection.ping(self.options.timeout, names)
+        require_subscribed(connection.refusal, names)
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Return what the server has announced last (INFO)."""
+        return self._connected().info
+
+    async def publish(self, call: Call) -> None:
+        """Return once the server has taken a message. Raises NatsFailure permission when the user may not send it."""
+        failure = await self._publish_one(self._connected(), call)
+        if failure:
+            raise failure
+
+    async def deliver(self, on_message: Callable[[Message], Awaitable[None]]) -> None:
+        """Hand each message of the subscriptions to `on_message`, one at a time, until NatsFailure connection_lost."""
+        connection = self._connected()
+        while True:
+            if self._waiting.empty():
+                message = await connection.complete(self._waiting.get(), None, None)
+            else:
+                message = self._waiting.get_nowait()  # also what came before the connection was lost
+            await on_message(Message(message.subject, message.data))
+
+    async def pull(
+        self, stream: str, consumer: str, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        """Hand each message of a pull consumer to `on_message`, one at a time, and acknowledge it once that has returned.
+
+        As long as that takes, the server is kept from delivering the message again, which it does after `ack_wait` seconds.
+        Ends only by NatsFailure: connection_lost, timeout, no_responders when the consumer has no leader or is not there, and
+        api_error for anything else that the server says in place of a message. An exception of `on_message` leaves the message
+        without an acknowledgement.
+        """
+        connection = self._connected()
+        domain = f"{self.options.jetstream_domain}." if self.options.jetstream_domain else ""
+        subject = f"$JS.{domain}API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        request = Call(subject, json.dumps({"batch": 1, "expires": int(PULL_EXPIRES * 1e9)}).encode())
+        inbox = connection.new_inbox()
+        subscription = await connection.subscribe(inbox)
+        while True:
+            await connection.publish(request, reply=inbox)
+            message = await connection.receive(subscription, subject, PULL_EXPIRES + self.options.timeout)
+            status = reply_status(message)
+            if status is None:
+                await self._work_on(message, ack_wait, on_message)
+            elif status not in ("404", "408"):  # no message within the time
+                code = "no_responders" if status == "503" else "api_error"
+                reason = (message.headers or {}).get("Description") or "no server leads the consumer, or it is gone"
+                raise NatsFailure(code, f"consumer {consumer} of stream {stream}: {reason}", subject=subject)
+
+    async def _work_on(self, message: Any, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]) -> None:
+        connection = self._connected()
+        work = asyncio.ensure_future(on_message(_stored_message(message)))
+        try:
+            while not (await asyncio.wait({work}, timeout=ack_wait / 3))[0]:
+                await connection.complete(message.in_progress(), message.reply, None)
+            work.result()
+        finally:
+            work.cancel()
+        await connection.complete(message.ack_sync(self.options.timeout + 1), message.reply, self.options.timeout)
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            raise NatsFailure("connection_lost", "not connected")
+        return self._connection
+
+
+def _stored_message(message: Any) -> Message:
+    """Return a message that a consumer delivered. Raises NatsFailure bad_reply for any other one."""
+    try:
+        metadata = message.metadata
+    except Exception as error:  # pylint: disable=broad-except  # nats-py takes the reply subject apart
+        raise NatsFailure("bad_reply", f"not a message of a consumer: {error}", subject=message.subject) from error
+    sequence = metadata.sequence.stream
+    return Message(message.subject, message.data, sequence, metadata.timestamp, metadata.num_delivered)

@@ -1,0 +1,745 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a NATS cluster is made of, as plain values.
+
+Frozen dataclasses and their parsing from the replies of STATSZ, JSZ and HEALTHZ of nats-server 2.9 to 2.15; no I/O.
+Fields that an older server does not send keep their default. Only the standard library is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+
+#: The kinds of Raft groups, as they occur in problem codes.
+META, STREAM, CONSUMER = "meta", "stream", "consumer"
+
+#: The JetStream API level of the releases from each of these on (JSApiLevel in jetstream_versioning.go of their tags; ADR-44).
+#: Servers before 2.11 tell none, which counts as 0.
+LEVEL_2_15 = 5
+API_LEVELS = (((2, 11, 0), 1), ((2, 12, 0), 2), ((2, 12, 5), 3), ((2, 14, 0), 4), ((2, 15, 0), LEVEL_2_15))
+
+#: How HEALTHZ words what is wrong with one stream or consumer, the same in all versions (monitor.go healthz).
+_ASSET_ERROR = re.compile(r"JetStream (?P<kind>stream|consumer) '(?P<asset>.+)' (?:is not current: )?(?P<reason>.+)")
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+#: Seconds of silence (`Peer.active`) from here on mean that a leader never heard of a peer.
+NEVER_HEARD = 1e8
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A replica as the leader of its group sees it. `active` is the seconds since the leader last heard of it, `lag` the
+    number of Raft entries it is behind. `offline` stays false for about 150 s after a crash (server.go orphMax)."""
+
+    name: str
+    id: str = ""
+    current: bool = False
+    offline: bool = False
+    active: float = 0.0
+    lag: int = 0
+
+
+@dataclass(frozen=True)
+class RaftGroup:
+    """The replicas of the meta layer, of one stream or of one consumer.
+
+    `leaders`: the answering servers that say they lead it (healthy: exactly one). `peers`: the other members as the
+    sole leader sees them, empty when there is not exactly one. `members`: every server any member knows in the group.
+    `hosts`: the answering servers that hold it. `size`: how many members it should have. `ephemeral`: a consumer that is
+    not durable, which its client makes again.
+    """
+
+    kind: str
+    subject: str
+    size: int
+    leaders: tuple[str, ...] = ()
+    peers: tuple[Peer, ...] = ()
+    members: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    raft_name: str = ""
+    cluster: str = ""
+    moving: bool = False
+    ephemeral: bool = False
+
+    @property
+    def leader(self) -> str | None:
+        """Return the name of the leader, None when nobody or more than one server claims to be it."""
+        return self.leaders[0] if len(self.leaders) == 1 else None
+
+    @property
+    def quorum(self) -> int:
+        """Return how many members must agree (raft.go: size / 2 + 1)."""
+        return self.size // 2 + 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the group for a module's result; the leader is one of the `replicas`, as in `nats server report`."""
+        leader = self.leader
+        peers = ([Peer(leader, peer_id(leader), current=True)] if leader else []) + list(self.peers)
+        return {
+            "raft_group": self.raft_name,
+            "cluster": self.cluster,
+            "leader": leader,
+            "leaders": list(self.leaders),
+            "size": self.size,
+            "quorum": self.quorum,
+            "members": list(self.members),
+            "replicas": [
+                {
+                    "name": peer.name,
+                    "id": peer.id,
+                    "leader": peer.name == leader,
+                    "current": peer.current,
+                    "online": not peer.offline,
+                    "active": peer.active,
+                    "lag": peer.lag,
+                }
+                for peer in sorted(peers, key=lambda peer: peer.name)
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class MetaGroup:
+    """The group of all JetStream servers of the supercluster. `views`: server → the leader it names ("" for none). `sizes`:
+    server → how many members it counts."""
+
+    group: RaftGroup
+    views: Mapping[str, str]
+    pending: int = 0
+    quorum_needed: int = 0
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def quorum(self) -> int:
+        """Return the quorum: computed from the size, or the server's own figure (2.15) when that is higher."""
+        return max(self.group.quorum, self.quorum_needed)
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A consumer and its group. `ack_wait` is in seconds, `ack_floor` a sequence of the stream, `api_level` what the
+    server must have to serve it, `info` its CONSUMER.INFO, of the leader if that answered, otherwise of any replica."""
+
+    account: str
+    stream: str
+    name: str
+    group: RaftGroup
+    durable: bool = True
+    num_pending: int = 0
+    num_ack_pending: int = 0
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    num_redelivered: int = 0
+    ack_floor: int = 0
+    pull: bool = True
+    ack_policy: str = ""
+    ack_wait: float = 0.0
+    api_level: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "durable": self.durable,
+            "pull": self.pull,
+            "ack_policy": self.ack_policy,
+            "ack_wait": self.ack_wait,
+            "num_pending": self.num_pending,
+            "num_ack_pending": self.num_ack_pending,
+            "num_redelivered": self.num_redelivered,
+            "ack_floor": self.ack_floor,
+            "api_level": self.api_level,
+            **self.group.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream, its group, and its consumers. Sizes are in bytes, as the leader reports them. `info`: as in Consumer."""
+
+    account: str
+    name: str
+    group: RaftGroup
+    consumers: tuple[Consumer, ...] = ()
+    storage: str = ""
+    retention: str = ""
+    messages: int = 0
+    size: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    max_bytes: int = 0
+    placement_tags: tuple[str, ...] = ()
+    num_deleted: int = 0
+    lost_messages: int = 0
+    lost_bytes: int = 0
+    placement: Mapping[str, Any] = field(default_factory=dict)
+    api_level: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "account": self.account,
+            "name": self.name,
+            "storage": self.storage,
+            "retention": self.retention,
+            "num_replicas": self.group.size,
+            "messages": self.messages,
+            "bytes": self.size,
+            "first_seq": self.first_seq,
+            "last_seq": self.last_seq,
+            "num_deleted": self.num_deleted,
+            "lost_messages": self.lost_messages,
+            "lost_bytes": self.lost_bytes,
+            "placement": dict(self.placement),
+            "api_level": self.api_level,
+            **self.group.as_dict(),
+            "consumers": [consumer.as_dict() for consumer in self.consumers],
+        }
+
+
+@dataclass(frozen=True)
+class JetStreamSummary:
+    """What one server says of its JetStream. Sizes are in bytes; streams and messages count this server's replicas.
+
+    `max_ha_assets`: 0 for no limit. Only from 2.11 does JSZ tell it. `pending`: what its meta layer has yet to apply.
+    """
+
+    streams: int = 0
+    consumers: int = 0
+    messages: int = 0
+    bytes: int = 0
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+    max_memory: int = 0
+    max_storage: int = 0
+    api_total: int = 0
+    api_errors: int = 0
+    api_level: int = 0
+    ha_assets: int = 0
+    max_ha_assets: int = 0
+    unique_tag: str = ""
+    pending: int = 0
+
+
+@dataclass(frozen=True)
+class AssetError:
+    """What a server's HEALTHZ says of its replica of one stream or consumer, such as "consumer not found"."""
+
+    kind: str
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a server's HEALTHZ says: status as the server words it, and every error it names."""
+
+    status: str
+    status_code: int = 0
+    errors: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def asset_errors(self) -> tuple[AssetError, ...]:
+        """Return the errors that are about one stream or consumer."""
+        return tuple(asset for asset in map(_asset_error, self.errors) if asset is not None)
+
+    @property
+    def server_errors(self) -> tuple[str, ...]:
+        """Return the errors that are about the server."""
+        return tuple(error for error in self.errors if _asset_error(error) is None)
+
+    @property
+    def ok_but_for_assets(self) -> bool:
+        """Return whether nothing is wrong, or nothing but single streams and consumers."""
+        return self.ok or bool(self.asset_errors and not self.server_errors)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that answered. `rtt` and `uptime` are seconds, `mem` bytes, `cpu` percent of one core. `gateways` counts
+    the outbound ones, and `reaches` names the clusters at their other ends. `clock_offset`: seconds by which its clock is
+    ahead of this one's, give or take half of `rtt`.
+
+    `jetstream`: whether JetStream runs. `summary` and `health` are None when the server did not answer that question.
+    """
+
+    name: str
+    id: str
+    cluster: str = ""
+    host: str = ""
+    version: str = ""
+    domain: str = ""
+    tags: tuple[str, ...] = ()
+    jetstream: bool = False
+    connections: int = 0
+    subscriptions: int = 0
+    routes: int = 0
+    gateways: int = 0
+    inbound_gateways: int = 0
+    reaches: tuple[str, ...] = ()
+    leafnodes: int = 0
+    mem: int = 0
+    cpu: float = 0.0
+    cores: int = 0
+    slow_consumers: int = 0
+    uptime: float = 0.0
+    rtt: float = 0.0
+    clock_offset: float = 0.0
+    known_servers: int = 0
+    summary: JetStreamSummary | None = None
+    health: Health | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        result = dict(self.__dict__)
+        del result["summary"], result["health"], result["known_servers"]
+        result.update(tags=list(self.tags), reaches=list(self.reaches))
+        result["js"] = dict(self.summary.__dict__) if self.summary else None
+        result["health"] = (
+            {"status": self.health.status, "status_code": self.health.status_code, "errors": list(self.health.errors)}
+            if self.health
+            else None
+        )
+        return result
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Everything that was read at one moment: servers by name, meta group, streams. `meta` is None without clustering."""
+
+    servers: tuple[Server, ...] = ()
+    meta: MetaGroup | None = None
+    streams: tuple[Stream, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of the servers that answered."""
+        return frozenset(server.name for server in self.servers)
+
+    @property
+    def api_level(self) -> int:
+        """Return the JetStream API level of the meta leader, which answers the API; 0 when that is unknown or before 2.11."""
+        leader = self.meta.group.leader if self.meta else None
+        return next(
+            (server.summary.api_level for server in self.servers if server.name == leader and server.summary), 0
+        )
+
+    def groups(self) -> Iterable[RaftGroup]:
+        """Yield the groups of all streams and consumers."""
+        for stream in self.streams:
+            yield stream.group
+            for consumer in stream.consumers:
+                yield consumer.group
+
+    def only(self, cluster: str | None = None, account: str | None = None, stream: str | None = None) -> Cluster:
+        """Return the part that matches the exact names; the meta group stays whole, it spans all clusters."""
+        return replace(
+            self,
+            servers=tuple(server for server in self.servers if cluster in (None, server.cluster)),
+            streams=tuple(
+                item
+                for item in self.streams
+                if cluster in (None, item.group.cluster)
+                and account in (None, item.account)
+                and stream in (None, item.name)
+            ),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the cluster for a module's result: servers, meta, clusters, streams."""
+        meta = None
+        if self.meta is not None:
+            meta = {**self.meta.group.as_dict(), "quorum": self.meta.quorum, "pending": self.meta.pending}
+            del meta["cluster"]
+        by_cluster: dict[str, list[str]] = {}
+        for server in self.servers:
+            by_cluster.setdefault(server.cluster, []).append(server.name)
+        return {
+            "servers": [server.as_dict() for server in self.servers],
+            "meta": meta,
+            "clusters": [{"name": name, "servers": servers} for name, servers in sorted(by_cluster.items())],
+            "streams": [stream.as_dict() for stream in self.streams],
+        }
+
+
+# --- parsing ----------------------------------------------------------------------------------------------------------
+
+
+def parse_server(
+    info: Mapping[str, Any], statsz: Mapping[str, Any], rtt: float, received: datetime | None = None
+) -> Server:
+    """Return the server that sent a STATSZ reply (events.go ServerInfo, ServerStats); `rtt` in seconds.
+
+    `received`: when the reply arrived, by this machine's clock; without it the clocks are not compared.
+    """
+    offset = 0.0
+    if received is not None and info.get("time"):
+        offset = (parse_time(str(info["time"])) - received).total_seconds() + rtt / 2
+    return Server(
+        name=info.get("name", ""),
+        id=info.get("id", ""),
+        cluster=info.get("cluster", ""),
+        host=info.get("host", ""),
+        version=info.get("ver", ""),
+        domain=info.get("domain", ""),
+        tags=tuple(info.get("tags") or ()),
+        jetstream=bool(info.get("jetstream")),
+        connections=statsz.get("connections", 0),
+        subscriptions=statsz.get("subscriptions", 0),
+        routes=len(statsz.get("routes") or ()),
+        gateways=len(statsz.get("gateways") or ()),
+        inbound_gateways=sum(gateway.get("inbound_connections", 0) for gateway in statsz.get("gateways") or ()),
+        reaches=tuple(sorted(gateway.get("name", "") for gateway in statsz.get("gateways") or ())),
+        leafnodes=statsz.get("leafnodes", 0),
+        mem=statsz.get("mem", 0),
+        cpu=statsz.get("cpu", 0.0),
+        cores=statsz.get("cores", 0),
+        slow_consumers=statsz.get("slow_consumers", 0),
+        uptime=_seconds_between(statsz.get("start"), info.get("time")),
+        rtt=rtt,
+        clock_offset=round(offset, 6),
+        known_servers=statsz.get("active_servers", 0),
+    )
+
+
+def for_domain(servers: Sequence[Server], domain: str | None) -> tuple[Server, ...]:
+    """Return the servers without the clusters whose JetStream is that of another domain.
+
+    A leafnode that binds the system account makes the servers of both sides answer on either, although each domain has its own
+    meta group. A cluster belongs to the domain of its servers with JetStream. None: of all domains.
+    """
+    homes: dict[str, set[str]] = {}
+    for server in servers:
+        if server.jetstream:
+            homes.setdefault(server.cluster or server.id, set()).add(server.domain)
+    if domain is None:
+        return tuple(servers)
+    return tuple(server for server in servers if domain in homes.get(server.cluster or server.id, {domain}))
+
+
+def parse_health(data: Mapping[str, Any]) -> Health:
+    """Return what a HEALTHZ reply says; `errors` come with `details` (2.10), a single `error` without."""
+    errors = tuple(str(item.get("error", "")) for item in data.get("errors") or ())
+    if not errors and data.get("error"):
+        errors = (str(data["error"]),)
+    return Health(str(data.get("status", "")), int(data.get("status_code") or 0), errors)
+
+
+def _asset_error(error: str) -> AssetError | None:
+    """Return what an error says of a stream or consumer, None when it is about the server (monitor.go healthz)."""
+    found = _ASSET_ERROR.match(error)
+    if found is None:
+        return None
+    return AssetError(found["kind"], f"{found['kind']} {'/'.join(found['asset'].split(' > '))}", found["reason"])
+
+
+def parse_summary(jsz: Mapping[str, Any]) -> JetStreamSummary | None:
+    """Return the JetStream summary of a JSZ reply, None when JetStream does not run on that server."""
+    if jsz.get("disabled"):
+        return None
+    api = jsz.get("api") or {}
+    config = jsz.get("config") or {}
+    return JetStreamSummary(
+        streams=jsz.get("streams", 0),
+        consumers=jsz.get("consumers", 0),
+        messages=jsz.get("messages", 0),
+        bytes=jsz.get("bytes", 0),
+        memory=jsz.get("memory", 0),
+        storage=jsz.get("storage", 0),
+        reserved_memory=jsz.get("reserved_memory", 0),
+        reserved_storage=jsz.get("reserved_storage", 0),
+        max_memory=config.get("max_memory", 0),
+        max_storage=config.get("max_storage", 0),
+        api_total=api.get("total", 0),
+        api_errors=api.get("errors", 0),
+        api_level=api.get("level", 0),
+        ha_assets=jsz.get("ha_assets", 0),
+        max_ha_assets=(jsz.get("limits") or {}).get("max_ha_assets", 0),
+        unique_tag=config.get("unique_tag", ""),
+        pending=(jsz.get("meta_cluster") or {}).get("pending", 0),
+    )
+
+
+@lru_cache(maxsize=4096)
+def peer_id(server_name: str) -> str:
+    """Return the id of a server in its Raft groups: 8 characters from the SHA-256 of its name (server/sublist.go getHash)."""
+    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in hashlib.sha256(server_name.encode()).digest()[:8])
+
+
+def build_cluster(
+    servers: Sequence[Server],
+    jsz: Mapping[str, Mapping[str, Any]],
+    healthz: Mapping[str, Mapping[str, Any]],
+    expected: Iterable[str] = (),
+) -> Cluster:
+    """Return the cluster from its servers and their JSZ and HEALTHZ replies by server id.
+
+    A server whose reply is absent keeps None there: unknown, which is not the same as healthy. `expected`: names of
+    servers that may not have answered; a leader that never met a peer only tells its id, which these names resolve.
+    """
+    known = []
+    for server in sorted(servers, key=lambda item: (item.name, item.id)):
+        summary = parse_summary(jsz[server.id]) if server.id in jsz else None
+        jetstream = summary is not None if server.id in jsz else server.jetstream
+        health = parse_health(healthz[server.id]) if server.id in healthz else None
+        known.append(replace(server, jetstream=jetstream, summary=summary, health=health))
+    replies = [(server, jsz[server.id]) for server in known if server.id in jsz]
+    names = {peer_id(name): name for name in (*expected, *(server.name for server in known))}
+    return Cluster(tuple(known), _meta_group(replies, names), _streams(replies, names))
+
+
+def stream_group(account: str, info: Mapping[str, Any], names: Mapping[str, str] | None = None) -> RaftGroup:
+    """Return a stream's group from its STREAM.INFO, which is its leader's view; `names`: server names by peer id."""
+    config = info.get("config") or {}
+    subject = f"stream {account}/{config.get('name', '')}"
+    return _group_of_info(STREAM, subject, int(config.get("num_replicas") or 1), info, names)
+
+
+def consumer_group(
+    account: str, info: Mapping[str, Any], stream_config: Mapping[str, Any], names: Mapping[str, str] | None = None
+) -> RaftGroup:
+    """Return a consumer's group from its CONSUMER.INFO; its size also depends on the configuration of its stream."""
+    config = info.get("config") or {}
+    size = _consumer_replicas(
+        config, int(stream_config.get("num_replicas") or 1), stream_config.get("retention", "limits")
+    )
+    subject = f"consumer {account}/{info.get('stream_name', '')}/{info.get('name', '')}"
+    group = _group_of_info(CONSUMER, subject, size, info, names)
+    return replace(group, ephemeral=not config.get("durable_name"))
+
+
+def _group_of_info(
+    kind: str, subject: str, size: int, info: Mapping[str, Any], names: Mapping[str, str] | None
+) -> RaftGroup:
+    view = info.get("cluster") or {}
+    leader = view.get("leader", "")
+    group = _group(kind, subject, size, [(leader, view.get("name", ""), view)], names or {})
+    return group if leader else replace(group, leaders=(), hosts=())
+
+
+def _meta_group(replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]) -> MetaGroup | None:
+    views = [(server.name, jsz["meta_cluster"]) for server, jsz in replies if jsz.get("meta_cluster")]
+    if not views:
+        return None
+    group = _group(META, "meta group", 0, [(name, "", view) for name, view in views], names)
+    leading: Mapping[str, Any] = next((view for name, view in views if name == group.leader), {})
+    size = leading.get("cluster_size") or max(view.get("cluster_size", 0) for _name, view in views)
+    return MetaGroup(
+        group=replace(group, size=size),
+        views={name: view.get("leader", "") for name, view in views},
+        pending=leading.get("pending", 0),
+        quorum_needed=leading.get("quorum_needed", 0),
+        sizes={name: view.get("cluster_size", 0) for name, view in views},
+    )
+
+
+def _streams(replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]) -> tuple[Stream, ...]:
+    seen: dict[tuple[str, str], list[tuple[Server, Mapping[str, Any]]]] = {}
+    for server, jsz in replies:
+        for account in jsz.get("account_details") or ():
+            for detail in account.get("stream_detail") or ():
+                seen.setdefault((account.get("name", ""), detail.get("name", "")), []).append((server, detail))
+    return tuple(_stream(account, name, seen[account, name], names) for account, name in sorted(seen))
+
+
+def _stream(
+    account: str, name: str, views: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]
+) -> Stream:
+    first = views[0][1].get("config") or {}
+    size = int(first.get("num_replicas") or 1)
+    group = _group(
+        STREAM,
+        f"stream {account}/{name}",
+        size,
+        [(server.name, server.cluster, detail.get("cluster") or {"leader": server.name}) for server, detail in views],
+        names,
+        raft_name=next(
+            (str(detail["stream_raft_group"]) for _server, detail in views if detail.get("stream_raft_group")), ""
+        ),
+    )
+    detail = next((item for server, item in views if server.name == group.leader), views[0][1])
+    config, state = detail.get("config") or {}, detail.get("state") or {}
+    retention = config.get("retention", "limits")
+    return Stream(
+        account=account,
+        name=name,
+        group=group,
+        consumers=_consumers(account, name, size, retention, views, names),
+        storage=config.get("storage", ""),
+        retention=retention,
+        messages=state.get("messages", 0),
+        size=state.get("bytes", 0),
+        first_seq=state.get("first_seq", 0),
+        last_seq=state.get("last_seq", 0),
+        info=detail,
+        max_bytes=max(0, config.get("max_bytes", 0)),
+        placement_tags=tuple((config.get("placement") or {}).get("tags") or ()),
+        num_deleted=state.get("num_deleted", 0),
+        lost_messages=len((state.get("lost") or {}).get("msgs") or ()),
+        lost_bytes=(state.get("lost") or {}).get("bytes", 0),
+        placement=config.get("placement") or {},
+        api_level=_api_level(config),
+    )
+
+
+def _api_level(config: Mapping[str, Any]) -> int:
+    """Return the API level that an asset needs, 0 before 2.11 (jetstream_versioning.go)."""
+    return int((config.get("metadata") or {}).get("_nats.req.level") or 0)
+
+
+def _consumers(
+    account: str,
+    stream: str,
+    stream_size: int,
+    retention: str,
+    views: Sequence[tuple[Server, Mapping[str, Any]]],
+    names: Mapping[str, str],
+) -> tuple[Consumer, ...]:
+    seen: dict[str, list[tuple[Server, Mapping[str, Any]]]] = {}
+    raft_names: dict[str, str] = {}
+    for server, detail in views:
+        for raft in detail.get("consumer_raft_groups") or ():
+            raft_names[raft.get("name", "")] = raft.get("raft_group", "")
+        for item in detail.get("consumer_detail") or ():
+            seen.setdefault(item.get("name", ""), []).append((server, item))
+    consumers = []
+    for name, found in sorted(seen.items()):
+        group = _group(
+            CONSUMER,
+            f"consumer {account}/{stream}/{name}",
+            _consumer_replicas(found[0][1].get("config") or {}, stream_size, retention),
+            [(server.name, server.cluster, item.get("cluster") or {"leader": server.name}) for server, item in found],
+            names,
+            raft_name=raft_names.get(name, ""),
+            ephemeral=not (found[0][1].get("config") or {}).get("durable_name"),
+        )
+        item = next((item for server, item in found if server.name == group.leader), found[0][1])
+        config = item.get("config") or {}
+        consumers.append(
+            Consumer(
+                account=account,
+                stream=stream,
+                name=name,
+                group=group,
+                durable=not group.ephemeral,
+                num_pending=item.get("num_pending", 0),
+                num_ack_pending=item.get("num_ack_pending", 0),
+                info=item,
+                num_redelivered=item.get("num_redelivered", 0),
+                ack_floor=(item.get("ack_floor") or {}).get("stream_seq", 0),
+                pull=not config.get("deliver_subject"),
+                ack_policy=config.get("ack_policy", ""),
+                ack_wait=config.get("ack_wait", 0) / 1e9,
+                api_level=_api_level(config),
+            )
+        )
+    return tuple(consumers)
+
+
+def _consumer_replicas(config: Mapping[str, Any], stream_size: int, retention: str) -> int:
+    """Return how many replicas a consumer has by its configuration (consumer.go ConsumerConfig.replicas)."""
+    wanted = int(config.get("num_replicas") or 0)
+    if 0 < wanted <= stream_size:
+        return wanted
+    if wanted == 0 and not config.get("durable_name") and retention == "limits":
+        return 1
+    return stream_size
+
+
+def _group(
+    kind: str,
+    subject: str,
+    size: int,
+    views: Sequence[tuple[str, str, Mapping[str, Any]]],
+    names: Mapping[str, str],
+    raft_name: str = "",
+    ephemeral: bool = False,
+) -> RaftGroup:
+    """Return the group from its members' views: (server, its cluster, ClusterInfo or MetaClusterInfo).
+    `names`: server names by peer id. `raft_name`: the group's where the views do not tell it.
+
+    A member whose Raft node is not running names itself leader of a group without replicas (jetstream_cluster.go
+    clusterInfo); such a claim counts only when nobody makes a better one.
+    """
+    claims = [(name, view) for name, _cluster, view in views if view.get("leader") == name]
+    backed = [(name, view) for name, view in claims if view.get("replicas")]
+    leaders = backed or claims
+    members = {name for name, _cluster, _view in views}
+    for _name, _cluster, view in views:
+        members.update(_peer_name(peer, names) for peer in view.get("replicas") or ())
+        members.add(view.get("leader") or "")
+    members.discard("")
+    leading: Mapping[str, Any] = leaders[0][1] if len(leaders) == 1 else {}
+    return RaftGroup(
+        kind=kind,
+        subject=subject,
+        size=size,
+        leaders=tuple(sorted(name for name, _view in leaders)),
+        peers=tuple(_peer(peer, names) for peer in leading.get("replicas") or ()),
+        members=tuple(sorted(members)),
+        hosts=tuple(sorted(name for name, _cluster, _view in views)),
+        raft_name=next((str(view["raft_group"]) for _n, _c, view in views if view.get("raft_group")), raft_name),
+        cluster=next((cluster for _name, cluster, _view in views if cluster), ""),
+        moving=bool(leading.get("desired")),
+        ephemeral=ephemeral,
+    )
+
+
+def _peer_name(peer: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Return the peer's name; a server that never met it since its own start says "Server name unknown at this time"."""
+    name = peer.get("name", "")
+    if name and " " not in name:
+        return name
+    return names.get(peer.get("peer", ""), peer.get("peer", ""))
+
+
+def _peer(peer: Mapping[str, Any], names: Mapping[str, str]) -> Peer:
+    return Peer(
+        name=_peer_name(peer, names),
+        id=peer.get("peer", ""),
+        current=bool(peer.get("current")),
+        offline=bool(peer.get("offline")),
+        active=peer.get("active", 0) / 1e9,
+        lag=peer.get("lag", 0),
+    )
+
+
+def _seconds_between(start: Any, end: Any) -> float:
+    """Return the seconds between two server timestamps, 0 when one is absent."""
+    if not start or not end:
+        return 0.0
+    return max(0.0, (parse_time(str(end)) - parse_time(str(start))).total_seconds())
+
+
+def certificate_ends(varz: Mapping[str, Any]) -> dict[str, str]:
+    """Return when the certificate of each of a server's listeners ends, as it tells from 2.11.12 and 2.12.4 on."""
+    parts = {"server": varz, "leafnode": varz.get("leaf") or {}}
+    parts.update({part: varz.get(part) or {} for part in ("cluster", "gateway", "mqtt", "websocket")})
+    return {part: str(data["tls_cert_not_after"]) for part, data in parts.items() if data.get("tls_cert_not_after")}
+
+
+def parse_time(text: str) -> datetime:
+    """Return a server's RFC 3339 timestamp (up to nanoseconds) in UTC, with microseconds. Raises ValueError."""
+    moment = text
+    offset = timezone.utc
+    if moment.endswith("Z"):
+        moment = moment[:-1]
+    elif len(moment) > 6 and moment[-6] in "+-":
+        east = datetime.fromisoformat(f"2000-01-01T00:00:00{moment[-6:]}").utcoffset()
+        moment, offset = moment[:-6], timezone(east or timedelta())
+    seconds, _dot, fraction = moment.partition(".")
+    whole = datetime.fromisoformat(seconds)
+    micro = int(fraction[:6].ljust(6, "0")) if fraction else 0
+    return whole.replace(microsecond=micro, tzinfo=offset).astimezone(timezone.utc)

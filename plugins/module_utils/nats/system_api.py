@@ -1,0 +1,444 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The server's operational API as typed calls.
+
+`$SYS.REQ.*` needs a user of the system account. Servers are found by one scatter-gather and from then on asked by
+their id: the server's own name filter matches substrings (n1 also hits n10) up to 2.11.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Callable, Union
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Call,
+    Client,
+    NatsFailure,
+    Progress,
+    Reply,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    Server,
+    build_cluster,
+    for_domain,
+    parse_server,
+)
+
+_COMPRESSED = {"Accept-Encoding": "gzip"}
+
+#: Endpoints that do something; every other one only reads.
+_ACTIONS = ("KICK", "LDM")
+
+#: Rows per page: connections for CONNZ, accounts for JSZ.
+_CONNECTIONS_PER_PAGE = 1024
+_ACCOUNTS_PER_PAGE = 256
+
+#: SUBSZ lists subscriptions in no stable order, so that its pages cannot be put together: one page for all.
+_ALL_SUBSCRIPTIONS = 10_000_000
+
+Answer = Union[dict[str, Any], NatsFailure]
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The servers that answered, and the names that were expected and did not."""
+
+    servers: tuple[Server, ...]
+    missing: tuple[str, ...]
+
+    def named(self, name: str) -> Server:
+        """Return the one server with exactly this name. Raises NatsFailure server_missing or server_ambiguous."""
+        found = [server for server in self.servers if server.name == name]
+        if not found:
+            others = ", ".join(server.name for server in self.servers)
+            raise NatsFailure("server_missing", f"no server named {name} answered; there are: {others}", server=name)
+        if len(found) > 1:
+            ids = ", ".join(server.id for server in found)
+            raise NatsFailure("server_ambiguous", f"{len(found)} servers are named {name}: {ids}", server=name)
+        return found[0]
+
+
+class SystemApi:
+    """Questions to the servers over the system account. `page_size` overrides the rows per page. After `deadline` (of
+    time.monotonic) nothing is asked any more, also no further page: the answer then is a NatsFailure with code deadline."""
+
+    def __init__(self, client: Client, page_size: int | None = None, deadline: float | None = None) -> None:
+        self._client = client
+        self._page_size = page_size
+        self._deadline = deadline
+
+    def discover(self, expected: Collection[str] = ()) -> Discovery:
+        """Return all servers of the (super)cluster with their statistics, waiting for the expected names.
+
+        Ends when all expected servers answered and as many as the servers themselves know of (STATSZ
+        `active_servers`), otherwise when it stays quiet or, with a name missing, at the connection's timeout.
+        Raises NatsFailure wrong_account when nobody answers: the user is not in the system account.
+        """
+        servers: dict[str, Server] = {}
+        awaited = set(expected)
+
+        def on_repeat() -> None:
+            servers.clear()
+            awaited.update(expected)
+
+        def on_reply(reply: Reply) -> Progress:
+            document = _document(reply)
+            server = parse_server(
+                document.get("server") or {}, document.get("statsz") or {}, reply.seconds, datetime.now(timezone.utc)
+            )
+            servers[server.id] = server
+            awaited.discard(server.name)
+            if awaited:
+                return False
+            return True if len(servers) >= max(item.known_servers for item in servers.values()) else None
+
+        call = Call("$SYS.REQ.SERVER.PING.STATSZ", idempotent=True)
+        try:
+            self._client.gather(call, on_reply, on_repeat=on_repeat)
+        except NatsFailure as failure:
+            if failure.code in ("no_responders", "permission"):
+                raise self._wrong_account(failure) from failure
+            raise
+        found = tuple(sorted(servers.values(), key=lambda server: (server.name, server.id)))
+        return Discovery(found, tuple(sorted(awaited)))
+
+    def ask(
+        self, servers: Sequence[Server], endpoint: str, options: Mapping[str, Any] | None = None
+    ) -> dict[str, Answer]:
+        """Return each server's answer to one endpoint (VARZ, JSZ, ...) by server id: its data, or why there is none.
+
+        Long lists are read page by page and returned whole; offset and limit are not for the caller.
+        """
+        answers: dict[str, Answer] = {}
+        for server, page in self.pages(servers, endpoint, options):
+            answers[server.id] = _joined(answers.get(server.id), page)
+        return answers
+
+    def pages(
+        self, servers: Sequence[Server], endpoint: str, options: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[Server, Answer]]:
+        """Yield each server's answer to one endpoint, long lists page by page, so that no more than one page of each server is
+        held. A page has the figures of the whole server and rows that no earlier page had; after a failure no more come."""
+        request = dict(options or {})
+        if endpoint == "JSZ" and not request.get("account"):
+            yield from self._account_pages(servers, request)
+        elif endpoint == "CONNZ":
+            yield from self._connection_pages(servers, request)
+        else:
+            if endpoint == "SUBSZ":
+                request["limit"] = _ALL_SUBSCRIPTIONS
+            answers = self._ask_once(servers, endpoint, request)
+            for server in servers:
+                answer = answers.pop(server.id)
+                yield server, _only_account(answer, request["account"]) if endpoint == "JSZ" else answer
+
+    def ask_one(self, server: Server, endpoint: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return one server's answer to one endpoint. Raises NatsFailure when there is none."""
+        answer = self.ask([server], endpoint, options)[server.id]
+        if isinstance(answer, NatsFailure):
+            raise answer
+        return answer
+
+    def account_statistics(self, servers: Sequence[Server], account: str | None = None) -> dict[str, Answer]:
+        """Return each server's figures of its accounts (or of one) by server id: `account_statz` (monitor.go AccountStat)."""
+        answers: dict[str, Answer] = {}
+        self.gather_account_statistics(servers, lambda server, answer: answers.update({server.id: answer}), account)
+        return {server.id: answers[server.id] for server in servers}
+
+    def gather_account_statistics(
+        self, servers: Sequence[Server], on_answer: Callable[[Server, Answer], None], account: str | None = None
+    ) -> None:
+        """As `account_statistics`, handing on each server's answer as it arrives, and in the end the failures of the silent.
+
+        There is no subject for one server, so all are asked at once.
+        """
+        awaited = {server.id: server for server in servers}
+        timeout = self._timeout()
+
+        def on_reply(reply: Reply) -> Progress:
+            server = awaited.pop((_document(reply).get("server") or {}).get("id", ""), None)
+            if server is not None:
+                on_answer(server, _data(reply))
+            return not awaited
+
+        body = {"include_unused": True, **({"accounts": [account]} if account else {})}
+        call = Call("$SYS.REQ.ACCOUNT.PING.STATZ", json.dumps(body).encode(), _COMPRESSED, idempotent=True)
+        if timeout is not None and timeout <= 0:
+            for server in servers:
+                on_answer(server, _too_late(call.subject, server))
+            return
+        try:
+            self._client.gather(call, on_reply, timeout)
+        except NatsFailure as failure:
+            if failure.code != "timeout":
+                raise
+        for server in awaited.values():
+            on_answer(server, NatsFailure("timeout", "no reply", subject=call.subject, server=server.name))
+
+    def reload(self, server: Server) -> None:
+        """Ask a server to read its configuration file again; returns when it says it did (2.10+).
+
+        Raises NatsFailure reload_rejected with the server's reason. The reason of some options quotes their old
+        and new values, which may be secrets (jetstream.key, gateway passwords): everything after `old=` is masked.
+        """
+        subject = f"$SYS.REQ.SERVER.{server.id}.RELOAD"
+        try:
+            answer = _data(self._client.request(Call(subject)))
+        except NatsFailure as failure:
+            failure.server = server.name
+            raise
+        if isinstance(answer, NatsFailure):
+            reason = mask_values(answer.description).strip()
+            raise NatsFailure("reload_rejected", reason, subject=subject, server=server.name)
+
+    def kick(self, server: Server, cid: int) -> bool:
+        """Close a client's or leafnode's connection (2.10); return whether there still was one. Raises NatsFailure."""
+        return self._to_connection(server, "KICK", cid, "close a connection")
+
+    def announce_lame_duck(self, server: Server, cid: int) -> bool:
+        """Notify a client that its server goes into lame duck mode (2.10); return whether such a client is connected. Raises
+        NatsFailure."""
+        return self._to_connection(server, "LDM", cid, "tell a client of lame duck mode")
+
+    def _to_connection(self, server: Server, verb: str, cid: int, purpose: str) -> bool:
+        answer = self._ask_once([server], verb, {"cid": cid})[server.id]
+        if not isinstance(answer, NatsFailure):
+            return True
+        if answer.code == "server_error" and (
+            "no such client" in answer.description or "not support" in answer.description
+        ):
+            return False
+        if answer.code == "no_responders":
+            raise NatsFailure(
+                "unsupported",
+                f"{server.name} runs nats-server {server.version}, which cannot {purpose} over NATS; that needs 2.10",
+                server=server.name,
+            )
+        raise answer
+
+    def own_account(self) -> str | None:
+        """Return the account of the connected user (2.10+; of any account), None when the server does not tell."""
+        try:
+            answer = _data(self._client.request(Call("$SYS.REQ.USER.INFO", idempotent=True), timeout=1))
+        except NatsFailure:
+            return None
+        return None if isinstance(answer, NatsFailure) else answer.get("account")
+
+    def read_cluster(
+        self,
+        awaited: Collection[str] = (),
+        known_names: Collection[str] = (),
+        assets: bool = True,
+        account: str | None = None,
+        consumers: bool = True,
+        health: bool = True,
+    ) -> Cluster:
+        """Return the state of the (super)cluster; `assets` adds every stream (of `account`, if given), with `consumers` their
+        consumers, `health` what each server says of its own.
+
+        `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down. Servers of another
+        JetStream domain, behind leafnodes, are left out: other than that of these names, or else of the connected server.
+        """
+        found = self.discover(awaited).servers
+        servers = for_domain(found, self._domain(found, {*awaited, *known_names}))
+        options: dict[str, Any] = {"config": True}
+        if assets:
+            options.update({"accounts": True, "streams": True, "consumer": consumers, "raft": True})
+            if account is not None:
+                options["account"] = account
+        jsz = self.ask(servers, "JSZ", options)
+        healthz = self.ask(servers, "HEALTHZ", {"details": True}) if health else {}
+        return build_cluster(servers, _only_data(jsz), _only_data(healthz), known_names)
+
+    def _domain(self, servers: Sequence[Server], names: Collection[str]) -> str | None:
+        """Return the domain of the servers with these names, or of the connected server; None when that is not one."""
+        named = {server.domain for server in servers if server.jetstream and server.name in names}
+        if named:
+            return named.pop() if len(named) == 1 else None
+        if len({server.domain for server in servers if server.jetstream}) < 2:
+            return None
+        connected, _cid = self._client.identity
+        return next((server.domain for server in servers if server.id == connected and server.jetstream), None)
+
+    def _connection_pages(self, servers: Sequence[Server], options: dict[str, Any]) -> Iterator[tuple[Server, Answer]]:
+        size = self._page_size or _CONNECTIONS_PER_PAGE
+        pending, offset = list(servers), 0
+        while pending:
+            pages = self._ask_once(pending, "CONNZ", {**options, "offset": offset, "limit": size})
+            full = [server for server in pending if _rows(pages[server.id], "connections") >= size]
+            for server in pending:
+                yield server, pages.pop(server.id)
+            pending, offset = full, offset + size
+
+    def _account_pages(self, servers: Sequence[Server], options: dict[str, Any]) -> Iterator[tuple[Server, Answer]]:
+        """Yield the JSZ answers with the details of all accounts.
+
+        Up to 2.10 the page at offset 0 holds accounts in random order, and only the later pages are in the order of
+        their names. So the pages after the first start at 1, and what may then be missing is asked for by its name.
+        """
+        size = self._page_size or _ACCOUNTS_PER_PAGE
+        names: dict[str, set[str]] = {server.id: set() for server in servers}
+        pending, offset = list(servers), 0
+        while pending:
+            pages = self._ask_once(pending, "JSZ", {**options, "offset": offset, "limit": size})
+            full = [server for server in pending if _rows(pages[server.id], "account_details") >= size]
+            last = {server.id for server in pending} - {server.id for server in full}
+            for server in pending:
+                page = new_accounts(pages.pop(server.id), names[server.id])
+                yield server, page
+                if server.id in last and not isinstance(page, NatsFailure):
+                    yield from self._missed_accounts(server, page.get("accounts", 0), names[server.id], options)
+            pending, offset = full, offset + size if offset else 1
+
+    def _missed_accounts(
+        self, server: Server, count: int, names: set[str], options: dict[str, Any]
+    ) -> Iterator[tuple[Server, Answer]]:
+        """Yield the accounts of a server that its pages left out."""
+        if not names or len(names) >= count:
+            return
+        known = self._ask_once([server], "JSZ", {"accounts": True, "limit": count})[server.id]
+        if isinstance(known, NatsFailure):
+            yield server, known
+            return
+        for account in known.get("account_details") or ():
+            if account["name"] not in names:
+                yield from self.pages([server], "JSZ", {**options, "account": account["name"]})
+
+    def _ask_once(self, servers: Sequence[Server], endpoint: str, options: dict[str, Any]) -> dict[str, Answer]:
+        payload = json.dumps(options).encode() if options else b""
+        idempotent = endpoint not in _ACTIONS
+        calls = [
+            Call(f"$SYS.REQ.SERVER.{server.id}.{endpoint}", payload, _COMPRESSED, idempotent) for server in servers
+        ]
+        answers: dict[str, Answer] = {}
+        timeout = self._timeout()
+        if timeout is not None and timeout <= 0:
+            return {server.id: _too_late(call.subject, server) for server, call in zip(servers, calls)}
+        for server, outcome in zip(servers, self._client.request_many(calls, timeout)):
+            answer = outcome if isinstance(outcome, NatsFailure) else _data(outcome)
+            if isinstance(answer, NatsFailure):
+                answer.server = server.name
+            answers[server.id] = answer
+        return answers
+
+    def _timeout(self) -> float | None:
+        """Return how many seconds a question may take, None for as long as any, 0 or less when it is too late for one."""
+        if self._deadline is None:
+            return None
+        return min(self._deadline - time.monotonic(), self._client.options.timeout)
+
+    def _wrong_account(self, failure: NatsFailure) -> NatsFailure:
+        """Return the failure of a user who asks the servers without being in the system account."""
+        account = self.own_account()
+        where = f" (this user is in account {account})" if account else ""
+        return NatsFailure(
+            "wrong_account" if failure.code != "permission" else "permission",
+            f"no server answers system requests from this user{where}: {failure.description}. "
+            "Use the credentials of a user of the system account.",
+            subject=failure.subject,
+            account=account,
+        )
+
+
+def servers_of(client: Client) -> tuple[Server, ...]:
+    """Return the servers as any account's user may see them, with name, cluster, version and tags, without statistics.
+
+    Each account imports `$SYS.REQ.ACCOUNT.PING.STATZ` for itself (events.go registerSystemImports), and every server answers
+    with who it is, also one without users of that account. Over a server that has reloaded its configuration since its start
+    only one answer arrives, mostly its own (2.10.27 and 2.15.1). Raises NatsFailure, also when the user may not ask this.
+    """
+    servers: dict[str, Server] = {}
+
+    def on_reply(reply: Reply) -> Progress:
+        server = parse_server(_document(reply).get("server") or {}, {}, reply.seconds)
+        servers[server.id] = server
+        return None
+
+    call = Call("$SYS.REQ.ACCOUNT.PING.STATZ", b'{"include_unused": true}', idempotent=True)
+    client.gather(call, on_reply, on_repeat=servers.clear)
+    return tuple(sorted(servers.values(), key=lambda server: (server.name, server.id)))
+
+
+def mask_values(message: str) -> str:
+    """Return a server's message without what follows the first `old=`, where it may quote secrets."""
+    return re.sub(r"old=.*", "old=(hidden)", message, flags=re.DOTALL)
+
+
+def _too_late(subject: str, server: Server) -> NatsFailure:
+    return NatsFailure(
+        "deadline", "not asked any more: the time for all questions is over", subject=subject, server=server.name
+    )
+
+
+def _only_data(answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:
+    return {key: answer for key, answer in answers.items() if not isinstance(answer, NatsFailure)}
+
+
+def _rows(page: Answer, key: str) -> int:
+    return 0 if isinstance(page, NatsFailure) else len(page.get(key) or ())
+
+
+def _only_account(answer: Answer, account: str) -> Answer:
+    if not isinstance(answer, NatsFailure) and "account_details" in answer:
+        answer["account_details"] = [item for item in answer["account_details"] if item["name"] == account]
+    return answer
+
+
+def new_accounts(page: Answer, names: set[str]) -> Answer:
+    """Return the page without the accounts in `names`, to which those of the page are added. Up to 2.10 the first page holds
+    accounts in random order, which a later one may repeat."""
+    if not isinstance(page, NatsFailure) and page.get("account_details"):
+        page["account_details"] = [item for item in page["account_details"] if item.get("name") not in names]
+        names.update(item.get("name") for item in page["account_details"])
+    return page
+
+
+def _joined(whole: Answer | None, page: Answer) -> Answer:
+    """Return the answer with a page's rows added; a failed page fails the whole answer."""
+    if whole is None or isinstance(whole, NatsFailure) or isinstance(page, NatsFailure):
+        return page if whole is None or isinstance(page, NatsFailure) else whole
+    for key in ("account_details", "connections"):
+        if page.get(key):
+            whole[key] = whole.get(key) or []
+            whole[key] += page[key]
+    if "num_connections" in whole:
+        whole["num_connections"] = len(whole["connections"])
+    return whole
+
+
+def _document(reply: Reply) -> dict[str, Any]:
+    try:
+        document = json.loads(reply.body)
+    except ValueError as error:
+        raise NatsFailure("bad_reply", f"the reply is not JSON: {error}", subject=reply.subject) from error
+    if not isinstance(document, dict):
+        raise NatsFailure("bad_reply", "the reply is not a JSON object", subject=reply.subject)
+    return document
+
+
+def _data(reply: Reply) -> Answer:
+    """Return the data of a server's reply (events.go ServerAPIResponse), or the error it reports.
+
+    STATSZ calls its data `statsz`, IDZ replies without an envelope.
+    """
+    try:
+        document = _document(reply)
+    except NatsFailure as failure:
+        return failure
+    error = document.get("error")
+    if error and "data" not in document:
+        description = error.get("description", "") if isinstance(error, dict) else str(error)
+        return NatsFailure("server_error", description, subject=reply.subject)
+    if "statsz" in document:
+        return document["statsz"]
+    if "server" in document:
+        return document.get("data") or {}
+    return document

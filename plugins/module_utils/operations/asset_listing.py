@@ -1,0 +1,332 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading streams and consumers for the info modules.
+
+There are two views of them. A user of an account asks the JetStream API, whose meta leader knows every asset and asks each
+one's leader (`account`). A user of the system account asks the servers for what they hold (`system`). Both end in the
+same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    CONSUMER_NOT_FOUND,
+    NOT_ENABLED,
+    STREAM_NOT_FOUND,
+    JetStreamApi,
+    Listing,
+    require_name,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    CONSUMER,
+    STREAM,
+    RaftGroup,
+    consumer_group,
+    stream_group,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+
+ACCOUNT_VIEW, SYSTEM_VIEW = "account", "system"
+
+#: What the server counts in nanoseconds, in configurations (stream.go StreamConfig, consumer.go ConsumerConfig) and infos.
+_DURATIONS = frozenset(
+    {
+        "ack_wait",
+        "active",
+        "backoff",
+        "duplicate_window",
+        "idle_heartbeat",
+        "inactive_threshold",
+        "max_age",
+        "max_expires",
+        "pause_remaining",
+        "priority_timeout",
+        "subject_delete_marker_ttl",
+    }
+)
+
+_STREAM_FACTS = ("created", "state", "mirror", "sources")
+_CONSUMER_FACTS = (
+    "created",
+    "delivered",
+    "ack_floor",
+    "num_ack_pending",
+    "num_redelivered",
+    "num_waiting",
+    "num_pending",
+    "push_bound",
+    "paused",
+    "pause_remaining",
+    "priority_groups",
+)
+
+#: JetStream errors of an asset that exists, but whose state nobody can tell (server/errors.json): JetStream temporarily
+#: unavailable, stream offline, consumer offline, and both with a reason (2.12).
+_OFFLINE = (10008, 10118, 10119, 10194, 10195)
+
+
+#: The servers that answered, None to believe what an asset's leader says of them.
+Answered = Optional[frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An asset whose state no leader reported, and why."""
+
+    account: str | None
+    stream: str
+    consumer: str | None
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"account": self.account, "stream": self.stream, "consumer": self.consumer, "reason": self.reason}
+
+    def problem(self) -> Problem:
+        kind, name = (STREAM, self.stream) if self.consumer is None else (CONSUMER, f"{self.stream}/{self.consumer}")
+        subject = f"{kind} {self.account or ''}/{name}"
+        return Problem(f"{kind}_unknown", ERROR, subject, f"no leader reported the state of {subject}: {self.reason}")
+
+
+@dataclass
+class Found:
+    """What was read: rows as the modules return them, and what no server reported. `view`: by whose eyes. `unread_accounts`:
+    accounts with JetStream that have no user in `account_users`, None when that is not known."""
+
+    view: str
+    streams: list[dict[str, Any]] = field(default_factory=list)
+    consumers: list[dict[str, Any]] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    unread_accounts: list[str] | None = None
+
+    def result(self, kind: str) -> dict[str, Any]:
+        """Return the result of the module that shows the assets of this kind."""
+        rows = self.streams if kind == STREAM else self.consumers
+        rows.sort(key=lambda row: (row["account"] or "", row.get("stream", ""), row["name"]))
+        return {
+            "changed": False,
+            "view": self.view,
+            f"{kind}s": rows,
+            "unknown": [item.as_dict() for item in self.unknown],
+            "problems": [problem.as_dict() for problem in self.problems],
+            "unread_accounts": self.unread_accounts,
+        }
+
+    def add_unknown(self, item: Unknown) -> None:
+        self.unknown.append(item)
+        self.problems.append(item.problem())
+
+    def add(
+        self, kind: str, account: str | None, info: Mapping[str, Any], group: RaftGroup, answered: Answered
+    ) -> None:
+        """Add the row of one asset. One that no server leads is unknown too: its row is what one of its replicas knows.
+
+        A server without a cluster tells of no group, and then there is none to judge.
+        """
+        clustered = bool(info.get("cluster"))
+        problems = group_problems(group, answered) if clustered else []
+        self.problems += problems
+        config = info.get("config") or {}
+        stream: str = info.get("stream_name") or config.get("name") or info.get("name", "")
+        consumer: str | None = None if kind == STREAM else info.get("name", "")
+        if clustered and group.leader is None:
+            self.unknown.append(Unknown(account, stream, consumer, "; ".join(problem.message for problem in problems)))
+        identity = {"name": stream} if consumer is None else {"stream": stream, "name": consumer}
+        row: dict[str, Any] = {"account": account, **identity, "config": in_seconds(config)}
+        facts = _STREAM_FACTS if kind == STREAM else _CONSUMER_FACTS
+        row.update({name: in_seconds(info[name], name) for name in facts if info.get(name) is not None})
+        row.update(group.as_dict())
+        row["leader_since"] = (info.get("cluster") or {}).get("leader_since")
+        row["problems"] = [problem.as_dict() for problem in problems]
+        (self.streams if kind == STREAM else self.consumers).append(row)
+
+
+def in_seconds(value: Any, name: str = "") -> Any:
+    """Return the value with the server's nanoseconds as seconds; a duration below 0 ("never") becomes None.
+
+    Only configured key names are durations, and the free `metadata` of an asset is left as it is.
+    """
+    if name == "metadata":
+        return value
+    if isinstance(value, Mapping):
+        return {key: in_seconds(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [in_seconds(item, name) for item in value]
+    if name in _DURATIONS and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value / 1e9 if value >= 0 else None
+    return value
+
+
+def subjects_collide(one: str, other: str) -> bool:
+    """Return whether a message's subject can match both subjects, each of which may hold wildcards (sublist.go)."""
+    mine, theirs = one.split("."), other.split(".")
+    for left, right in zip(mine, theirs):
+        if ">" in (left, right):
+            return True
+        if left != right and "*" not in (left, right):
+            return False
+    return len(mine) == len(theirs)
+
+
+def is_system_user(client: Client) -> bool:
+    """Return whether the connected user belongs to the system account: whether servers answer its questions."""
+    try:
+        SystemApi(client).discover()
+    except NatsFailure as failure:
+        if failure.code in ("wrong_account", "permission"):
+            return False
+        raise
+    return True
+
+
+def own_account_api(connections: Connections, account: str | None) -> JetStreamApi:
+    """Return the JetStream API of the task's own user, with its account's name where a server tells it (2.10).
+
+    Raises NatsFailure wrong_account when that is not the account that is asked for.
+    """
+    own = SystemApi(connections.own).own_account()
+    if account not in (None, own):
+        raise NatsFailure(
+            "wrong_account",
+            f"the user is in account {own or 'of unknown name'}, not in {account}: connect with a user of {account} or of the "
+            "system account, or name a user of it in account_users",
+            account=account,
+        )
+    return JetStreamApi(connections.own, own)
+
+
+def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) -> Found:
+    """Return the streams, or with kind `consumer` the consumers, that the options ask for, by the credentials there are.
+
+    `account_users`: by a user of each account (or of `account`). Otherwise by the task's own user, in the account's view
+    or, for a user of the system account, in the system's. Raises NatsFailure.
+    """
+    stream, consumer = params["stream"], params.get("consumer")
+    for option, name in (("stream", stream), ("consumer", consumer)):
+        if name is not None:
+            require_name(option, name)
+    account = params["account"]
+    if connections.accounts:
+        found = Found(ACCOUNT_VIEW)
+        for name in [account] if account else connections.accounts:
+            _read_account(found, connections.account(name), params, kind)
+        if account is None:
+            found.unread_accounts = _unread_accounts(connections)
+        return found
+    if is_system_user(connections.own):
+        return _read_system(connections.own, params, kind)
+    found = Found(ACCOUNT_VIEW)
+    _read_account(found, own_account_api(connections, account), params, kind)
+    return found
+
+
+def _unread_accounts(connections: Connections) -> list[str] | None:
+    """Return the accounts with JetStream that have no user here, None when the task's own user cannot know."""
+    if not is_system_user(connections.own):
+        return None
+    api = SystemApi(connections.own)
+    names: set[str] = set()
+    for answer in api.ask(api.discover().servers, "JSZ", {"accounts": True}).values():
+        if isinstance(answer, NatsFailure):
+            raise answer
+        names.update(item["name"] for item in answer.get("account_details") or ())
+    return sorted(names - set(connections.accounts))
+
+
+# --- the account's view -----------------------------------------------------------------------------------------------
+
+
+def _read_account(found: Found, api: JetStreamApi, params: Mapping[str, Any], kind: str) -> None:
+    listing = _streams(api, params["stream"], params.get("subject"))
+    if kind == STREAM:
+        for name, reason in listing.unknown.items():
+            found.add_unknown(Unknown(api.account, name, None, reason))
+        for info in listing.rows:
+            if info["config"]["name"] not in listing.unknown:
+                found.add(STREAM, api.account, info, stream_group(api.account or "", info), None)
+        return
+    configs = {info["config"]["name"]: info["config"] for info in listing.rows}
+    names = [*configs, *listing.unknown]
+    for name, consumers in zip(names, _consumers(api, names, params["consumer"])):
+        if isinstance(consumers, NatsFailure):
+            if consumers.err_code == STREAM_NOT_FOUND:
+                continue  # deleted since it was listed
+            raise consumers
+        for consumer, reason in consumers.unknown.items():
+            found.add_unknown(Unknown(api.account, name, consumer, reason))
+        for info in consumers.rows:
+            if info["name"] in consumers.unknown:
+                continue
+            if name not in configs:
+                reason = f"the configuration of its stream is unknown ({listing.unknown[name]})"
+                found.add_unknown(Unknown(api.account, name, info["name"], reason))
+                continue
+            found.add(CONSUMER, api.account, info, consumer_group(api.account or "", info, configs[name]), None)
+
+
+def _streams(api: JetStreamApi, name: str | None, subject: str | None) -> Listing:
+    try:
+        if name is None:
+            return api.streams(subject)
+        one = _one(name, lambda: api.stream(name), STREAM_NOT_FOUND)
+    except NatsFailure as failure:
+        if failure.err_code in NOT_ENABLED:
+            failure.description += ". A user of the system account sees all accounts, a user in account_users its own."
+        raise
+    stores = [item for info in one.rows for item in info["config"].get("subjects") or ()]
+    wanted = subject is None or not one.rows or any(subjects_collide(subject, item) for item in stores)
+    return one if wanted else Listing((), {})
+
+
+def _consumers(api: JetStreamApi, streams: Sequence[str], name: str | None) -> Sequence[Listing | NatsFailure]:
+    if name is None:
+        return api.consumers_of(streams)
+    return [_one(name, lambda stream=stream: api.consumer(stream, name), CONSUMER_NOT_FOUND) for stream in streams]  # type: ignore[misc]
+
+
+def _one(name: str, read: Callable[[], dict[str, Any]], not_found: int) -> Listing:
+    """Return the listing of one asset that is asked for by name: empty when there is none of that name."""
+    try:
+        return Listing((read(),), {})
+    except NatsFailure as failure:
+        if failure.err_code == not_found:
+            return Listing((), {})
+        if failure.err_code in _OFFLINE or failure.code == "timeout":
+            return Listing((), {name: failure.description})
+        raise
+
+
+# --- the system's view ------------------------------------------------------------------------------------------------
+
+
+def _read_system(client: Client, params: Mapping[str, Any], kind: str) -> Found:
+    found = Found(SYSTEM_VIEW)
+    cluster = SystemApi(client).read_cluster(account=params["account"], consumers=kind == CONSUMER, health=False)
+    for server in cluster.servers:
+        if server.jetstream and server.summary is None:
+            message = f"{server.name} did not answer JSZ: what only it holds is not seen"
+            found.problems.append(Problem("server_silent", ERROR, server.name, message, (server.name,)))
+    for stream in cluster.only(account=params["account"], stream=params["stream"]).streams:
+        if not _stores(stream.info, params.get("subject")):
+            continue
+        if kind == STREAM:
+            found.add(STREAM, stream.account, stream.info, stream.group, cluster.names)
+            continue
+        for consumer in stream.consumers:
+            if params["consumer"] in (None, consumer.name):
+                found.add(CONSUMER, consumer.account, consumer.info, consumer.group, cluster.names)
+    return found
+
+
+def _stores(info: Mapping[str, Any], subject: str | None) -> bool:
+    subjects = (info.get("config") or {}).get("subjects") or ()
+    return subject is None or any(subjects_collide(subject, item) for item in subjects)

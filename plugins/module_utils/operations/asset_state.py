@@ -1,0 +1,671 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Streams and consumers brought to a desired state: read, compare, refuse or act, read again.
+
+What a change means is decided in `_asset_config`; here is what talks to the servers.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, Callable
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import require_bucket
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger, OptionError
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    CONSUMER_EXISTS,
+    STREAM_EXISTS,
+    STREAM_NOT_FOUND,
+    JetStreamApi,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    RaftGroup,
+    consumer_group,
+    parse_time,
+    stream_group,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
+
+Info = Mapping[str, Any]
+
+#: How often an asset is compared again because somebody else changed it in the meantime.
+ATTEMPTS = 3
+
+#: Subjects of a stream that are counted one by one, at most, to tell what a limit would remove.
+COUNTED_SUBJECTS = 200_000
+
+
+#: Options of every module of this kind.
+COMMON_SPEC: dict[str, dict[str, Any]] = {
+    "allow": {"type": "list", "elements": "str", "choices": list(rules.DANGERS), "default": []},
+    "wait_timeout": {"type": "float", "default": 300},
+}
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run may do: whether it acts, which dangers are allowed, and how long (seconds) it waits to see its success."""
+
+    check_mode: bool
+    allow: frozenset[str]
+    wait_timeout: float
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any], check_mode: bool) -> RunOptions:
+        return cls(check_mode, frozenset(params["allow"]), positive(params["wait_timeout"], "wait_timeout"))
+
+
+class Asset(ABC):
+    """A stream or a consumer of one account, by its name."""
+
+    fields: tuple[rules.Field, ...]
+    #: Keys that have to be changed in an update of their own, in this order, after all others.
+    own_steps: tuple[str, ...]
+    #: The name, where it may say whose the asset is.
+    reserved_name = ""
+
+    def __init__(self, api: JetStreamApi, name: str, label: str) -> None:
+        self.api = api
+        self.name = name
+        self.label = label
+        self.release = api.release()
+
+    @abstractmethod
+    def find(self) -> Info | None:
+        """Return the asset's INFO, None when there is no such asset."""
+
+    @abstractmethod
+    def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
+        """Return the configuration as the server will have it. Raises OptionError."""
+
+    @abstractmethod
+    def creation(self, desired: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return, for a new asset, the server's keys that are no fields, and the desired with our own defaults."""
+
+    @abstractmethod
+    def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
+        """Return the changes that no server can make."""
+
+    @abstractmethod
+    def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
+        """Return what is dangerous about a change."""
+
+    @abstractmethod
+    def deletion_dangers(self, info: Info) -> list[Danger]:
+        """Return what is dangerous about the asset's deletion."""
+
+    @abstractmethod
+    def group(self, info: Info) -> RaftGroup:
+        """Return its group, as its leader sees it."""
+
+    def incomplete(self, info: Info) -> str:
+        """Return what is missing until its group is whole and in step, "" when it is."""
+        return rules.unsettled(self.group(info))
+
+    @abstractmethod
+    def create(self, config: rules.Config) -> None:
+        """Create the asset, and refuse one that exists with another configuration."""
+
+    @abstractmethod
+    def update(self, config: rules.Config, keys: Sequence[str]) -> None:
+        """Change these keys of the asset; `config` is its whole new configuration."""
+
+    @abstractmethod
+    def delete(self) -> None:
+        """Delete the asset."""
+
+    def normal(self, info: Info) -> dict[str, Any]:
+        """Return the asset's configuration in normal form."""
+        return rules.normal_config(self.fields, info["config"])
+
+    def failure(self, code: str, description: str) -> NatsFailure:
+        return NatsFailure(code, f"{self.label}: {description}", account=self.api.account)
+
+
+class StreamAsset(Asset):
+    """A stream.
+
+    `bucket`: what it is called as a bucket, whose modules may change streams with the names of buckets; `defaults`: what a
+    new one has besides what is asked for; `fits`: whether a configuration in normal form works as such a bucket.
+    """
+
+    fields = rules.STREAM_FIELDS
+    #: A stream is not moved and scaled at once (10123).
+    own_steps = ("placement", "num_replicas")
+
+    def __init__(
+        self,
+        api: JetStreamApi,
+        name: str,
+        bucket: str | None = None,
+        defaults: rules.Config | None = None,
+        fits: Callable[[rules.Config], bool] = lambda config: True,
+    ) -> None:
+        super().__init__(api, name, bucket or f"stream {name}")
+        self.defaults = defaults or {}
+        self.fits = fits
+        self.reserved_name = "" if bucket else name
+        self._origins: dict[str, Info | None] = {}
+
+    def find(self) -> Info | None:
+        info = self.api.find_stream(self.name)
+        if info is not None and not self.fits(self.normal(info)):
+            raise self.failure(
+                "not_a_bucket", f"stream {self.name} exists, but is not such a bucket by its subjects and limits"
+            )
+        return info
+
+    def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
+        return rules.expected_stream(
+            self.name, config, desired, self.release, self._origin_direct(rules.origin(config))
+        )
+
+    def _origin_direct(self, origin: str) -> bool | None:
+        """Return whether the stream that this one mirrors allows direct reads, None for no such stream."""
+        if origin and origin not in self._origins:
+            self._origins[origin] = self.api.find_stream(origin)
+        info = self._origins.get(origin)
+        return bool(info["config"].get("allow_direct")) if info else None
+
+    def creation(self, desired: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
+        if desired.get("sealed"):
+            raise OptionError("sealed: a new stream cannot be sealed, since nothing could be stored in it")
+        return {"name": self.name}, {**self.defaults, **desired}
+
+    def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
+        return rules.fixed_in_stream(old, new, self.release)
+
+    def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
+        state = info.get("state") or {}
+        subjects: Mapping[str, int] | None = None
+        if state.get("messages") and rules.asks_for_subjects(old, new):
+            few = state.get("num_subjects", 0) <= COUNTED_SUBJECTS
+            subjects = self.api.subject_counts(self.name) if few else None
+        return rules.stream_dangers(old, new, state, _age(info), subjects)
+
+    def deletion_dangers(self, info: Info) -> list[Danger]:
+        messages = (info.get("state") or {}).get("messages", 0)
+        consumers = self.api.consumers(self.name)
+        streams = self.api.streams()
+        dependents = rules.dependents(self.name, (row["config"] for row in streams.rows))
+        found = rules.deletion_dangers(info["config"], messages, consumers.rows, dependents)
+        unknown = sorted({*consumers.unknown, *streams.unknown} - {self.name})
+        if unknown:
+            found.append(
+                Danger(rules.IN_USE, f"whether these use it is unknown, no server leads them: {', '.join(unknown)}")
+            )
+        return found
+
+    def group(self, info: Info) -> RaftGroup:
+        return replace(stream_group("", info), subject=self.label)
+
+    def incomplete(self, info: Info) -> str:
+        reason = super().incomplete(info)
+        if reason or not info["state"].get("consumer_count"):
+            return reason
+        # Consumers are moved and scaled with their stream.
+        listing = self.api.consumers(self.name)
+        reasons = [f"consumer {name}: {why}" for name, why in listing.unknown.items()]
+        groups = [consumer_group("", row, info["config"]) for row in listing.rows]
+        return "; ".join([*reasons, *filter(None, map(rules.unsettled, groups))])
+
+    def create(self, config: rules.Config) -> None:
+        self.api.create_stream(config)
+
+    def update(self, config: rules.Config, keys: Sequence[str]) -> None:
+        self.api.update_stream(config)
+
+    def delete(self) -> None:
+        self.api.delete_stream(self.name)
+
+
+class ConsumerAsset(Asset):
+    """A durable consumer of a stream."""
+
+    fields = rules.CONSUMER_FIELDS
+    own_steps = ("num_replicas", "pause_until")
+
+    def __init__(self, api: JetStreamApi, stream: str, name: str) -> None:
+        super().__init__(api, name, f"consumer {name} of stream {stream}")
+        self.stream = stream
+        self._stream_raw: Info | None = None
+        #: The server's time where one reported it, to see whether a pause is over.
+        self._now = datetime.now(timezone.utc).isoformat()
+
+    @property
+    def stream_config(self) -> Info:
+        """Return the configuration of the consumer's stream. Raises NatsFailure when there is no such stream."""
+        if self._stream_raw is None:
+            self._stream_raw = self.api.stream(self.stream)["config"]
+        return self._stream_raw
+
+    def find(self) -> Info | None:
+        try:
+            return self.api.find_consumer(self.stream, self.name)
+        except NatsFailure as failure:
+            if failure.err_code == STREAM_NOT_FOUND:
+                return None
+            raise
+
+    def normal(self, info: Info) -> dict[str, Any]:
+        self._now = info.get("ts") or self._now
+        return rules.without_past_pause(super().normal(info), self._now)
+
+    def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
+        stream = rules.normal_config(rules.STREAM_FIELDS, self.stream_config)
+        return rules.without_past_pause(rules.expected_consumer(config, desired, stream), self._now)
+
+    def creation(self, desired: rules.Config) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"name": self.name, "durable_name": self.name}, {"ack_policy": "explicit", **desired}
+
+    def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
+        return rules.fixed_in_consumer(old, new)
+
+    def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
+        return rules.replica_dangers(old, new, int(self.stream_config.get("num_replicas") or 1))
+
+    def deletion_dangers(self, info: Info) -> list[Danger]:
+        return rules.consumer_deletion_dangers(info, rules.normal_config(rules.STREAM_FIELDS, self.stream_config))
+
+    def group(self, info: Info) -> RaftGroup:
+        return replace(consumer_group("", info, self.stream_config), subject=self.label)
+
+    def create(self, config: rules.Config) -> None:
+        self.api.save_consumer(self.stream, config, "create")
+
+    def update(self, config: rules.Config, keys: Sequence[str]) -> None:
+        if "pause_until" in keys:
+            self.api.pause_consumer(self.stream, self.name, config.get("pause_until"))
+        else:
+            self.api.save_consumer(self.stream, config, "update")
+
+    def delete(self) -> None:
+        self.api.delete_consumer(self.stream, self.name)
+
+
+def desired_config(fields: Iterable[rules.Field], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are given, in normal form. Raises NatsFailure invalid_option."""
+    try:
+        return rules.desired_fields(fields, params)
+    except OptionError as problem:
+        raise NatsFailure("invalid_option", str(problem)) from problem
+
+
+# --- present ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done: the asset's configuration now and as the server will have it, the keys that change, dangers."""
+
+    old: dict[str, Any] | None
+    new: dict[str, Any]
+    keys: list[str]
+    desired: Mapping[str, Any]
+    dangers: list[Danger]
+
+
+def ensure_present(asset: Asset, desired: rules.Config, run_options: RunOptions) -> dict[str, Any]:
+    """Return the result of giving an asset the desired configuration, having created it where there was none.
+
+    Raises NatsFailure: unsupported, immutable, dangerous, not_settled (nothing was done), conflict, not_seen.
+    """
+    started = time.monotonic()
+    info = asset.find()
+    for _attempt in range(ATTEMPTS):
+        plan = _plan(asset, info, desired)
+        if not plan.keys and info is not None:
+            if not run_options.check_mode and rules.in_progress(asset.group(info)):
+                info = _see(asset, plan.new, desired, run_options, whole=True)
+            config = rules.clean(info["config"])
+            return _result(False, config, config, {}, {}, started, [])
+        _refuse(asset, plan.dangers, run_options)
+        if run_options.check_mode:
+            return _predicted(asset, info, plan, started)
+        latest = asset.find()
+        if _same(info, latest):
+            break
+        info = latest
+    else:
+        raise asset.failure(
+            "conflict", f"somebody else changes it too; it was compared {ATTEMPTS} times, and nothing was done"
+        )
+    after = _create(asset, plan, run_options) if info is None else _update(asset, info, plan, run_options)
+    return _done(asset, info, after, plan, started)
+
+
+def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
+    try:
+        if info is None:
+            _raw, desired = asset.creation(desired)
+            old, base = None, rules.normal_config(asset.fields, {})
+        else:
+            old = asset.normal(info)
+            base = asset.expected(old, {})
+        new = asset.expected(rules.merge(old or base, desired), desired)
+    except OptionError as problem:
+        raise asset.failure("invalid_option", str(problem)) from problem
+    _require_known(asset, asset.fields, {key: new[key] for key in desired})
+    if old is None or info is None:
+        keys = list(dict.fromkeys([*desired, *rules.changed_keys(base, new)]))
+        return Plan(None, new, keys, desired, _ownership(asset, {}, desired))
+    keys = [key for key in new if old[key] != new[key] and (key in desired or base[key] != new[key])]
+    new = {**old, **{key: new[key] for key in keys}}
+    if not keys:
+        return Plan(old, new, keys, desired, [])
+    refused = asset.fixed(old, new)
+    if refused:
+        reasons = "; ".join(refused)
+        raise asset.failure("immutable", f"what exists cannot be changed so, a new one of another name can: {reasons}")
+    if set(keys) & {"num_replicas", "placement"}:
+        reason = rules.unsettled(asset.group(info), short=True)
+        if reason:
+            raise asset.failure("not_settled", f"it is not scaled or moved now: {reason}")
+        # A lone server of 2.10 accepts any number of replicas, and never has them.
+        if new["num_replicas"] > 1 and not (info.get("cluster") or {}).get("name"):
+            raise asset.failure("unsupported", "num_replicas: the server is not part of a cluster")
+    return Plan(old, new, keys, desired, [*_ownership(asset, old, desired), *asset.dangers(info, old, new)])
+
+
+def _require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.Config) -> None:
+    """Raise NatsFailure unsupported for what the servers do not know."""
+    missing = rules.too_new(fields, desired, asset.release)
+    if missing:
+        raise asset.failure(
+            "unsupported", f"{', '.join(missing)}; the servers' release is {asset.release[0]}.{asset.release[1]}"
+        )
+
+
+def _ownership(asset: Asset, old: rules.Config, desired: rules.Config) -> list[Danger]:
+    whose = rules.owner(asset.reserved_name, old, desired)
+    return [Danger(rules.FOREIGN, f"it belongs to {whose}")] if whose else []
+
+
+def _refuse(asset: Asset, dangers: Iterable[Danger], run_options: RunOptions) -> None:
+    """Raise NatsFailure dangerous for dangers that `allow` does not name."""
+    refused = [danger for danger in dangers if danger.kind not in run_options.allow]
+    if refused:
+        kinds = sorted({danger.kind for danger in refused})
+        reasons = "; ".join(f"{danger.message} ({danger.kind})" for danger in refused)
+        raise asset.failure("dangerous", f"{reasons}. To do it all the same: allow: [{', '.join(kinds)}]")
+
+
+def _same(one: Info | None, other: Info | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return bool(one["config"] == other["config"] and one["created"] == other["created"])
+
+
+def _create(asset: Asset, plan: Plan, run_options: RunOptions) -> Info:
+    raw, _desired = asset.creation(plan.desired)
+    config = rules.request(asset.fields, raw, plan.new, plan.desired, asset.release)
+    try:
+        asset.create(config)
+    except NatsFailure as failure:
+        if failure.err_code in (STREAM_EXISTS, CONSUMER_EXISTS):
+            raise asset.failure(
+                "conflict", "somebody else created it with another configuration in the meantime"
+            ) from failure
+        raise
+    return _see(asset, plan.new, plan.desired, run_options, whole=True)
+
+
+def _update(asset: Asset, info: Info, plan: Plan, run_options: RunOptions) -> Info:
+    together = [key for key in plan.keys if key not in asset.own_steps]
+    steps = [together, *([key] for key in asset.own_steps if key in plan.keys)]
+    done: list[str] = []
+    for keys in filter(None, steps):
+        try:
+            asset.update(rules.request(asset.fields, info["config"], plan.new, keys, asset.release), keys)
+        except NatsFailure as failure:
+            if done:
+                failure.description += f" (this was changed before: {', '.join(done)})"
+            raise
+        done += keys
+        info = _see(asset, plan.new, done, run_options, whole=bool(set(keys) & set(asset.own_steps)))
+    return info
+
+
+def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunOptions, whole: bool) -> Info:
+    """Return the asset's INFO once it has these values of `keys`, and with `whole` its group is whole and in step.
+
+    Raises NatsFailure conflict or not_seen.
+    """
+    wanted = list(keys)
+
+    def differing(info: Info | None) -> list[str]:
+        if info is None:
+            return ["it does not exist"]
+        seen = asset.normal(info)
+        return [f"{key} is {seen[key]}, not {new[key]}" for key in wanted if seen[key] != new[key]]
+
+    def done(info: Info | None) -> bool:
+        return info is not None and not differing(info) and not (whole and asset.incomplete(info))
+
+    seen = wait_until(asset.find, done, run_options.wait_timeout)
+    if seen.done and seen.value is not None:
+        return seen.value
+    wrong = differing(seen.value)
+    if wrong:
+        cause = "somebody else changed it too, or the server decides this itself"
+        raise asset.failure("conflict", f"the change was accepted, but {'; '.join(wrong)}: {cause}")
+    reason = asset.incomplete(seen.value or {})
+    raise asset.failure(
+        "not_seen", f"it is configured so, but not complete after {run_options.wait_timeout:g} s: {reason}"
+    )
+
+
+# --- absent -----------------------------------------------------------------------------------------------------------
+
+
+def ensure_absent(asset: Asset, desired: rules.Config, run_options: RunOptions) -> dict[str, Any]:
+    """Return the result of deleting an asset that may be there. Raises NatsFailure: dangerous, conflict, not_seen."""
+    started = time.monotonic()
+    info = asset.find()
+    for _attempt in range(ATTEMPTS):
+        if info is None:
+            return _result(False, None, None, {}, {}, started, [])
+        old = asset.normal(info)
+        dangers = [*_ownership(asset, old, desired), *asset.deletion_dangers(info)]
+        _refuse(asset, dangers, run_options)
+        config = rules.clean(info["config"])
+        result = _result(
+            True, config, None, {"name": asset.name, **rules.shown(asset.fields, old)}, {}, started, dangers
+        )
+        if run_options.check_mode:
+            return result
+        latest = asset.find()
+        if _same(info, latest) and _messages(latest) <= _messages(info):
+            break
+        info = latest
+    else:
+        raise asset.failure("conflict", "somebody else changes it, or messages keep coming in; nothing was done")
+    asset.delete()
+    gone = wait_until(
+        asset.find, lambda found: found is None or found["created"] != info["created"], run_options.wait_timeout
+    )
+    if not gone.done:
+        raise asset.failure(
+            "not_seen", f"its deletion was accepted, but it is still there after {run_options.wait_timeout:g} s"
+        )
+    return {**result, "waited": round(time.monotonic() - started, 3)}
+
+
+def _messages(info: Info | None) -> int:
+    """Return whether there are messages (1 or 0): what matters about them coming in is that there are some at all."""
+    return int(bool(((info or {}).get("state") or {}).get("messages")))
+
+
+# --- purged -----------------------------------------------------------------------------------------------------------
+
+
+def ensure_purged(
+    asset: StreamAsset, selection: Mapping[str, Any], desired: rules.Config, run_options: RunOptions
+) -> dict[str, Any]:
+    """Return the result of removing messages of a stream: all, or those of `filter`, before `seq`, or all but `keep`.
+
+    Raises NatsFailure: not_found, immutable, dangerous, not_seen.
+    """
+    started = time.monotonic()
+    info = asset.find()
+    if info is None:
+        raise asset.failure("not_found", "there is nothing to purge, it does not exist")
+    config = rules.clean(info["config"])
+    forbidden = [key for key in ("sealed", "deny_purge") if config.get(key)]
+    if forbidden:
+        raise asset.failure("immutable", f"it cannot be purged: {', '.join(forbidden)}")
+    if not _to_remove(asset, selection, info):
+        return {**_result(False, config, config, {}, {}, started, []), "purged": 0}
+    what = ", ".join(f"{key} {value}" for key, value in selection.items()) or "all of them"
+    dangers = [
+        *_ownership(asset, asset.normal(info), desired),
+        Danger(rules.DATA_LOSS, f"messages are removed ({what})"),
+    ]
+    _refuse(asset, dangers, run_options)
+    state = info["state"]
+    predicted = {}
+    if "filter" not in selection and "seq" not in selection:
+        predicted = {"messages": selection.get("keep", 0)}
+    stored = {key: state[key] for key in predicted}
+    if run_options.check_mode:
+        return {**_result(True, config, config, stored, predicted, started, dangers), "purged": None}
+    purged = asset.api.purge_stream(asset.name, selection)
+
+    def done(now: Info) -> bool:
+        # What was stored after the first reading may stay.
+        return _to_remove(asset, selection, now) <= now["state"]["last_seq"] - state["last_seq"]
+
+    seen = wait_until(lambda: asset.api.stream(asset.name), done, run_options.wait_timeout)
+    if not seen.done:
+        raise asset.failure("not_seen", f"{purged} messages were removed, but some are still left")
+    after = {key: seen.value["state"][key] for key in predicted}
+    return {**_result(True, config, config, stored, after, started, dangers), "purged": purged}
+
+
+def selected(purge: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return which messages a purge means, {} for all of them.
+
+    Raises NatsFailure invalid_option for what says nothing: an empty filter must not turn into everything.
+    """
+    given = {key: value for key, value in (purge or {}).items() if value is not None}
+    for key, value in given.items():
+        if value == "" or (isinstance(value, int) and value < 1):
+            raise NatsFailure(
+                "invalid_option", f"purge.{key}: {value!r} selects nothing; without it everything is meant"
+            )
+    return given
+
+
+def _to_remove(asset: StreamAsset, selection: Mapping[str, Any], info: Info) -> int:
+    """Return how many messages a purge would remove; with `seq`, or with `filter` alone, 1 stands for any number."""
+    state = info["state"]
+    if "keep" in selection:
+        counts = (
+            asset.api.subject_counts(asset.name, selection["filter"])
+            if "filter" in selection
+            else {"": state["messages"]}
+        )
+        return max(0, sum(counts.values()) - selection["keep"])
+    if "filter" in selection:
+        first = asset.api.first_message(asset.name, selection["filter"])
+        return int(first is not None and first["seq"] < selection.get("seq", first["seq"] + 1))
+    if "seq" in selection:
+        return int(state["messages"] > 0 and state["first_seq"] < selection["seq"])
+    return int(state["messages"])
+
+
+# --- buckets ----------------------------------------------------------------------------------------------------------
+
+
+def ensure_bucket(
+    api: JetStreamApi,
+    params: Mapping[str, Any],
+    check_mode: bool,
+    *,
+    fields: Iterable[rules.Field],
+    stream: str,
+    label: str,
+    desired_of: Callable[[rules.Config], dict[str, Any]],
+    defaults_of: Callable[[rules.Config], dict[str, Any]],
+    fits: Callable[[rules.Config], bool],
+    select: Callable[[], dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the result of a bucket's module; the arguments say which stream it is, and what its options mean for that."""
+    run_options = RunOptions.of(params, check_mode)
+    given = desired_config(fields, params)
+    try:
+        require_bucket(params["bucket"])
+        desired, selection = desired_of(given), select()
+    except OptionError as problem:
+        raise NatsFailure("invalid_option", str(problem)) from problem
+    asset = StreamAsset(api, stream, label, defaults_of(desired), fits)
+    if params["state"] == "absent":
+        return ensure_absent(asset, desired, run_options)
+    if params["state"] == "purged":
+        return ensure_purged(asset, selection, desired, run_options)
+    _require_known(asset, fields, given)
+    return ensure_present(asset, desired, run_options)
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def _predicted(asset: Asset, info: Info | None, plan: Plan, started: float) -> dict[str, Any]:
+    if info is None:
+        raw, _desired = asset.creation(plan.desired)
+        after = {**raw, **{key: value for key, value in plan.new.items() if value not in (None, {}, [])}}
+    else:
+        changes = {key: plan.new[key] for key in plan.keys}
+        kept = {key: value for key, value in rules.clean(info["config"]).items() if key not in changes}
+        after = {**kept, **{key: value for key, value in changes.items() if value is not None}}
+    return _changed(asset, info, after, plan, plan.new, started)
+
+
+def _done(asset: Asset, info: Info | None, after: Info, plan: Plan, started: float) -> dict[str, Any]:
+    return _changed(asset, info, rules.clean(after["config"]), plan, asset.normal(after), started)
+
+
+def _changed(
+    asset: Asset, info: Info | None, after: Mapping[str, Any], plan: Plan, new: rules.Config, started: float
+) -> dict[str, Any]:
+    if info is None:
+        difference: tuple[dict[str, Any], dict[str, Any]] = ({}, {"name": asset.name, **rules.shown(asset.fields, new)})
+    else:
+        old = plan.old or {}
+        difference = {key: old[key] for key in plan.keys}, {key: new[key] for key in plan.keys}
+    before = None if info is None else rules.clean(info["config"])
+    return _result(True, before, after, *difference, started, plan.dangers)
+
+
+def _result(
+    changed: bool,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    started: float,
+    dangers: Sequence[Danger],
+) -> dict[str, Any]:
+    return {
+        "changed": changed,
+        "before": before,
+        "after": after,
+        "dangers": [danger.as_dict() for danger in dangers],
+        "waited": round(time.monotonic() - started, 3),
+        "diff": {"before": old, "after": new},
+    }
+
+
+def _age(info: Info) -> float:
+    """Return the seconds since the stream's oldest message was stored."""
+    first, now = (info.get("state") or {}).get("first_ts"), info.get("ts")
+    if not first or not now or not (info.get("state") or {}).get("messages"):
+        return 0.0
+    return max(0.0, (parse_time(now) - parse_time(first)).total_seconds())

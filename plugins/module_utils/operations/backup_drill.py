@@ -1,0 +1,271 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Proving a backup: it is restored into a throw-away server, saved from there again, and the two are compared."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
+    Catalogue,
+    least_proven,
+    stream_key,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.proof import (
+    expired_since,
+    lost,
+    message_limits,
+    room_needed,
+    unproven,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
+    Changes,
+    Refusal,
+    Target,
+    plan_restore,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SelectionError, choose
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import entry_messages
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+    CHECKSUM,
+    CONTENTS,
+    Backup,
+    find_backups,
+    read_backup,
+    require_opened,
+    verify,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
+    DirectoryStore,
+    Store,
+    staged_directory,
+    utc_now,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import (
+    choice_rows,
+    load_catalogue,
+    store_catalogue,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import (
+    WantedRestore,
+    known_manifest,
+    restore,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throwaway_server import (
+    ended_by_signals,
+    find_binary,
+    throwaway_server,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+
+#: Failures that say nothing of the backup, but of this host.
+_OF_THE_HOST = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")
+_IDLE = 30.0
+_ISOLATED = Changes(num_replicas=1, isolated=True)
+#: What a server's own files may take beside the streams, in bytes.
+_SLACK = 64 << 20
+
+
+@dataclass(frozen=True)
+class WantedDrill:
+    """What is to be proven, with which nats-server, and where. `stream`: as in `selection.choose`, None for the one whose turn
+    it is. `finish_timeout` and `wait_timeout`: seconds, as for a restore."""
+
+    store: Store
+    stream: Optional[str]
+    binary: Optional[str]
+    work_directory: Optional[Path]
+    finish_timeout: float
+    wait_timeout: float
+
+
+@dataclass(frozen=True)
+class _Server:
+    """The nats-server that is to be run, and where."""
+
+    binary: str
+    version: str
+    directory: Path
+
+
+def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
+    """Return the result of proving one backup, which the catalogue keeps, also when it failed.
+
+    Raises NatsFailure. Before anything is started: locked, invalid_option, damaged, unsupported, disk_full. Later: not_started,
+    not_proven, and what a restore or a backup raises.
+    """
+    store = wanted.store
+    store.require()
+    server = _Server(*find_binary(wanted.binary), _work_directory(wanted))
+    with contextlib.ExitStack() as stack:
+        if not check_mode:
+            stack.enter_context(store.locked())
+            stack.enter_context(ended_by_signals())
+        catalogue = load_catalogue(store)
+        backups, unreadable = find_backups(store)
+        backup = _chosen(wanted, catalogue, backups, unreadable)
+        name = stream_key(backup.manifest.account, backup.manifest.stream)
+        result: dict[str, Any] = {
+            "changed": True,
+            "stream": name,
+            "path": backup.path,
+            "server_version": server.version,
+            "unreadable": [failure.description for failure in unreadable],
+        }
+        try:
+            backup = _verified(backup)
+            room = _required_room(backup, server)
+            result.update(bytes=(backup.manifest.contents or {}).get("bytes") or 0, room=room)
+            if check_mode:
+                where = f"{human_bytes(room)} in {server.directory}"
+                line = f"{name} as of {backup.manifest.taken} would be proven, which takes {where}"
+                return {**result, "proof": None, "seconds": None, "bytes_per_second": None, "lines": [line]}
+            seconds = _prove(backup, server, wanted, room, name)
+        except NatsFailure as failure:
+            if not check_mode and failure.code not in _OF_THE_HOST:
+                proof = _proof(backup, server, None, failure.description)
+                store_catalogue(store, catalogue.proven(name, proof), backups)
+            raise
+        catalogue = catalogue.proven(name, _proof(backup, server, seconds, ""))
+        store_catalogue(store, catalogue, backups)
+        proof = dict(catalogue.streams[name].proof or {})
+    rate = int(result["bytes"] / max(seconds, 0.001))
+    took = f"restored in {human_seconds(seconds)} ({human_bytes(rate)}/s)"
+    line = f"{name} as of {backup.manifest.taken} is proven: {proof['messages']} messages, {took}, nats-server {server.version}"
+    return {**result, "proof": proof, "seconds": seconds, "bytes_per_second": rate, "lines": [line]}
+
+
+def _work_directory(wanted: WantedDrill) -> Path:
+    """Return where the server is to store. Raises NatsFailure invalid_option for what others would take for backups."""
+    local = wanted.store.local
+    if local is None:
+        return Path(os.path.abspath(wanted.work_directory or tempfile.gettempdir()))
+    directory = Path(os.path.abspath(local))
+    work = Path(os.path.abspath(wanted.work_directory or directory.parent))
+    if work.resolve().is_relative_to(directory.resolve()):
+        raise NatsFailure("invalid_option", f"work_directory: {work} lies in {directory}, which holds backups only")
+    return work
+
+
+def _chosen(
+    wanted: WantedDrill, catalogue: Catalogue, backups: Sequence[Backup], unreadable: Sequence[NatsFailure]
+) -> Backup:
+    """Return the backup to prove. Raises NatsFailure invalid_option."""
+    by_stream: dict[str, Backup] = {}
+    for backup in backups:  # the newest one is the last one
+        by_stream[stream_key(backup.manifest.account, backup.manifest.stream)] = backup
+    if wanted.stream is None and by_stream:
+        return by_stream[least_proven(list(by_stream), catalogue)]
+    more = f" ({len(unreadable)} backups cannot be read: {unreadable[0].description})" if unreadable else ""
+    if wanted.stream is None:
+        raise NatsFailure("invalid_option", f"there is no backup in {wanted.store.place()}{more}")
+    try:
+        chosen = [backups[place] for place in choose(choice_rows(backups), [wanted.stream])]
+    except SelectionError as error:
+        raise NatsFailure("invalid_option", f"stream: {error}{more}") from error
+    if len(chosen) > 1:
+        raise NatsFailure(
+            "invalid_option", f"stream: {wanted.stream} means {len(chosen)} streams; one is proven at a time"
+        )
+    return chosen[0]
+
+
+def _verified(backup: Backup) -> Backup:
+    """Return a backup whose archive is as it was saved, with what it holds. Raises NatsFailure damaged."""
+    contents = verify(backup, CHECKSUM if backup.manifest.contents is not None else CONTENTS)
+    require_opened(backup)
+    return replace(backup, manifest=known_manifest(backup.manifest, contents))
+
+
+def _required_room(backup: Backup, server: _Server) -> int:
+    """Return the bytes that the server's directory needs. Raises NatsFailure for what it could not restore: unsupported,
+    disk_full."""
+    manifest = backup.manifest
+    try:
+        plan_restore(manifest, _ISOLATED, Target(server.version, message_limits(manifest)["max_payload"]))
+    except Refusal as refusal:
+        reason = f"{refusal}, which {server.binary} is: give a newer one as `binary` ({backup.path})"
+        raise NatsFailure(refusal.code, reason) from refusal
+    needed = room_needed(manifest, backup.size())
+    existing = next(path for path in (server.directory, *server.directory.parents) if path.is_dir())
+    free = shutil.disk_usage(existing).free
+    if free < needed:
+        reason = (
+            f"{existing} has {human_bytes(free)} free, and {human_bytes(needed)} are needed to restore {backup.path}"
+        )
+        raise NatsFailure("disk_full", f"{reason}: give another `work_directory`")
+    return needed
+
+
+def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name: str) -> float:
+    """Return the seconds of the restore, once what came out of it is as saved. Raises NatsFailure, not_proven where it is not."""
+    limits, store_bytes = message_limits(backup.manifest), 2 * room + _SLACK
+    # Its lock and the removal of what a killed run left are those of a backup that is being written.
+    with staged_directory(server.directory, "drill") as work:
+        with throwaway_server(server.binary, work, limits, store_bytes) as connection, Client(connection) as client:
+            restored, again = _there_and_back(client, backup, wanted, work / "again")
+        wrong = _differences(backup, again)
+    if wrong:
+        reason = (
+            f"{name} came back different from {backup.path}: {'; '.join(wrong)}. Take another backup, and prove that"
+        )
+        raise NatsFailure("not_proven", reason)
+    return float(restored["seconds"])
+
+
+def _there_and_back(
+    client: Client, backup: Backup, wanted: WantedDrill, directory: Path
+) -> tuple[dict[str, Any], Backup]:
+    """Return the result of restoring a backup, and the one that is taken of that. Raises NatsFailure."""
+    api, pace = JetStreamApi(client), TransferPace(_IDLE, wanted.finish_timeout)
+    how = WantedRestore(_ISOLATED, CHECKSUM, pace, wanted.wait_timeout)
+    try:
+        restored = restore(client, api, backup, how, False)
+        saved = back_up(
+            client, api, WantedBackup(backup.manifest.stream, DirectoryStore(directory), CONTENTS, pace), False
+        )
+    except NatsFailure as failure:
+        if failure.code == "incomplete":
+            failure.code = "not_proven"
+        failure.description += f" ({backup.path})"
+        raise
+    return restored, read_backup(DirectoryStore(Path(saved["path"])))
+
+
+def _differences(backup: Backup, again: Backup) -> list[str]:
+    """Return in which way a stream that was saved again is not what was saved."""
+    wrong = unproven(backup.manifest, again.manifest)
+    if not wrong and expired_since(backup.manifest, again.manifest):
+        with backup.open() as before, again.open() as after:
+            missing = lost(entry_messages(before), entry_messages(after), time.time())
+        return [missing] if missing else []
+    return wrong
+
+
+def _proof(backup: Backup, server: _Server, seconds: Optional[float], reason: str) -> dict[str, Any]:
+    """Return what the catalogue keeps of a drill."""
+    held = backup.manifest.contents or {}
+    return {
+        "time": utc_now(),
+        "ok": not reason,
+        "reason": reason,
+        "path": backup.folder,
+        "taken": backup.manifest.taken,
+        "seconds": seconds,
+        "bytes": held.get("bytes") or 0,
+        "messages": held.get("messages") or 0,
+        "digest": held.get("digest"),
+        "server_version": server.version,
+    }

@@ -1,0 +1,181 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups in a store: found, read and verified."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, format_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import (
+    ARCHIVES,
+    FILE,
+    Manifest,
+    ManifestError,
+    read_manifest,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import (
+    Contents,
+    read_contents,
+    sha256_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import decrypted
+
+#: How an archive is verified: size and SHA-256 against the manifest; all that it holds; and the checksum of each message too.
+CHECKSUM, CONTENTS, RECORDS = "checksum", "contents", "records"
+LEVELS = (CHECKSUM, CONTENTS, RECORDS)
+
+
+@dataclass(frozen=True)
+class Backup:
+    """One backup, and the folder of its store that has it."""
+
+    store: Store
+    folder: str
+    manifest: Manifest
+
+    @property
+    def path(self) -> str:
+        """Return where it is, for people and results."""
+        return self.store.place(self.folder)
+
+    @property
+    def archive(self) -> str:
+        """Return where its archive is, for people."""
+        return self.store.place(self._archive)
+
+    @property
+    def _archive(self) -> str:
+        return f"{self.folder}/{self.manifest.archive}" if self.folder else self.manifest.archive
+
+    def size(self) -> int:
+        """Return the bytes of the archive as it is kept. Raises OSError."""
+        return self.store.size(self._archive)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[BinaryIO]:
+        """Give the archive as it is kept. Raises OSError."""
+        file = self.store.open(self._archive)
+        try:
+            yield file
+        finally:
+            file.close()
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Give the archive as the servers sent it. Raises OSError, ArchiveError, and NatsFailure no_identity for one that is
+        encrypted and cannot be opened."""
+        with self.kept() as file:
+            encryption = self.manifest.encryption
+            if encryption is None:
+                yield file
+                return
+            with decrypted(file, self.store.keys, encryption.get("recipients") or (), self.archive) as plain:
+                yield plain
+
+
+def read_backup(store: Store, folder: str = "", files: frozenset[str] | None = None) -> Backup:
+    """Return the backup in a folder. Raises NatsFailure: invalid_option where there is none, damaged for an unreadable one."""
+    name = f"{folder}/{FILE}" if folder else FILE
+    try:
+        text = store.read(name)
+        there = store.files(folder) if files is None else files
+        return Backup(store, folder, read_manifest(text, [archive for archive in ARCHIVES if archive in there]))
+    except OSError as error:
+        raise NatsFailure("invalid_option", f"no backup in {store.place(folder)}: {error.strerror} ({FILE})") from error
+    except (ManifestError, UnicodeDecodeError) as error:
+        raise NatsFailure("damaged", f"{store.place(name)}: {error}") from error
+
+
+def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup], list[NatsFailure]]:
+    """Return the backups in a store, oldest first, and what looks like one and cannot be read. Raises NatsFailure."""
+    found, failures = [], []
+    for folder, files in store.folders().items():
+        try:
+            backup = read_backup(store, folder, files)
+        except NatsFailure as failure:
+            _require_readable(failure)
+            failures.append(failure)
+            continue
+        if stream is None or backup.manifest.stream == stream:
+            found.append(backup)
+    return sorted(found, key=lambda backup: (backup.manifest.taken or "", backup.folder)), failures
+
+
+def _require_readable(failure: NatsFailure) -> None:
+    """Raise what is wrong with the store and not with one backup."""
+    if failure.code not in ("damaged", "invalid_option"):
+        raise failure
+
+
+def newest_backup(store: Store, stream: str, account: str | None) -> Backup | None:
+    """Return the newest backup of a stream that was taken into a store, None without any that can be read. Raises NatsFailure."""
+    found = []
+    for folder, files in store.folders(f"{stream}@").items():
+        try:
+            backup = read_backup(store, folder, files)
+        except NatsFailure as failure:
+            _require_readable(failure)
+            continue
+        if (backup.manifest.stream, backup.manifest.account) == (stream, account):
+            found.append(backup)
+    return max(found, key=lambda backup: backup.manifest.taken or "", default=None)
+
+
+def format_of_backup(backup: Backup) -> str:
+    """Return the format of an archive. Raises NatsFailure, damaged, and no_identity for one that cannot be opened."""
+    try:
+        with backup.open() as file:
+            return format_of(Reader(file))[0]
+    except (ArchiveError, OSError) as error:
+        raise NatsFailure("damaged", f"{backup.archive}: {error}") from error
+
+
+def require_opened(backup: Backup) -> None:
+    """Raise NatsFailure no_identity for a backup that is encrypted and cannot be opened."""
+    if backup.manifest.encryption is not None:
+        format_of_backup(backup)
+
+
+def verify(backup: Backup, level: str) -> Contents | None:
+    """Return what an archive holds, None at the level `checksum`. Raises NatsFailure damaged for one that is not as saved."""
+    manifest = backup.manifest
+    try:
+        have = backup.size()
+        if manifest.size is not None and have != manifest.size:
+            raise ArchiveError(f"it has {have} bytes instead of {manifest.size}")
+        with backup.kept() as file:
+            if manifest.sha256 is not None and sha256_of(file) != manifest.sha256:
+                raise ArchiveError("its SHA-256 is not the one of the backup")
+        if level == CHECKSUM:
+            return None
+        contents = read_contents(backup.open, level == RECORDS)
+        if contents.config is not None and contents.config.get("name") != manifest.stream:
+            raise ArchiveError(f"it is of stream {contents.config.get('name')}, not {manifest.stream}")
+        if manifest.contents is not None and contents.as_dict() != manifest.contents:
+            raise ArchiveError("it holds something else than its backup says")
+        if manifest.contents is None:
+            _require_plausible(manifest, contents)
+    except (ArchiveError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise NatsFailure("damaged", f"{backup.archive}: {reason}") from error
+    return contents
+
+
+def _require_plausible(manifest: Manifest, contents: Contents) -> None:
+    """Raise ArchiveError for an archive that cannot be the one that the server announced with this state."""
+    state = manifest.state
+    first, last = state.get("first_seq") or 0, state.get("last_seq") or 0
+    # Messages may have come and gone; the nats CLI keeps the state with which an archive of 2.15 was begun.
+    exact = contents.format == ENTRIES and manifest.taken is None
+    if contents.last_seq < last or contents.first_seq < first or (exact and contents.last_seq != last):
+        raise ArchiveError(
+            f"it has messages {contents.first_seq} to {contents.last_seq}, and the backup {first} to {last}"
+        )

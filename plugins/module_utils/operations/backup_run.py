@@ -1,0 +1,261 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Saving the streams of accounts one after another: `<directory>/<account>/<stream>@<time>`, with a catalogue of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Callable, Optional
+from urllib.parse import quote
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, stream_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import Backup, find_backups
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import (
+    load_catalogue,
+    store_catalogue,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_files import (
+    expired_files,
+    save_files,
+    saved_files,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+
+#: Failures after which no other stream can be saved either.
+_HOPELESS = ("write_failed", "unreachable", "authorization", "tls")
+
+
+#: Account and name.
+Stream = tuple[Optional[str], str]
+
+
+@dataclass(frozen=True)
+class WantedRun:
+    """Which streams are saved, where to, how, and which backups are kept. `accounts`: names, None for the user's own. `files`:
+    the cluster's own, by their names."""
+
+    store: Store
+    accounts: Sequence[Optional[str]]
+    streams: Sequence[str]
+    exclude: Sequence[str]
+    level: str
+    pace: TransferPace
+    keep: Keep
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the streams. `rows`: one for each that was to be saved, with `problem` empty where it was."""
+
+    result: dict[str, Any]
+    failure: Optional[NatsFailure]
+
+
+def save_streams(connections: Connections, wanted: WantedRun, progress: Progress, check_mode: bool) -> Outcome:
+    """Save every stream that is asked for. One that fails does not keep the others from being saved.
+
+    Raises NatsFailure, before anything is saved: invalid_option, locked, damaged, write_failed.
+    """
+    if check_mode:
+        return _run(connections, wanted, progress, load_catalogue(wanted.store), True)
+    with wanted.store.locked():
+        catalogue = load_catalogue(wanted.store)
+        return _run(connections, wanted, progress, catalogue, False)
+
+
+def _run(
+    connections: Connections, wanted: WantedRun, progress: Progress, catalogue: Catalogue, check_mode: bool
+) -> Outcome:
+    found = [
+        (account, stream)
+        for account in wanted.accounts
+        for stream in sorted(connections.account(account).stream_names())
+    ]
+    chosen = _chosen(found, wanted)
+    catalogue = replace(catalogue.without(_gone(catalogue, found, wanted)), exclude=tuple(wanted.exclude))
+    rows: list[dict[str, Any]] = []
+    for account, stream in chosen:
+        name = stream_key(account, stream)
+        report = partial(_report, progress, rows, len(chosen), name)
+        row = _save(connections, wanted, report, account, stream, check_mode)
+        rows.append(row)
+        catalogue = catalogue.failed(name, row["problem"]) if row["problem"] else catalogue.saved(name, utc_now())
+        if row["code"] in _HOPELESS:
+            break
+    own = _save_own(wanted, catalogue, bool(rows) and rows[-1]["code"] in _HOPELESS, check_mode)
+    left = [stream_key(account, stream) for account, stream in chosen[len(rows) :]]
+    removed = _tidied(wanted, rows, own.catalogue, check_mode) + list(own.removed)
+    failed = [row for row in rows if row["problem"]]
+    result = {
+        "changed": any(row["changed"] for row in rows) or bool(removed) or own.saved is not None,
+        "streams": rows,
+        "cluster": own.saved,
+        "left": left,
+        "removed": removed,
+        "lines": _lines(wanted, rows, removed, left) + _cluster_lines(own.saved),
+        "diff": {
+            "before": {row["name"]: row["diff"]["before"] for row in rows if row["changed"]},
+            "after": {row["name"]: row["diff"]["after"] for row in rows if row["changed"]},
+        },
+    }
+    return Outcome(result, _failure(wanted, failed, rows, left) if failed else own.failure)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """What became of the cluster's own files: the catalogue with them, what was saved and removed, or why it was not."""
+
+    catalogue: Catalogue
+    saved: Optional[Mapping[str, Any]] = None
+    removed: tuple[str, ...] = ()
+    failure: Optional[NatsFailure] = None
+
+
+def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mode: bool) -> _Own:
+    """Save the cluster's own files, unless nothing can be saved."""
+    if hopeless or not wanted.files:
+        return _Own(catalogue)
+    try:
+        rows = saved_files(catalogue, wanted.store)
+        saved = save_files(wanted.store, wanted.files, rows, check_mode)
+    except NatsFailure as failure:
+        failure.description = f"the cluster's own files were not saved: {failure.description}"
+        return _Own(catalogue, failure=failure)
+    rows += [saved] if saved is not None else []
+    old = expired_files(rows, wanted.keep)
+    if not check_mode:
+        for row in old:
+            wanted.store.discard(str(row["path"]))
+    kept = tuple(row for row in rows if row not in old)
+    return _Own(replace(catalogue, cluster=kept), saved, tuple(str(row["path"]) for row in old))
+
+
+def _cluster_lines(saved: Optional[Mapping[str, Any]]) -> list[str]:
+    return [f"{len(saved['files'])} files of the cluster itself: {saved['path']}"] if saved is not None else []
+
+
+def _report(progress: Progress, rows: Sequence[dict[str, Any]], count: int, name: str, size: int) -> None:
+    progress.report(lambda: f"{len(rows)} of {count} streams are saved; {name}: {human_bytes(size)} so far")
+
+
+def _gone(catalogue: Catalogue, found: Sequence[Stream], wanted: WantedRun) -> set[str]:
+    """Return the streams that were saved from these accounts and are not there any more."""
+    accounts = {account or "" for account in wanted.accounts}
+    known = {name for name in catalogue.streams if name.partition("/")[0] in accounts}
+    return known - {stream_key(*pair) for pair in found}
+
+
+def _chosen(found: Sequence[Stream], wanted: WantedRun) -> list[Stream]:
+    """Return the streams that are asked for. Raises NatsFailure invalid_option for a pattern that none matches."""
+    chosen = [pair for pair in found if matches(*pair, wanted.streams) and not matches(*pair, wanted.exclude)]
+    unknown = [pattern for pattern in wanted.streams if not any(matches(*pair, [pattern]) for pair in found)]
+    if unknown and list(wanted.streams) != ["*"]:
+        there = ", ".join(stream_key(*pair) for pair in found[:10]) or "none"
+        raise NatsFailure("invalid_option", f"streams: no stream is {', '.join(unknown)}; the accounts have {there}")
+    return chosen
+
+
+def _save(
+    connections: Connections,
+    wanted: WantedRun,
+    report: Callable[[int], None],
+    account: str | None,
+    stream: str,
+    check_mode: bool,
+) -> dict[str, Any]:
+    """Return what became of one stream."""
+    row: dict[str, Any] = {"name": stream_key(account, stream), "account": account, "stream": stream}
+    one = WantedBackup(stream, wanted.store.below(folder(account)), wanted.level, wanted.pace, report=report)
+    report(0)
+    try:
+        result = back_up(connections.client(account), connections.account(account), one, check_mode)
+    except NatsFailure as failure:
+        nothing: dict[str, Any] = {
+            "changed": False,
+            "path": None,
+            "reason": "",
+            "bytes": 0,
+            "messages": 0,
+            "caveats": [],
+            "diff": {},
+        }
+        return {**row, **nothing, "problem": failure.description, "code": failure.code}
+    messages = (result["diff"]["after"] or result["backup"]["state"]).get("messages", 0)
+    kept = {key: result[key] for key in ("changed", "path", "reason", "bytes", "caveats", "diff")}
+    return {**row, **kept, "messages": messages, "problem": "", "code": ""}
+
+
+def folder(account: str | None) -> str:
+    """Return the name of an account's directory."""
+    return quote(account, safe="$ ").replace(".", "%2E") if account else "_"
+
+
+def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> list[str]:
+    """Remove what the retention does not keep of the streams that are saved, write the catalogue, and return what was removed.
+
+    Of a stream that could not be saved everything is kept.
+    """
+    backups, _failures = find_backups(wanted.store)
+    old = _expired(backups, wanted.keep, {row["name"] for row in rows if not row["problem"]})
+    if not check_mode:
+        for backup in old:
+            wanted.store.remove(backup.folder)
+        wanted.store.sweep()
+        store_catalogue(wanted.store, catalogue, [backup for backup in backups if backup not in old])
+    return [backup.folder for backup in old]
+
+
+def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str]) -> list[Backup]:
+    by_stream: dict[str, list[Backup]] = {}
+    for backup in backups:
+        name = stream_key(backup.manifest.account, backup.manifest.stream)
+        if name in saved and backup.manifest.taken:
+            by_stream.setdefault(name, []).append(backup)
+    found: list[Backup] = []
+    for of_stream in by_stream.values():
+        taken = [parse_time(backup.manifest.taken or "") for backup in of_stream]
+        found += [of_stream[place] for place in expired(taken, keep)]
+    return found
+
+
+def _lines(wanted: WantedRun, rows: Sequence[dict[str, Any]], removed: Sequence[str], left: Sequence[str]) -> list[str]:
+    """Return what a person is to read: the streams that were saved or failed, and the sums."""
+    shown_rows = [row for row in rows if row["changed"] or row["problem"]]
+    shown = [
+        (row["name"], row["messages"], human_bytes(row["bytes"]), row["problem"].partition("\n")[0] or row["reason"])
+        for row in shown_rows
+    ]
+    lines = (
+        table(f"Streams saved to {wanted.store.place()}", ("Stream", "Messages", "Bytes", "Why"), shown).splitlines()
+        if shown
+        else []
+    )
+    same = len(rows) - len(shown_rows)
+    lines += [f"{same} streams are still as their newest backups have them"] if same else []
+    lines += [f"{len(removed)} old backups removed"] if removed else []
+    lines += [f"not begun: {', '.join(left)}"] if left else []
+    return lines
+
+
+def _failure(
+    wanted: WantedRun, failed: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], left: Sequence[str]
+) -> NatsFailure:
+    shown = [f"{row['name']}: {row['problem']}" for row in failed[:8]]
+    shown += [f"and {len(failed) - 8} more, see `streams` of the result"] if len(failed) > 8 else []
+    shown += [f"not begun: {len(left)} streams"] if left else []
+    done = len(rows) - len(failed)
+    head = f"{len(failed)} of {len(rows) + len(left)} streams were not saved, {done} are; run this again for the rest"
+    return NatsFailure(failed[0]["code"], "\n".join([head, *shown]))

@@ -1,0 +1,299 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where backups are kept: the one interface, and the directory that has it.
+
+Names are relative to a store and have `/` between their parts. A folder is a backup when it holds `backup.json`, which gets there
+last: in a directory by one rename of a folder with another name, so that whatever looks like a backup is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import os
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import BinaryIO, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import FILE
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import NO_KEYS, Keys
+
+PREFIX = ".natsops-backup-"
+#: What the name of a backup begins with while it is removed.
+REMOVED = f"{PREFIX}removed-"
+_LOCK = ".lock"
+
+
+class Staging(ABC):
+    """A backup that is being written. `folder`: where it is until it has its own name."""
+
+    folder: str
+
+    @abstractmethod
+    def create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        """Give a file of the backup to write, which is there, durably, when the block has ended. Raises NatsFailure."""
+
+    @abstractmethod
+    def publish(self, manifest: str) -> str:
+        """Write the manifest, give the backup its name, and return that. Raises NatsFailure."""
+
+
+class Store(ABC):
+    """A place of backups, with the keys that open what is in it and encrypt what comes to it."""
+
+    keys: Keys
+    #: The directory where it is one.
+    local: Optional[Path] = None
+
+    @abstractmethod
+    def place(self, name: str = "") -> str:
+        """Return where something is, for people and results."""
+
+    @abstractmethod
+    def below(self, name: str) -> Store:
+        """Return the store of what lies in a folder."""
+
+    @abstractmethod
+    def with_keys(self, keys: Keys) -> Store:
+        """Return the same store with other keys."""
+
+    @abstractmethod
+    def require(self) -> None:
+        """Raise NatsFailure for a place that does not exist."""
+
+    @abstractmethod
+    def folders(self, prefix: str = "") -> Mapping[str, frozenset[str]]:
+        """Return the folders with a manifest whose names begin so, each with the names of its files, in the order of names."""
+
+    @abstractmethod
+    def files(self, folder: str) -> frozenset[str]:
+        """Return the names of the files in one folder."""
+
+    @abstractmethod
+    def size(self, name: str) -> int:
+        """Return the bytes of a file. Raises OSError."""
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """Return a file to read in order. Raises OSError."""
+
+    def read(self, name: str) -> str:
+        """Return the text of a file. Raises OSError, UnicodeDecodeError."""
+        with self.open(name) as file:
+            return file.read().decode()
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, all of it or nothing. Raises NatsFailure."""
+
+    @abstractmethod
+    def discard(self, name: str) -> None:
+        """Remove one file, which may be gone."""
+
+    @abstractmethod
+    def staged(self, stream: str, taken: datetime) -> contextlib.AbstractContextManager[Staging]:
+        """Give a backup to write; what there is of it is removed unless it was published. Raises NatsFailure."""
+
+    @abstractmethod
+    def remove(self, folder: str) -> None:
+        """Remove a backup. From the first moment on it is none any more."""
+
+    @abstractmethod
+    def sweep(self) -> None:
+        """Remove what interrupted removals and killed runs left."""
+
+    @abstractmethod
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock of those who write a catalogue, or the backups that it lists. Raises NatsFailure locked."""
+
+
+def backup_name(stream: str, taken: datetime) -> str:
+    return f"{stream}@{taken:%Y%m%dT%H%M%S.%fZ}"
+
+
+def utc_now() -> str:
+    """Return the time as catalogues and manifests have it."""
+    return datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+@contextlib.contextmanager
+def written(place: object) -> Iterator[None]:
+    """Turn what the disk refuses into NatsFailure write_failed."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"cannot write the backup to {place}: {error.strerror}; nothing of it was left there"
+        raise NatsFailure("write_failed", reason) from error
+
+
+# --- a directory --------------------------------------------------------------------------------------------------------
+
+
+class DirectoryStore(Store):
+    """Backups in a directory."""
+
+    def __init__(self, directory: Path, keys: Keys = NO_KEYS) -> None:
+        self.local = self.directory = directory
+        self.keys = keys
+
+    def place(self, name: str = "") -> str:
+        return str(self.directory / name)
+
+    def below(self, name: str) -> DirectoryStore:
+        return DirectoryStore(self.directory / name, self.keys)
+
+    def with_keys(self, keys: Keys) -> DirectoryStore:
+        return DirectoryStore(self.directory, keys)
+
+    def require(self) -> None:
+        if not self.directory.is_dir():
+            raise NatsFailure("invalid_option", f"directory: {self.directory} is no directory")
+
+    def folders(self, prefix: str = "") -> Mapping[str, frozenset[str]]:
+        pattern = f"{glob.escape(prefix)}*/{FILE}"
+        paths = self.directory.glob(pattern) if prefix else self.directory.rglob(FILE)
+        found = sorted(path.parent for path in paths) if self.directory.is_dir() else []
+        names = {path: str(path.relative_to(self.directory)) for path in found if not path.name.startswith(PREFIX)}
+        return {"" if name == "." else name: self.files(name) for name in names.values()}
+
+    def files(self, folder: str) -> frozenset[str]:
+        path = self.directory / folder
+        return frozenset(entry.name for entry in path.iterdir() if entry.is_file()) if path.is_dir() else frozenset()
+
+    def size(self, name: str) -> int:
+        return (self.directory / name).stat().st_size
+
+    def open(self, name: str) -> BinaryIO:
+        return (self.directory / name).open("rb")
+
+    def discard(self, name: str) -> None:
+        (self.directory / name).unlink(missing_ok=True)
+
+    def write(self, name: str, data: bytes) -> None:
+        with written(self.directory):
+            descriptor, temporary = tempfile.mkstemp(prefix=f".{name}-", dir=self.directory)
+            try:
+                with open(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(temporary, self.directory / name)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+
+    @contextlib.contextmanager
+    def staged(self, stream: str, taken: datetime) -> Iterator[Staging]:
+        with staged_directory(self.directory, stream) as path:
+            yield _StagedDirectory(self.directory, path.name, backup_name(stream, taken))
+
+    def remove(self, folder: str) -> None:
+        # Without its name it is no backup any more, also when the removal is interrupted.
+        path = self.directory / folder
+        hidden = path.with_name(f"{REMOVED}{path.name}")
+        path.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+    def sweep(self) -> None:
+        for hidden in self.directory.glob(f"*/{REMOVED}*"):
+            shutil.rmtree(hidden, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """The lock ends with the process. Raises NatsFailure locked, write_failed."""
+        with written(self.directory):
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = os.read(lock, 200).decode(errors="replace").strip()
+                raise another_run(self.place(), holder) from error
+            os.truncate(lock, 0)
+            os.pwrite(lock, f"process {os.getpid()} since {utc_now()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(lock)
+
+
+def another_run(place: str, holder: str) -> NatsFailure:
+    """Return what is said of a lock that is held."""
+    return NatsFailure("locked", f"another run writes to {place} ({holder}): let it end, or end it, and run this again")
+
+
+class _StagedDirectory(Staging):
+    def __init__(self, directory: Path, folder: str, name: str) -> None:
+        self._directory, self.folder, self._name = directory, folder, name
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        path = self._directory / self.folder / name
+        with written(self._directory), open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+
+    def publish(self, manifest: str) -> str:
+        staging = self._directory / self.folder
+        with self.create(FILE) as file:
+            file.write(manifest.encode())
+        with written(self._directory):
+            _sync(staging)
+            os.rename(staging, self._directory / self._name)
+            _sync(self._directory)
+        return self._name
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def staged_directory(directory: Path, stream: str) -> Iterator[Path]:
+    """Make a directory for what is being written; it is removed unless it got another name. Raises NatsFailure."""
+    with written(directory):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_leftovers(directory, stream)
+        path, lock = _locked(directory, stream)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(directory: Path, stream: str) -> tuple[Path, int]:
+    """Make a directory and return it with its lock."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{stream}@", dir=directory))
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(path, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.is_dir():
+                return path, lock
+            # Somebody else took it for a leftover in between.
+            os.close(lock)
+
+
+def _remove_leftovers(directory: Path, stream: str) -> None:
+    """Remove what runs left that were killed; one that lives holds a lock."""
+    for path in directory.glob(f"{PREFIX}{glob.escape(stream)}@*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)

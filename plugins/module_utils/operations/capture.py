@@ -1,0 +1,341 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where snapshots come from: one pass over the servers, or an archive of `nats audit gather`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import time
+import zipfile
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
+    Catalogue,
+    CatalogueError,
+    read_catalogue,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_server, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi, new_accounts
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+    LAKE,
+    Origin,
+    Row,
+    SnapshotWriter,
+    origin_of,
+    rows_of,
+    servers_summary,
+    timestamp,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
+
+#: What is asked of each server, in this order: what is compared between servers first, so that their answers are of about
+#: the same time. With the options, and the first version that answers.
+ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+    "jsz": ({"accounts": True, "streams": True, "consumer": True, "config": True, "raft": True}, (0, 0, 0)),
+    "raftz": ({}, (2, 10, 26)),
+    "varz": ({}, (0, 0, 0)),
+    "healthz": ({"details": True}, (2, 9, 0)),
+    "ipqueuesz": ({}, (2, 10, 26)),
+    "routez": ({}, (0, 0, 0)),
+    "gatewayz": ({}, (0, 0, 0)),
+    "leafz": ({}, (0, 0, 0)),
+    "accstatz": ({}, (2, 9, 0)),
+    "accountz": ({}, (0, 0, 0)),
+    "connz": ({"auth": True}, (0, 0, 0)),
+}
+
+#: The table of what the catalogue of backups says.
+BACKUPS = "backups"
+
+#: Servers that are asked at once. No more than a page of each of them is in memory.
+_AT_ONCE = 16
+
+#: The system account's own Raft groups, of which the meta group is one, are reported without naming the account.
+_SYSTEM = ""
+
+#: The artifacts of an audit archive (jsm.go audit/archive/tag.go) that are an endpoint's answer.
+_ARTIFACTS = {
+    "variables": "varz",
+    "health": "healthz",
+    "jetstream_info": "jsz",
+    "connections": "connz",
+    "routes": "routez",
+    "gateways": "gatewayz",
+    "leafs": "leafz",
+    "account_raftz": "raftz",
+}
+_MANIFEST = "capture/misc/manifest.json"
+_METADATA = "capture/misc/audit_gather_metadata.json"
+
+#: Lines of a server's log that a snapshot takes, the last ones.
+_LOG_LINES = 10_000
+
+#: Bytes of the largest artifact of an archive that is read; an archive comes from elsewhere.
+_LARGEST_ARTIFACT = 1 << 30
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked. `logs`: a
+    folder with a file of log lines for each server, called by its name. `backups`: where backups are, whose catalogue is
+    read."""
+
+    lake: Path
+    fleet: str
+    endpoints: Collection[str]
+    expected: Collection[str] = ()
+    deadline: float = 60.0
+    logs: Path | None = None
+    backups: Store | None = None
+
+
+def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
+    """Take a snapshot of all servers and return the path and the content of its manifest.
+
+    An answer that is not given is a line with the failure, so that unknown stays apart from none. Raises NatsFailure when
+    nobody answers at all, or code LAKE when the snapshot cannot be written.
+    """
+    return _Pass(client, wanted).run()
+
+
+class _Pass:
+    def __init__(self, client: Client, wanted: Wanted) -> None:
+        self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline)
+        self._wanted = wanted
+        self._seconds: dict[str, float] = {}
+        self._accounts: dict[str, set[str]] = {}
+        self._streams: set[tuple[str, str]] = set()
+
+    def run(self) -> tuple[Path, dict[str, Any]]:
+        started = datetime.now(timezone.utc)
+        discovery = self._api.discover(self._wanted.expected)
+        servers = list(discovery.servers)
+        with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started) as writer:
+            self._writer = writer
+            for server in servers:
+                writer.add(origin_of(server), Row("servers", {}, _described(server)))
+            for name in discovery.missing:
+                failure = NatsFailure("server_missing", f"expected server {name} did not answer", server=name)
+                writer.fail("servers", Origin("", name, received=timestamp(datetime.now(timezone.utc))), failure)
+            for endpoint, (_options, since) in ENDPOINTS.items():
+                if endpoint in self._wanted.endpoints:
+                    before = time.monotonic()
+                    self._read(endpoint, [server for server in servers if parse_version(server.version) >= since])
+                    self._seconds[endpoint] = round(time.monotonic() - before, 3)
+            if self._wanted.logs is not None:
+                self._read_logs(servers, self._wanted.logs)
+            if self._wanted.backups is not None:
+                self._read_backups(self._wanted.backups)
+            summary = servers_summary(servers, discovery.missing, writer.failures)
+            return writer.publish(source="nats_snapshot", **summary, seconds=self._seconds)
+
+    def _read(self, endpoint: str, servers: Sequence[Server]) -> None:
+        """Read one endpoint of all servers, some at once."""
+        if endpoint == "accstatz":
+            self._read_account_statistics(servers)
+            return
+        if endpoint == "accountz":
+            self._read_account_limits(servers)
+            return
+        for start in range(0, len(servers), _AT_ONCE):
+            some = servers[start : start + _AT_ONCE]
+            if endpoint == "raftz":
+                for account in sorted(set().union({_SYSTEM}, *(self._accounts.get(server.id, ()) for server in some))):
+                    holding = [server for server in some if account in (_SYSTEM, *self._accounts.get(server.id, ()))]
+                    self._read_some(endpoint, holding, {"account": account} if account else {})
+            else:
+                self._read_some(endpoint, some, ENDPOINTS[endpoint][0])
+
+    def _read_some(self, endpoint: str, servers: Sequence[Server], options: Mapping[str, Any]) -> None:
+        """Read one endpoint of some servers, page by page."""
+        new = {server.id for server in servers}
+        try:
+            for server, page in self._api.pages(servers, endpoint.upper(), options):
+                self._take(endpoint, server, page, server.id in new)
+                new.discard(server.id)
+        except NatsFailure as failure:
+            self._nobody(endpoint, servers, failure)
+
+    def _nobody(self, endpoint: str, servers: Sequence[Server], failure: NatsFailure) -> None:
+        """Write that none of these servers could be asked, or that it is not known which of them reported everything."""
+        if failure.code == LAKE:
+            raise failure
+        for server in servers:
+            self._writer.fail(endpoint, origin_of(server), failure)
+
+    def _read_account_statistics(self, servers: Sequence[Server]) -> None:
+        try:
+            self._api.gather_account_statistics(servers, lambda server, answer: self._take("accstatz", server, answer))
+        except NatsFailure as failure:
+            self._nobody("accstatz", servers, failure)
+
+    def _read_account_limits(self, servers: Sequence[Server]) -> None:
+        """Read each account once: what it may do is the same on all servers, but a server knows an account only once it was
+        needed there."""
+        read: set[str] = set()
+        for server in servers:
+            listing = self._api.ask([server], "ACCOUNTZ")[server.id]
+            if isinstance(listing, NatsFailure):
+                self._take("accountz", server, listing)
+                continue
+            for account in listing.get("accounts") or ():
+                if account not in read:
+                    answer = self._api.ask([server], "ACCOUNTZ", {"account": account})[server.id]
+                    self._take("accountz", server, answer)
+                    read.add(account)
+
+    def _read_logs(self, servers: Sequence[Server], folder: Path) -> None:
+        """Write the lines of the servers' logs that somebody else has brought here, a file for each server."""
+        known = {server.name: origin_of(server) for server in servers}
+        for path in sorted(folder.iterdir()):
+            origin = known.get(path.stem) or Origin("", path.stem, received=timestamp(datetime.now(timezone.utc)))
+            for line in log_lines(path):
+                self._writer.add(origin, Row("server_log", {}, line))
+
+    def _read_backups(self, store: Store) -> None:
+        """Write for each stream when it was last saved and proven; without JSZ for those that the last runs saw."""
+        # No server's name, also where the host is called as one.
+        here = Origin("", f"backups on {socket.gethostname()}", received=timestamp(datetime.now(timezone.utc)))
+        try:
+            catalogue = read_catalogue(store.read(CATALOGUE))
+            nothing = ""
+        except FileNotFoundError:
+            # The same as an empty one, which nats_check calls critical, too.
+            catalogue, nothing = Catalogue(), f"there is no {store.place(CATALOGUE)}"
+        except (OSError, UnicodeDecodeError, CatalogueError) as error:
+            reason = f"{store.place(CATALOGUE)} cannot be read: {error}"
+            self._writer.fail(BACKUPS, here, NatsFailure("damaged", reason))
+            return
+        for one in protections(catalogue, self._streams or None):
+            # As servers do, a row leaves out what is not known.
+            found = {key: value for key, value in one.as_dict().items() if value is not None}
+            keys = {key: found.pop(key) for key in ("account", "stream")}
+            self._writer.add(here, Row(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
+
+    def _take(self, endpoint: str, server: Server, page: Answer, first: bool = True) -> None:
+        origin = origin_of(server)
+        if isinstance(page, NatsFailure):
+            self._writer.fail(endpoint, origin, page)
+            return
+        for row in rows_of(endpoint, page, first):
+            if row.table == "jsz_accounts":
+                self._accounts.setdefault(server.id, set()).add(row.keys["account"])
+            elif row.table == "jsz_streams" and self._wanted.backups is not None:
+                self._streams.add((row.keys["account"], row.data["name"]))
+            self._writer.add(origin, row)
+
+
+def log_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the last lines of a log: `text`, and `time` where the journal tells it (`journalctl --output=json`).
+
+    Raises NatsFailure invalid_option when the file cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = deque(file, _LOG_LINES)
+    except OSError as error:
+        raise NatsFailure("invalid_option", f"logs: {path} cannot be read: {error.strerror}") from error
+    for line in lines:
+        text = line.rstrip("\n")
+        try:
+            entry = json.loads(text) if text.startswith("{") else {}
+            since = int(entry["__REALTIME_TIMESTAMP"]) / 1e6 if entry else None
+        except (KeyError, TypeError, ValueError):
+            entry, since = {}, None
+        if since is None:
+            yield {"text": text}
+            continue
+        message = entry.get("MESSAGE") or ""
+        text = message if isinstance(message, str) else bytes(message).decode(errors="replace")
+        yield {"time": timestamp(datetime.fromtimestamp(since, timezone.utc)), "text": text}
+
+
+def _described(server: Server) -> dict[str, Any]:
+    """Return what is known of a server that answered."""
+    described = server.as_dict()
+    del described["js"], described["health"]
+    return {**described, "known_servers": server.known_servers}
+
+
+# --- archives of `nats audit gather` ------------------------------------------------------------------------------------
+
+
+def import_archive(archive: Path, lake: Path, fleet: str) -> tuple[Path, dict[str, Any]]:
+    """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
+
+    The snapshot is named after the archive's own manifest: imported again, it replaces itself. There is nothing that tells the
+    clocks apart. Raises NatsFailure invalid_option when it is no such archive, and LAKE when it cannot be written.
+    """
+    try:
+        zipped = zipfile.ZipFile(archive)
+        listing = zipped.read(_MANIFEST)
+        tags = {path: {tag["Name"]: tag["Value"] for tag in found} for path, found in json.loads(listing).items()}
+        taken = parse_time(json.loads(zipped.read(_METADATA))["capture_timestamp"])
+    except (OSError, zipfile.BadZipFile, AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = f"archive: {archive} is not a readable archive of `nats audit gather`: {error}"
+        raise NatsFailure("invalid_option", reason) from error
+    name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(listing).hexdigest()[:6]}"
+    with zipped, SnapshotWriter(lake, fleet, taken, name) as writer:
+        servers = _write_artifacts(zipped, tags, writer)
+        unknown = {"clock_offset": None, "slowest_rtt": None}
+        return writer.publish(
+            source="nats audit gather", **{**servers_summary(servers, (), writer.failures), **unknown}
+        )
+
+
+def _write_artifacts(
+    zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]], writer: SnapshotWriter
+) -> list[Server]:
+    """Write the archive's answers and return the servers that gave them."""
+    servers: dict[str, Server] = {}
+    accounts: dict[str, set[str]] = {}
+    for path, endpoint, name, cluster in _artifacts(tags):
+        try:
+            document = _artifact(zipped, path)
+            server = parse_server(document["server"], {}, 0.0)
+            reported = timestamp(parse_time(str(document["server"]["time"])))
+        except (KeyError, ValueError, zipfile.BadZipFile) as error:
+            failure = NatsFailure("bad_reply", f"{path} cannot be read: {error}")
+            writer.fail(endpoint, Origin("", name, cluster), failure)
+            continue
+        data = document.get("data") or {}
+        origin = Origin(server.id, server.name, server.cluster, server.version, reported)
+        if server.id not in servers:
+            servers[server.id] = server
+            writer.add(origin, Row("servers", {}, {**_described(server), "rtt": None, "clock_offset": None}))
+        first = endpoint != "jsz" or server.id not in accounts
+        if endpoint == "jsz":
+            new_accounts(data, accounts.setdefault(server.id, set()))
+        for row in rows_of(endpoint, data, first):
+            writer.add(origin, row)
+    return list(servers.values())
+
+
+def _artifacts(tags: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the path, the endpoint, the server's name and its cluster of each artifact that is an answer, in order."""
+    for path, named in sorted(tags.items()):
+        endpoint = _ARTIFACTS.get(named.get("artifact_type", ""))
+        if endpoint is not None:
+            yield path, endpoint, named.get("server", ""), named.get("cluster", "")
+
+
+def _artifact(zipped: zipfile.ZipFile, path: str) -> dict[str, Any]:
+    """Return an answer in its envelope. Raises KeyError, ValueError or BadZipFile for a broken one."""
+    if zipped.getinfo(path).file_size > _LARGEST_ARTIFACT:
+        raise ValueError("it is larger than 1 GiB")
+    document = json.loads(zipped.read(path))
+    if not isinstance(document, dict) or not isinstance(document.get("server"), dict):
+        raise ValueError("it does not say which server it is from")
+    return document

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The catalogue of a store, `catalogue.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
+    FILE,
+    Catalogue,
+    CatalogueError,
+    backup_row,
+    read_catalogue,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import Backup
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, utc_now
+
+
+def load_catalogue(store: Store) -> Catalogue:
+    """Return the catalogue of a store, an empty one without any. Raises NatsFailure damaged."""
+    try:
+        return read_catalogue(store.read(FILE))
+    except FileNotFoundError:
+        return Catalogue()
+    except (OSError, UnicodeDecodeError, CatalogueError) as error:
+        reason = (
+            f"{store.place(FILE)}: {error}. Move it away: a new one is made of the backups, without what was proven"
+        )
+        raise NatsFailure("damaged", reason) from error
+
+
+def store_catalogue(store: Store, catalogue: Catalogue, backups: Sequence[Backup]) -> Catalogue:
+    """Write the catalogue of these backups, all or nothing, and return it. Raises NatsFailure write_failed."""
+    rows = tuple(backup_row(backup.folder, backup.manifest) for backup in backups)
+    catalogue = replace(catalogue, written=utc_now(), backups=rows)
+    store.write(FILE, catalogue.text().encode())
+    return catalogue
+
+
+def choice_rows(backups: Sequence[Backup]) -> list[dict[str, Any]]:
+    """Return what `backup.selection.choose` is asked with."""
+    return [
+        {"account": backup.manifest.account, "stream": backup.manifest.stream, "taken": backup.manifest.taken}
+        for backup in backups
+    ]

@@ -1,0 +1,324 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Failing back: what a site wrote since a failover comes to the origin, each step seen before the next.
+
+Where it is shows in both streams: the origin is fenced, it sources the site, the site is fenced, the origin serves.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import without_server_metadata
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import recreated_config
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failback import (
+    returned_config,
+    returning_config,
+    returning_floor,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failover import (
+    END_MIRROR,
+    Refusal,
+    durable,
+    fenced_subject,
+    is_fenced,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
+    Failback,
+    Failover,
+    saved_consumer,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Protected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    MESSAGE_NOT_FOUND,
+    JetStreamApi,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failover import (
+    last_at_or_before,
+    next_source,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Pair, source_sequence
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import Row, read_status
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+
+#: How many messages after the failover have their ids compared, where producers send again what they are not sure of, and how
+#: many before it.
+_COMPARED, _BEFORE = 20_000, 1000
+
+
+def plan_failback(pair: Pair, streams: Sequence[Protected]) -> list[Row]:
+    """Return the streams that come back. Raises NatsFailure, naming every stream that cannot."""
+    rows, refused = read_status(pair, streams), []
+    for row in rows:
+        reason = _why_not(row)
+        if reason:
+            refused.append(f"{row.status.protected.name}: {reason}")
+    if refused:
+        raise NatsFailure(
+            "no_failback",
+            f"{len(refused)} of {len(rows)} streams cannot fail back, and nothing was changed: {'; '.join(refused)}",
+        )
+    return rows
+
+
+def _why_not(row: Row) -> str:
+    if row.records is None:
+        return row.status.problems[0]
+    if row.failover is None:
+        return "the site has not taken the origin's place"
+    if not row.failover.done:
+        return "the failover is not complete; run it again"
+    if row.origin.problem or row.origin.info is None:
+        return (
+            f"the origin does not answer: {row.origin.problem}"
+            if row.origin.problem
+            else "the origin has no such stream"
+        )
+    if row.origin.info["state"]["last_seq"] < row.failover.position:
+        return (
+            f"the origin has messages up to {row.origin.last_seq}, and had them up to {row.failover.position} at the failover: "
+            "it was recreated. Delete its stream, and protect the site's with a mirror there instead"
+        )
+    return ""
+
+
+def planned_lines(pair: Pair, rows: Sequence[Row]) -> list[str]:
+    """Return for people what will be done."""
+    lines = []
+    for row, failover in [(row, row.failover) for row in rows if row.failover is not None]:
+        name, stream = row.status.protected.name, row.status.protected.stream
+        stranded = row.origin.last_seq - failover.position
+        subjects = failover.origin_config.get("subjects") or failover.subjects
+        lines += [
+            f"{name}: {stream} of {pair.origin.name} is fenced, and gets what {failover.target} of {pair.site.name} has "
+            f"after sequence {failover.last_copied}",
+            f"{name}: then {failover.target} is fenced, and {stream} takes messages on {', '.join(subjects)} again",
+        ]
+        if stranded:
+            lines.append(f"{name}: at most {stranded} messages are only at the origin, and stay there")
+    return lines
+
+
+def fail_back(pair: Pair, row: Row, wait: float) -> dict[str, Any]:
+    """Bring one stream back, and return its row of the module's result. Raises NatsFailure."""
+    try:
+        return _Run(pair, row, wait).run()
+    except Refusal as refusal:
+        raise NatsFailure(refusal.code, f"{row.status.protected.name}: {refusal}") from refusal
+
+
+class _Run:
+    def __init__(self, pair: Pair, row: Row, wait: float) -> None:
+        if row.failover is None or row.records is None:
+            raise Refusal("not_failed_over", "it has not failed over")
+        self._pair, self._row, self._wait = pair, row, wait
+        self._failover: Failover = row.failover
+        self._records = row.records
+        self._protected = row.status.protected
+        self._stream, self._target = self._protected.stream, row.failover.target
+        self._site = pair.site.api(self._protected.account)
+        self._origin = pair.origin.api(self._protected.account)
+
+    def run(self) -> dict[str, Any]:
+        self._fence(self._origin, self._stream, self._stream)
+        record = self._records.failback(self._stream) or self._begin()
+        self._bring(record)
+        self._wait_for(self._site.stream(self._target)["state"]["last_seq"])
+        serving = self._site.stream(self._target)["config"].get("subjects")
+        self._fence(self._site, self._target, self._stream)
+        try:
+            self._wait_for(self._site.stream(self._target)["state"]["last_seq"])
+            missing = self._missing(record)
+            if missing:
+                raise Refusal(
+                    "incomplete",
+                    f"{len(missing)} messages of the site did not come to the origin, such as sequence {missing[0]} there: an id "
+                    "that was stored within 0.1 seconds before is dropped. Nothing was switched, and the site serves again",
+                )
+        except (Refusal, NatsFailure):
+            if serving and not is_fenced({"subjects": serving}, self._stream):
+                self._update(self._site, self._target, {"subjects": serving})
+            raise
+        consumers = self._move_consumers(record)
+        self._origin.update_stream(
+            returned_config(without_server_metadata(self._origin.stream(self._stream)["config"]), self._failover)
+        )
+        wanted = list(self._failover.origin_config.get("subjects") or self._failover.subjects)
+        seen = wait_until(
+            lambda: self._origin.stream(self._stream),
+            lambda info: info["config"].get("subjects") == wanted and not info["config"].get("sources"),
+            10,
+        )
+        if not seen.done:
+            raise Refusal("not_returned", f"{self._stream} has the subjects {seen.value['config'].get('subjects')}")
+        self._records.forget_failover(self._stream)
+        state = seen.value["state"]
+        return {
+            "name": self._protected.name,
+            "stream": self._stream,
+            "returned": state["last_seq"] - record.origin_last,
+            "stranded": record.origin_last - self._failover.position,
+            "twice": list(record.twice),
+            "messages": state["messages"],
+            "last_seq": state["last_seq"],
+            "consumers": consumers,
+        }
+
+    def _update(self, api: JetStreamApi, stream: str, changes: Mapping[str, Any]) -> None:
+        api.update_stream({**without_server_metadata(api.stream(stream)["config"]), **changes})
+
+    def _fence(self, api: JetStreamApi, stream: str, name: str) -> None:
+        if not is_fenced(api.stream(stream)["config"], name):
+            self._update(api, stream, {"subjects": [fenced_subject(name)]})
+        seen = wait_until(lambda: api.stream(stream)["config"], lambda config: is_fenced(config, name), 10)
+        if not seen.done:
+            raise Refusal("not_fenced", f"stream {stream} still has its subjects {seen.value.get('subjects')}")
+
+    def _begin(self) -> Failback:
+        info = self._origin.stream(self._stream)
+        last = int(info["state"]["last_seq"])
+        floors = {
+            row["name"]: saved_consumer(row)["ack_floor"]["stream_seq"]
+            for row in self._consumers(self._origin, self._stream)
+        }
+        here = self._site.stream(self._target)["state"]["last_seq"]
+        before, since = self._failover.position, self._failover.last_copied
+        only = _ids(self._origin, self._stream, before + 1 - _BEFORE, min(last, before + _COMPARED))
+        new = _ids(self._site, self._target, since + 1, min(here, since + _COMPARED))
+        record = Failback(utc_now(), last, floors, tuple(sorted(only & new)))
+        self._records.keep(self._stream, self._site.stream(self._target)["config"], record)
+        return record
+
+    def _bring(self, record: Failback) -> None:
+        config = without_server_metadata(self._origin.stream(self._stream)["config"])
+        if not any(entry["name"] == self._target for entry in config.get("sources") or ()):
+            domain = self._pair.site.domain if self._pair.site.domain != self._pair.origin.domain else None
+            self._origin.update_stream(returning_config(config, self._stream, self._failover, domain))
+
+    def _wait_for(self, wanted: int) -> None:
+        """Wait until the origin has the message of the site with that sequence, or all that is left of it there."""
+
+        def reached() -> int:
+            message = self._origin.last_message(self._stream)
+            return (source_sequence(message) or 0) if message else 0
+
+        if (
+            wanted <= self._failover.last_copied
+            or _next(self._site, self._target, self._failover.last_copied + 1) is None
+        ):
+            return
+        seen = wait_until(reached, lambda sequence: sequence >= wanted, self._wait, 0.3)
+        if not seen.done and _next(self._site, self._target, seen.value + 1) is not None:
+            raise Refusal(
+                "not_caught_up",
+                f"the origin has what the site wrote up to sequence {seen.value} of {wanted} after {self._wait:g} seconds. The "
+                "site serves; run it again to go on",
+            )
+
+    def _missing(self, record: Failback) -> list[int]:
+        """Return the sequences of what the site wrote and the origin has not."""
+        here = self._site.stream(self._target)["state"]
+        last = int(self._origin.stream(self._stream)["state"]["last_seq"])
+        if last - record.origin_last == here["last_seq"] - self._failover.last_copied:
+            return []  # each of them came once at most
+        begin, origin_at = max(self._failover.last_copied + 1, here["first_seq"]), record.origin_last + 1
+        returned: set[Optional[int]] = set()
+        while origin_at <= last:
+            end = min(origin_at + _COMPARED - 1, last)
+            returned.update(map(source_sequence, _messages(self._origin, self._stream, origin_at, end)))
+            origin_at = end + 1
+        lacking = [sequence for sequence in range(begin, here["last_seq"] + 1) if sequence not in returned]
+        # What was deleted at the site is not missing.
+        return [sequence for sequence in lacking if _messages(self._site, self._target, sequence, sequence)]
+
+    def _consumers(self, api: JetStreamApi, stream: str) -> list[Mapping[str, Any]]:
+        listing = api.consumers(stream)
+        if listing.unknown:
+            raise Refusal("leaderless", f"consumers whose leader does not answer: {', '.join(sorted(listing.unknown))}")
+        return list(listing.rows)
+
+    def _move_consumers(self, record: Failback) -> list[dict[str, Any]]:
+        last = int(self._origin.stream(self._stream)["state"]["last_seq"])
+
+        def sequence_of(sequence: int) -> int:
+            return last_at_or_before(
+                lambda number: next_source(self._origin, self._stream, number), record.origin_last + 1, last, sequence
+            )
+
+        def source_of(sequence: int) -> int:
+            if self._failover.method == END_MIRROR or not sequence:
+                return sequence
+            found = next_source(self._site, self._target, sequence)
+            return found[1] if found else 0
+
+        rows = []
+        there = {row["name"] for row in self._consumers(self._origin, self._stream)}
+        for info in durable(self._consumers(self._site, self._target)):
+            entry = saved_consumer(info)
+            name, at_site = entry["name"], entry["ack_floor"]["stream_seq"]
+            moved = returning_floor(
+                record.floors.get(name, 0), at_site, self._failover, record.origin_last, source_of, sequence_of
+            )
+            config = {**without_server_metadata(entry["config"])}
+            for key in ("opt_start_seq", "opt_start_time"):
+                config.pop(key, None)
+            config["deliver_policy"] = "all"
+            if name in there:
+                self._origin.delete_consumer(self._stream, name)
+            placed = {**entry, "config": config, "ack_floor": {"stream_seq": moved.floor}}
+            self._origin.save_consumer(self._stream, recreated_config(placed, "limits"), "create")
+            rows.append({"name": name, "site_floor": at_site, "floor": moved.floor, "again": moved.again})
+        return rows
+
+
+def _messages(api: JetStreamApi, stream: str, first: int, last: int) -> list[Mapping[str, Any]]:
+    sequences = range(max(first, 1), last + 1)
+    answers = api.call_many([(f"STREAM.MSG.GET.{stream}", {"seq": sequence}) for sequence in sequences])
+    found = []
+    for answer in answers:
+        if not isinstance(answer, NatsFailure):
+            found.append(answer["message"])
+        elif answer.err_code != MESSAGE_NOT_FOUND:
+            raise answer
+    return found
+
+
+def _next(api: JetStreamApi, stream: str, sequence: int) -> Optional[Mapping[str, Any]]:
+    """Return the first message at or after a sequence, None without one."""
+    try:
+        return dict(api.call(f"STREAM.MSG.GET.{stream}", {"seq": sequence, "next_by_subj": ">"})["message"])
+    except NatsFailure as failure:
+        if failure.err_code == MESSAGE_NOT_FOUND:
+            return None
+        raise
+
+
+def _ids(api: JetStreamApi, stream: str, first: int, last: int) -> set[str]:
+    found = set()
+    for message in _messages(api, stream, first, last):
+        for line in base64.b64decode(message.get("hdrs") or "").decode(errors="replace").split("\r\n"):
+            key, _colon, value = line.partition(":")
+            if key.lower() == "nats-msg-id":
+                found.add(value.strip())
+    return found
+
+
+def done_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return for people what came back."""
+    name = row["name"]
+    lines = [f"{name}: messages that came back: {row['returned']}; {row['stream']} serves with {row['messages']}"]
+    if row["stranded"]:
+        lines.append(
+            f"{name}: at most {row['stranded']} messages were only at the origin, and lie before those that came back"
+        )
+    if row["twice"]:
+        lines.append(f"{name}: stored at both sides, and there twice: ids {', '.join(row['twice'][:20])}")
+    for consumer in row["consumers"]:
+        repeated = f", gets up to {consumer['again']} messages again" if consumer["again"] else ""
+        lines.append(f"{name}: consumer {consumer['name']}: ack floor {consumer['floor']}{repeated}")
+    return lines

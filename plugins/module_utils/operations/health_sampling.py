@@ -1,0 +1,127 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One sample of the cluster's health: read once, judged by the rules. For the health gate and for event sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    RootCause,
+    Scene,
+    root_causes,
+    scene_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
+    Expectations,
+    Limits,
+    StopPolicy,
+    health_problems,
+    split_tolerated,
+    stop_problems,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+
+#: Failures that a restart under way explains; any other one will not go away by waiting.
+TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
+
+#: What the judgement of one sample needs, beside the servers to stop.
+SAMPLE_SPEC: dict[str, dict[str, Any]] = {
+    "expected_servers": {"type": "list", "elements": "str"},
+    "expected_jetstream_servers": {"type": "list", "elements": "str"},
+    "expected_clusters": {"type": "dict", "default": {}},
+    "cluster": {"type": "str"},
+    "assets": {"type": "bool", "default": True},
+    "max_lag": {"type": "int", "default": 200},
+    "max_active": {"type": "float", "default": 5},
+    "tolerate": {"type": "list", "elements": "str", "default": []},
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at the cluster; `cluster` is None when it could not be reached at all. `scene`: what explains the problems."""
+
+    cluster: Cluster | None
+    errors: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+    tolerated: tuple[Problem, ...]
+    scene: Scene = field(default_factory=Scene)
+
+    @property
+    def state(self) -> frozenset[object]:
+        """Return what is wrong, to be compared with another look."""
+        return frozenset(problem.state for problem in self.errors)
+
+    @property
+    def causes(self) -> list[RootCause]:
+        """Return the root causes of the errors and warnings."""
+        return root_causes([*self.errors, *self.warnings], self.scene)
+
+
+def evaluate(cluster: Cluster, params: Mapping[str, Any]) -> Sample:
+    """Return the sample for a cluster that was read."""
+    limits = Limits(params["max_lag"], params["max_active"])
+    servers = params["expected_servers"]
+    jetstream_servers = params["expected_jetstream_servers"]
+    if jetstream_servers is None:
+        jetstream_servers = servers
+    problems = health_problems(
+        cluster,
+        Expectations(
+            servers=None if servers is None else frozenset(servers),
+            jetstream_servers=None if jetstream_servers is None else frozenset(jetstream_servers),
+            cluster=params["cluster"],
+            limits=limits,
+            clusters=params["expected_clusters"],
+            assets=params["assets"],
+        ),
+    )
+    problems += stop_problems(cluster, params["stop_servers"], StopPolicy(params["r1_policy"], limits))
+    return sorted_sample(cluster, problems, params)
+
+
+def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapping[str, Any]) -> Sample:
+    """Return the sample with its problems parted into errors, warnings and what is tolerated."""
+    remaining, tolerated = split_tolerated(problems, params["tolerate"])
+    return Sample(
+        cluster,
+        tuple(problem for problem in remaining if problem.severity == ERROR),
+        tuple(problem for problem in remaining if problem.severity != ERROR),
+        tuple(tolerated),
+        scene_of(cluster, params["expected_clusters"], params["stop_servers"]),
+    )
+
+
+def make_sampler(api: SystemApi, params: Mapping[str, Any]) -> Callable[[], Sample]:
+    """Return a function that reads the cluster once and judges it.
+
+    A cluster that cannot be reached is a problem. Credentials that do not work are a failure, unless they worked before:
+    then it is a server on its way down that refuses them.
+    """
+    known = {
+        *(params["expected_servers"] or ()),
+        *(params["expected_jetstream_servers"] or ()),
+        *params["stop_servers"],
+    }
+    awaited = known - set(params["tolerate"])
+    worked = False
+
+    def sample() -> Sample:
+        nonlocal worked
+        try:
+            cluster = api.read_cluster(awaited=awaited, known_names=known, assets=params["assets"])
+        except NatsFailure as failure:
+            if not worked and failure.code not in TRANSIENT:
+                raise
+            return sorted_sample(None, [Problem("unreachable", ERROR, "cluster", failure.description)], params)
+        worked = True
+        return evaluate(cluster, params)
+
+    return sample

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A file for a list that is too long for a screen: what a refusal rests on, for whoever wants to read all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+SCHEMA = 1
+
+
+def write_problem_file(directory: str | None, name: str, content: Mapping[str, Any]) -> str:
+    """Write the content as JSON that only its owner may read, in place of what was there; return the path. Raises OSError.
+
+    `directory`: None for `natsops` in Ansible's home. The name of a cluster may hold what a file's name may not.
+    """
+    home = os.environ.get("ANSIBLE_HOME") or "~/.ansible"
+    folder = os.path.abspath(os.path.expanduser(directory or os.path.join(home, "natsops")))
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(folder, f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}.json")
+    # Made by mkstemp, so that it is never readable by others, and replaced whole, so that two runs do not mix.
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".problems-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"schema": SCHEMA, **content}, file, indent=1)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path

@@ -1,0 +1,673 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Taking replicas of streams off a server, data first wherever that is possible.
+
+What to do with a stream is decided from its state at that moment, again and again, so that a run continues what an earlier one
+began. A move is watched through the leaders of the stream and of its consumers until each group is whole without the server.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster import leadership as leaders
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import (
+    PlacementResult,
+    evaluate_candidates,
+    own_tag,
+    requirements_of,
+    simulate_move,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    LEVEL_2_15,
+    Cluster,
+    Consumer,
+    RaftGroup,
+    Stream,
+    consumer_group,
+    peer_id,
+    stream_group,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
+    ELECTION_SECONDS,
+    POLL_SECONDS,
+    read_led_cluster,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import Job as StepDown
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import step_down
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset, AssetGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import EVERY, Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
+
+REMOVE, EVACUATE = "remove", "evacuate"
+
+#: Samples of the progress that are kept of one run.
+MAX_SAMPLES = 200
+#: Seconds for which no server at all may accept a connection: longer than one takes to restart.
+GRACE = 60
+
+
+@dataclass(frozen=True)
+class State:
+    """A stream and its consumers as their leaders tell it. `unknown`: consumers without a leader. `status`: what the server
+    says it is waiting for during a move (2.15)."""
+
+    stream: Stream
+    unknown: tuple[str, ...] = ()
+    status: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.stream.account}/{self.stream.name}"
+
+    @property
+    def group(self) -> RaftGroup:
+        return self.stream.group
+
+    @property
+    def moving(self) -> bool:
+        """Return whether members are being exchanged; up to 2.14 a group has more members than replicas until then."""
+        return (
+            self.group.moving
+            or len(self.group.members) > self.group.size
+            or any(consumer.group.moving for consumer in self.stream.consumers)
+        )
+
+    @property
+    def short(self) -> bool:
+        """Return whether the stream has fewer members than it should, and nothing that changes it."""
+        return self.group.leader is not None and not self.moving and len(self.group.members) < self.group.size
+
+    def hosted_by(self, server: str) -> bool:
+        """Return whether the server has a replica of the stream or of one of its consumers."""
+        groups = (self.group, *(consumer.group for consumer in self.stream.consumers))
+        return any(server in group.members for group in groups)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the state for a module's result: members of the stream and of each consumer."""
+        return {
+            "leader": self.group.leader,
+            "members": list(self.group.members),
+            "num_replicas": self.group.size,
+            "consumers": {consumer.name: list(consumer.group.members) for consumer in self.stream.consumers},
+        }
+
+
+def read_state(api: JetStreamApi, account: str, name: str, names: Mapping[str, str]) -> State:
+    """Return the state of one stream. `names`: server names by peer id. Raises NatsFailure."""
+    info = api.stream(name)
+    config, stored = info.get("config") or {}, info.get("state") or {}
+    listing = api.consumers(name)
+    consumers = tuple(
+        Consumer(account, name, row["name"], consumer_group(account, row, config, names))
+        for row in sorted(listing.rows, key=lambda row: str(row["name"]))
+    )
+    stream = Stream(
+        account,
+        name,
+        stream_group(account, info, names),
+        consumers,
+        storage=config.get("storage", ""),
+        retention=config.get("retention", ""),
+        messages=stored.get("messages", 0),
+        size=stored.get("bytes", 0),
+        info=info,
+        max_bytes=max(0, config.get("max_bytes", 0)),
+        placement_tags=tuple((config.get("placement") or {}).get("tags") or ()),
+    )
+    desired = (info.get("cluster") or {}).get("desired") or {}
+    return State(stream, tuple(sorted(listing.unknown)), (desired.get("status") or {}).get("description", ""))
+
+
+def unsettled(state: State, source: str | None = None) -> list[str]:
+    """Return what is still missing until every group is whole, in step and without the server; empty when done.
+
+    Up to 2.14 the group of a consumer keeps an additional member after PEER.REMOVE; that is none of a stream's harm.
+    """
+    groups = (state.group, *(consumer.group for consumer in state.stream.consumers))
+    return [
+        *_problems(state),
+        *(f"{source} still is a member of {group.subject}" for group in groups if source in group.members),
+        *(f"consumer {state.label}/{name} has no leader" for name in state.unknown),
+    ]
+
+
+def _problems(state: State, answered: frozenset[str] | None = None, apart_from: str | None = None) -> list[str]:
+    """Return what is wrong with the groups of a stream, apart from what one server explains."""
+    reasons = [item.message for item in group_problems(state.group, answered) if item.servers != (apart_from,)]
+    for group in (consumer.group for consumer in state.stream.consumers):
+        too_many = len(group.members) > group.size
+        reasons += [
+            item.message
+            for item in group_problems(group, answered)
+            if item.servers != (apart_from,) and not (too_many and item.code == "consumer_replica_count")
+        ]
+    return reasons
+
+
+@dataclass(frozen=True)
+class MoveRequest:
+    """What is to happen: the server that is to be left, the one to go to (None: any), and how.
+
+    `method`: auto, remove or evacuate. `accept_loss`: whether that which has its only replica there may be lost.
+    """
+
+    source: str
+    target: str | None = None
+    method: str = "auto"
+    accept_loss: bool = False
+
+
+@dataclass
+class Job:
+    """One stream on its way. `target`: who takes the replica by the meta leader's preference, or was asked for."""
+
+    state: State
+    target: str | None = None
+    method: str | None = None
+    started: bool = False
+    settled: bool = False
+    failure: NatsFailure | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.state.stream.account, self.state.stream.name
+
+
+@dataclass
+class Outcome:
+    """How far the jobs came: samples of the progress, seconds waited and since when nothing moved."""
+
+    jobs: list[Job]
+    progress: list[dict[str, Any]] = field(default_factory=list)
+    waited: float = 0.0
+    still: float = 0.0
+
+    @property
+    def pending(self) -> list[Job]:
+        return [job for job in self.jobs if not job.settled and job.failure is None]
+
+    @property
+    def failures(self) -> list[NatsFailure]:
+        return [job.failure for job in self.jobs if job.failure is not None]
+
+
+class Mover:
+    """Moves replicas of one request. Uses the system account's connection, and a user of each account that owns a stream.
+
+    `known`: names of further servers that may be down; a leader that never met them since its start only knows their ids.
+    """
+
+    def __init__(self, connections: Connections, request: MoveRequest, known: Iterable[str] = ()) -> None:
+        self._connections = connections
+        self._request = request
+        self._known = {request.source, *known}
+        self._system = SystemApi(connections.own)
+        self._meta = MetaApi(connections.own)
+        self._names: dict[str, str] = {}
+        self._answered = -math.inf
+
+    def read_cluster(self, assets: bool = True, account: str | None = None) -> Cluster:
+        """Return the cluster, with a meta leader (`read_led_cluster`), and keep the names of its members."""
+        cluster = read_led_cluster(self._system, self._known, assets, account)
+        members = {name for stream in cluster.streams for name in stream.group.members}
+        self._names.update({peer_id(name): name for name in cluster.names | members | {self._request.source}})
+        return cluster
+
+    def read(self, account: str, stream: str) -> State:
+        """Return the state of one stream. Raises NatsFailure."""
+        return read_state(self._connections.account(account), account, stream, self._names)
+
+    def prepare(self, cluster: Cluster, keys: Iterable[tuple[str, str]]) -> list[Job]:
+        """Return a job for each stream, with the failure of each that cannot begin.
+
+        Capacities are taken from the servers as replicas are planned. What passes by itself (elections, replicas that are a few
+        entries behind) is waited for a moment.
+        """
+        wanted = list(keys)
+        seen = wait_until(
+            lambda: self._prepare_once(cluster, wanted),
+            lambda jobs: not any(job.failure and job.failure.code == "replicas_not_current" for job in jobs),
+            ELECTION_SECONDS,
+            POLL_SECONDS,
+        )
+        return seen.value
+
+    def _prepare_once(self, cluster: Cluster, keys: Sequence[tuple[str, str]]) -> list[Job]:
+        jobs = [Job(self.read(account, stream)) for account, stream in keys]
+        for job in sorted(jobs, key=lambda item: -requirements_of(item.state.stream).bytes):
+            if job.state.moving or not job.state.hosted_by(self._request.source):
+                continue
+            try:
+                job.method, job.target = self._allow(cluster, job.state)
+            except NatsFailure as refused:
+                job.failure = refused
+                continue
+            if self._request.source in job.state.group.members:
+                cluster = simulate_move(cluster, job.state.stream, self._request.source, job.target)
+        return jobs
+
+    def _allow(self, cluster: Cluster, state: State) -> tuple[str, str]:
+        """Return how the replica can leave, and for which server. Raises NatsFailure with the reason why it cannot."""
+        source = self._request.source
+        behind = _problems(state, cluster.names, source)
+        if behind:
+            raise self._refused("replicas_not_current", state, "; ".join(behind))
+        method = self._method(cluster, state)
+        if not self._request.accept_loss:
+            self._refuse_loss(cluster, state, method)
+        need = requirements_of(state.stream)
+        judgement = evaluate_candidates(cluster, need, state.group.members, [source])
+        if not judgement.candidates:
+            raise self._refused(
+                "no_spare_server",
+                state,
+                f"no other server may take the replica that {source} has of it (R{state.group.size} on "
+                f"{', '.join(state.group.members)}): {judgement.reasons()}. Add a server or make room",
+            )
+        if self._request.target is None:
+            return method, judgement.candidates[0]
+        self._tags(cluster, state, judgement)
+        if method == REMOVE:
+            raise self._refused(
+                "unsupported",
+                state,
+                f"only data that {source} itself hands over can be sent to one server, and it does not answer or is behind; "
+                f"remove it with state=absent, then move the new replica",
+            )
+        return method, self._request.target
+
+    def _method(self, cluster: Cluster, state: State) -> str:
+        source = self._request.source
+        in_step = source in cluster.names and not any(
+            source in problem.servers for problem in group_problems(state.group, cluster.names)
+        )
+        if self._request.method == EVACUATE and source not in cluster.names:
+            raise self._refused(
+                "server_missing", state, f"{source} does not answer, so that its data cannot be moved first"
+            )
+        if self._request.method == "auto":
+            return EVACUATE if in_step else REMOVE
+        return self._request.method
+
+    def _refuse_loss(self, cluster: Cluster, state: State, method: str) -> None:
+        """Raise NatsFailure when messages or positions would be lost.
+
+        PEER.REMOVE says success, and the only replica of something is gone. Up to 2.14 a single replica moves with what it has,
+        but a message that is acknowledged meanwhile may be lost (seen on 2.10.27, one in some hundred).
+        """
+        source = self._request.source
+        if method == EVACUATE:
+            if source in state.group.members and state.group.size == 1 and cluster.api_level < LEVEL_2_15:
+                raise self._refused(
+                    "data_would_be_lost",
+                    state,
+                    "it has a single replica, and nats-server before 2.15 may lose messages that are published while that moves. "
+                    "Stop its producers and set accept_loss=true, or upgrade first",
+                )
+            return
+        alone = [
+            f"consumer {state.label}/{item.name}"
+            for item in state.stream.consumers
+            if item.group.members == (source,) and not item.group.ephemeral
+        ]
+        if source in state.group.members and state.group.size == 1:
+            alone.insert(0, f"all {state.stream.messages} messages of stream {state.label}")
+        alone += [f"consumer {state.label}/{name} (there is no leader of it)" for name in state.unknown]
+        if alone:
+            raise self._refused(
+                "data_would_be_lost",
+                state,
+                f"{source} may hold the only replica of: {', '.join(alone)}. While it runs, method=evacuate moves data and "
+                "positions first; otherwise accept_loss=true",
+            )
+
+    def _tags(self, cluster: Cluster, state: State, judgement: PlacementResult) -> list[str]:
+        """Return the tags with which a move can only end on the wanted server. Raises NatsFailure when there are none."""
+        target = self._request.target
+        if target is None:
+            return []
+        if target not in judgement.candidates:
+            reason = judgement.refused.get(
+                target, "is already a member" if target in state.group.members else "is unknown"
+            )
+            raise self._refused("no_spare_server", state, f"{target} cannot take a replica of it: {target} {reason}")
+        tag = own_tag(cluster, target, judgement.candidates)
+        if tag is None and len(judgement.candidates) > 1:
+            others = ", ".join(name for name in judgement.candidates if name != target)
+            raise self._refused(
+                "unsupported",
+                state,
+                f"the meta leader chooses by tags, and {target} has none that {others} have not. Give each server a tag of its "
+                f'own, such as server_tags: ["node:{target}"], and reload it',
+            )
+        return [tag] if tag else []
+
+    def _refused(self, code: str, state: State, reason: str) -> NatsFailure:
+        return NatsFailure(
+            code,
+            f"stream {state.label}: {reason}. Nothing was changed.",
+            server=self._request.source,
+            account=state.stream.account,
+        )
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def carry_out(
+        self,
+        jobs: list[Job],
+        timeout: float,
+        concurrency: int,
+        wait: bool = True,
+        progress: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Start the moves, at most `concurrency` at once, and watch until they are done or `timeout` seconds passed.
+
+        With `wait` off it returns once as many as allowed were started. After a failure none is started anymore, and those under
+        way are watched to their end.
+        """
+        outcome = Outcome(jobs)
+        lines = Progress(progress, timeout)
+        began = self._answered = time.monotonic()
+        changed_at, shown = began, dict.fromkeys([job.key for job in jobs], "")
+        while True:
+            for job in outcome.pending:
+                under_way = sum(1 for item in outcome.pending if item.started or item.state.moving)
+                self._advance(job, may_start=under_way < concurrency and not outcome.failures)
+                sample = _sample(job, self._request.source)
+                if shown[job.key] != str(sample):
+                    shown[job.key] = str(sample)
+                    changed_at = time.monotonic()
+                    sample["elapsed"] = round(changed_at - began, 1)
+                    outcome.progress = [*outcome.progress, sample][-MAX_SAMPLES:]
+            outcome.waited = round(time.monotonic() - began, 3)
+            outcome.still = round(time.monotonic() - changed_at, 1)
+            lines.report(lambda: under_way_line(outcome, self._request.source))
+            idle = not any(job.started or job.state.moving for job in outcome.pending)
+            if not outcome.pending or (outcome.failures and idle) or outcome.waited > timeout or not wait:
+                return outcome
+            time.sleep(POLL_SECONDS)
+
+    def _advance(self, job: Job, may_start: bool) -> None:
+        """Read the stream again and do the next thing that it needs, if any."""
+        try:
+            job.state = self.read(*job.key)
+        except NatsFailure as failure:
+            gone = failure.code == "unreachable" and time.monotonic() - self._answered > GRACE
+            if gone or not is_transient(failure):
+                job.failure = failure
+            return
+        self._answered = time.monotonic()
+        if job.started or job.state.moving or not job.state.hosted_by(self._request.source):
+            job.settled = not unsettled(job.state, self._request.source)
+            if job.state.short and not job.started:
+                job.failure = short_failure(job.state)
+            return
+        if may_start:
+            try:
+                self._start(job)
+            except NatsFailure as failure:
+                job.failure = failure
+
+    def _start(self, job: Job) -> None:
+        """Begin the move, having judged again by what the servers say now. Raises NatsFailure."""
+        cluster = self.read_cluster(assets=False)
+        job.method, job.target = self._allow(cluster, job.state)
+        self._hand_over(cluster, job.state)
+        job.started = True
+        try:
+            self._ask(cluster, job)
+        except NatsFailure as failure:
+            self._raise_unless_started(job, failure)
+
+    def _hand_over(self, cluster: Cluster, state: State) -> None:
+        """Let another member lead the stream, and its consumers, that the server leads; see that it does."""
+        account, stream = state.stream.account, state.stream.name
+        groups = {Asset(account, stream): state.group}
+        groups.update({Asset(account, stream, item.name): item.group for item in state.stream.consumers})
+        led = [asset for asset, group in groups.items() if group.leader == self._request.source and group.size > 1]
+        constraints = leaders.LeaderConstraints(away_from=frozenset([self._request.source]))
+        failed = move_leaders(self._connections, cluster, led, constraints, ELECTION_SECONDS)
+        if failed:
+            raise NatsFailure(
+                "step_down_failed",
+                f"{'; '.join(failed)}. No replica of stream {state.label} was moved.",
+                server=self._request.source,
+                account=account,
+            )
+
+    def _ask(self, cluster: Cluster, job: Job) -> None:
+        """Ask the meta leader for the change: data first by PEER.EVACUATE (2.15) or MOVE (2.9), or by PEER.REMOVE."""
+        account, stream = job.key
+        source, api = self._request.source, self._connections.account(account)
+        if cluster.api_level >= LEVEL_2_15:
+            api.renew_assignment(job.state.stream.info["config"])
+        if job.method == REMOVE:
+            api.remove_stream_peer(stream, source)
+        elif self._request.target is None and cluster.api_level >= LEVEL_2_15:
+            api.evacuate_stream_peer(stream, source)
+        else:
+            judgement = evaluate_candidates(
+                cluster, requirements_of(job.state.stream), job.state.group.members, [source]
+            )
+            self._meta.move_stream(account, stream, source, tags=self._tags(cluster, job.state, judgement))
+
+    def _raise_unless_started(self, job: Job, failure: NatsFailure) -> None:
+        """Raise the failure with what became of the group, unless the change is under way all the same.
+
+        A request whose reply got lost may have been heard, and up to 2.14 a group may have lost its member in spite of error
+        10075 (jetstream_cluster.go remapStreamAssignment).
+        """
+        before = job.state
+        seen = wait_until(
+            lambda: self.read(*job.key),
+            lambda now: now.moving or now.short or self._request.source not in now.group.members,
+            5.0,
+        )
+        job.state = now = seen.value
+        if now.short:
+            raise short_failure(now, failure) from failure
+        if seen.done:
+            return
+        raise NatsFailure(
+            failure.code,
+            f"stream {now.label}: {failure.description}. Its group is as before: {', '.join(before.group.members)}",
+            subject=failure.subject,
+            server=self._request.source,
+            account=before.stream.account,
+            err_code=failure.err_code,
+        ) from failure
+
+    def repair(self, state: State, cluster: Cluster, timeout: float) -> State:
+        """Give a group that is short of members its replicas back, and return its state.
+
+        num_replicas is set to the number of members that there are, and back: then the meta leader chooses new ones, while no
+        member loses data. It may choose a server that was just removed. Raises NatsFailure.
+        """
+        api, stream = self._connections.account(state.stream.account), state.stream
+        wanted, there = state.group.size, len(state.group.members)
+        behind = [
+            problem.message for problem in group_problems(state.group) if not problem.code.endswith("_replica_count")
+        ]
+        if behind:
+            raise self._refused("replicas_not_current", state, "; ".join(behind))
+        judgement = evaluate_candidates(cluster, requirements_of(stream), state.group.members)
+        if len(judgement.candidates) < wanted - there:
+            raise self._refused(
+                "no_spare_server",
+                state,
+                f"{wanted - there} more server(s) must take a replica, {len(judgement.candidates)} may: {judgement.reasons()}",
+            )
+        config = stream.info["config"]
+        api.update_stream({**config, "num_replicas": there})
+        seen = wait_until(
+            lambda: self.read(*_key(state)), lambda now: now.group.size == there and not unsettled(now), timeout
+        )
+        try:
+            api.update_stream({**config, "num_replicas": wanted})
+        except NatsFailure as failure:
+            failure.description += (
+                f". Stream {state.label} was set to num_replicas {there}: set it back to {wanted} later"
+            )
+            raise
+        seen = wait_until(
+            lambda: self.read(*_key(state)), lambda now: now.group.size == wanted and not unsettled(now), timeout
+        )
+        if not seen.done:
+            raise NatsFailure(
+                "repair_not_seen",
+                f"stream {state.label} has num_replicas {wanted} again, but: {'; '.join(unsettled(seen.value))}",
+                account=stream.account,
+            )
+        return seen.value
+
+
+def hosted_streams(cluster: Cluster, server: str) -> list[Stream]:
+    """Return the streams of which, or of whose consumers, the server has a replica, and those on the move."""
+    return [
+        stream
+        for stream in cluster.streams
+        if server in stream.group.members
+        or any(server in consumer.group.members for consumer in stream.consumers)
+        or stream.group.moving
+        or len(stream.group.members) > stream.group.size
+    ]
+
+
+def require_leaders(connections: Connections, accounts: Iterable[str], server: str) -> None:
+    """Raise NatsFailure when an account has a stream that there is no leader of: the server may have its only replica.
+
+    No server tells the system account of such a stream; its own account knows its name.
+    """
+    for account in sorted(set(accounts)):
+        unknown = connections.account(account).streams().unknown
+        if unknown:
+            raise NatsFailure(
+                "stream_unknown",
+                f"there is no leader of {', '.join(sorted(unknown))} of account {account}, so it is unknown whether {server} "
+                "hosts it. Start the server that has it, or name other streams one by one",
+                server=server,
+                account=account,
+            )
+
+
+def move_leaders(
+    connections: Connections,
+    cluster: Cluster,
+    assets: Sequence[Asset],
+    constraints: leaders.LeaderConstraints,
+    timeout: float,
+    concurrency: int = 1,
+) -> list[str]:
+    """Have fitting members lead these streams and consumers, which must have some; return what that failed for, and why."""
+    if not assets:
+        return []
+    groups = AssetGroups(connections, cluster.servers)
+    found = groups.named(assets)
+    known = {asset: group for asset, group in found.items() if isinstance(group, RaftGroup)}
+    plans = [leaders.plan_group(group, constraints, groups.servers) for group in known.values()]
+    targeted = dict(
+        zip(known, leaders.with_targets(plans, groups.supporting, [group.leader for group in known.values()]))
+    )
+    jobs = [StepDown(asset, plan) for asset, plan in targeted.items() if plan.action != leaders.FITS]
+    step_down(groups, jobs, groups.servers, groups.supporting, timeout, concurrency)
+    failed = [
+        f"{asset.label}: {reading.description}" for asset, reading in found.items() if isinstance(reading, NatsFailure)
+    ]
+    return failed + [f"{job.key.label}: {job.failed}" for job in jobs if job.failed]
+
+
+def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure:
+    """Return the failure that says how large a group really is, and how it gets its replicas back."""
+    there, wanted = len(state.group.members), state.group.size
+    begun = (
+        f"the server refused ({cause.description}), but took the member away"
+        if cause
+        else "the group is short of members"
+    )
+    return NatsFailure(
+        "group_short",
+        f"stream {state.label}: {begun}. It has {there} of {wanted} replicas now: {', '.join(state.group.members)}. "
+        f"To repair it set num_replicas to {there} and back to {wanted} (repair=true does it): that "
+        "chooses new members, and may choose the removed server again",
+        account=state.stream.account,
+        err_code=cause.err_code if cause else None,
+    )
+
+
+def under_way_line(outcome: Outcome, source: str) -> str:
+    """Return how far the moves are, and what the first ones wait for."""
+    pending = outcome.pending
+    moving = [job for job in pending if job.started or job.state.moving]
+    waiting = "; ".join(
+        f"{job.state.label} ({human_bytes(job.state.stream.size)}): {', '.join(unsettled(job.state, source)) or 'begins'}"
+        for job in (moving or pending)[:2]
+    )
+    still = f", no change for {outcome.still:.0f} s" if outcome.still >= EVERY else ""
+    return f"{len(outcome.jobs) - len(pending)} of {len(outcome.jobs)} streams moved, {len(moving)} under way{still}. {waiting}"
+
+
+def stalled_failure(outcome: Outcome, timeout: float, source: str) -> NatsFailure:
+    """Return the failure that says what was waited for in vain."""
+    lines = [
+        f"{job.state.label}: {'; '.join(unsettled(job.state, source))}"
+        + (f" (server: {job.state.status})" if job.state.status else "")
+        for job in outcome.pending
+    ]
+    return NatsFailure(
+        "move_not_done",
+        f"not done after {timeout:g} s, nothing changed in the last {outcome.still:g} s. {' | '.join(lines)}. What was begun "
+        "goes on; run this again to continue, or cancel a move with nats_stream_peer state=cancelled",
+        server=source,
+    )
+
+
+def joined(failures: Sequence[NatsFailure]) -> NatsFailure:
+    """Return one failure for all of them: the first one, with what the others say, too."""
+    first = failures[0]
+    first.description = "\n".join(failure.description for failure in failures)
+    return first
+
+
+def predicted(job: Job, source: str) -> dict[str, Any]:
+    """Return the state that a move should end in, as `State.as_dict` would; nobody can tell who will lead it."""
+    after = job.state.as_dict()
+    if not job.target or not job.state.hosted_by(source):
+        return after
+
+    def exchanged(members: Iterable[str]) -> list[str]:
+        return sorted(job.target if name == source and job.target else name for name in members)
+
+    after["members"] = exchanged(after["members"])
+    after["consumers"] = {name: exchanged(members) for name, members in after["consumers"].items()}
+    if after["leader"] == source:
+        after["leader"] = job.target if job.state.group.size == 1 else None
+    return after
+
+
+def _key(state: State) -> tuple[str, str]:
+    return state.stream.account, state.stream.name
+
+
+def _sample(job: Job, source: str) -> dict[str, Any]:
+    group = job.state.group
+    return {
+        "stream": job.state.label,
+        "leader": group.leader,
+        "members": list(group.members),
+        "lag": {peer.name: peer.lag for peer in group.peers},
+        "waiting_for": unsettled(job.state, source),
+        "status": job.state.status,
+        "done": job.settled,
+    }

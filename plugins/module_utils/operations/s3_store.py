@@ -1,0 +1,440 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups in S3-compatible object storage, by boto3, which is imported when one is used.
+
+An object is there when all of it is, and `backup.json` comes last: a folder without it is no backup. What a killed run left,
+uploads and such folders, is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import socket
+import threading
+import traceback
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, BinaryIO, Callable, Optional, TypeVar, cast
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import FILE
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
+    Staging,
+    Store,
+    another_run,
+    backup_name,
+    utc_now,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import NO_KEYS, Keys
+
+T = TypeVar("T")
+
+SCHEME = "s3://"
+#: The smallest part of an upload and how it grows, so that 10,000 parts, which is the most, hold 440 GB.
+PART, _GROWS_EVERY = 8 << 20, 1000
+_MOST_PARTS = 10_000
+#: Parts that are sent at a time; those that are on their way before the servers of NATS are slowed down, and at most.
+_SENDERS, _PENDING, _MOST_PENDING = 2, 3, 6
+#: Bytes a second below which a server before 2.12.5 would give up: it waits 2 s for an acknowledgement of 256 KB.
+_SLOWEST = 256 << 10
+#: A lock that was not renewed for so many seconds was left by a run that was killed.
+LOCK_SECONDS = 300.0
+_RENEWALS = 5
+_LEFT_BEHIND = timedelta(days=1)
+_RETRIES = 4
+_PIECE = 1 << 20
+
+_NOT_FOUND = ("404", "NoSuchKey", "NoSuchUpload", "NotFound")
+_NO_BUCKET = ("NoSuchBucket", "InvalidBucketName")
+_LOST_RACE = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_UNKNOWN_HEADER = ("NotImplemented", "501")
+
+
+@dataclass(frozen=True)
+class S3Options:
+    """How the object storage is reached. Without `access_key` and `secret_key` the credentials are those of boto3: environment,
+    ~/.aws, the host's role."""
+
+    endpoint_url: Optional[str] = None
+    region: Optional[str] = None
+    access_key: Optional[str] = None
+    secret_key: Optional[str] = field(default=None, repr=False)
+    session_token: Optional[str] = field(default=None, repr=False)
+    ca_file: Optional[str] = None
+    addressing_style: str = "auto"
+
+
+def s3_store(url: str, options: S3Options, keys: Keys = NO_KEYS) -> S3Store:
+    """Return the store `s3://BUCKET/PREFIX`. Raises NatsFailure invalid_option, MissingLibrary."""
+    bucket, _slash, prefix = url[len(SCHEME) :].partition("/")
+    if not bucket:
+        raise NatsFailure("invalid_option", f"{url}: there is no bucket in it, write s3://BUCKET or s3://BUCKET/PREFIX")
+    prefix = prefix.strip("/")
+    return S3Store(_Bucket(bucket, options), f"{prefix}/" if prefix else "", keys)
+
+
+class _Bucket:
+    """One bucket, and what goes wrong with it in words. Its calls are those of boto3's client, without `Bucket`."""
+
+    def __init__(self, name: str, options: S3Options) -> None:
+        try:
+            import boto3
+            import botocore.config
+            import botocore.exceptions
+        except ImportError as error:
+            raise MissingLibrary("boto3", traceback.format_exc()) from error
+        self.name = name
+        self.errors = botocore.exceptions
+        self.where = options.endpoint_url or "AWS"
+        try:
+            session = boto3.session.Session(
+                options.access_key, options.secret_key, options.session_token, options.region or None
+            )
+            self._client = session.client(
+                "s3",
+                endpoint_url=options.endpoint_url,
+                # Any will do for a server that has none.
+                region_name=session.region_name or "us-east-1",
+                verify=options.ca_file or None,
+                config=botocore.config.Config(
+                    connect_timeout=10,
+                    read_timeout=60,
+                    retries={"mode": "standard", "total_max_attempts": _RETRIES},
+                    max_pool_connections=8,
+                    s3={"addressing_style": options.addressing_style},
+                    # Many servers do not know the others; what was written is read back anyway.
+                    request_checksum_calculation="when_required",
+                    response_checksum_validation="when_required",
+                ),
+            )
+        except (botocore.exceptions.BotoCoreError, ValueError) as error:
+            raise NatsFailure("invalid_option", f"s3: {error}") from error
+
+    def call(self, method: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer to a request. Raises FileNotFoundError, NatsFailure."""
+        what = f"s3://{self.name}/{arguments.get('Key') or arguments.get('Prefix') or ''}"
+        return self.translated(what, lambda: getattr(self._client, method)(Bucket=self.name, **arguments))
+
+    def pages(self, method: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a listing. Raises NatsFailure."""
+        pages = iter(self._client.get_paginator(method).paginate(Bucket=self.name, **arguments))
+        while True:
+            page = self.translated(f"s3://{self.name}/{arguments.get('Prefix', '')}", lambda: next(pages, None))
+            if page is None:
+                return
+            yield page
+
+    def translated(self, what: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except self.errors.ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            if code in _NOT_FOUND:
+                raise FileNotFoundError(2, "No such object", what) from error
+            raise self._failure(what, code, status, error) from error
+        except (self.errors.NoCredentialsError, self.errors.PartialCredentialsError) as error:
+            reason = (
+                f"{what}: there are no credentials for it: set `s3.access_key` and `s3.secret_key`, or those of boto3"
+            )
+            raise NatsFailure("authorization", reason) from error
+        except self.errors.SSLError as error:
+            raise NatsFailure("tls", f"{what}: {error} (see `s3.ca_file`)") from error
+        except self.errors.BotoCoreError as error:
+            raise NatsFailure("unreachable", f"{what}: no answer from {self.where}: {error}") from error
+
+    def _failure(self, what: str, code: str, status: int | None, error: Exception) -> NatsFailure:
+        if code in _NO_BUCKET:
+            return NatsFailure("invalid_option", f"{what}: {self.where} has no bucket {self.name} ({code}); create it")
+        if code in _LOST_RACE or code in _UNKNOWN_HEADER:
+            return NatsFailure(code, f"{what}: {error}")
+        if status in (401, 403):
+            reason = f"{what}: {self.where} refuses the credentials, or they do not allow this ({error}); see `s3`"
+            return NatsFailure("authorization", reason)
+        return NatsFailure("write_failed", f"{what}: {error}")
+
+
+class S3Store(Store):
+    """Backups below a prefix of a bucket."""
+
+    def __init__(self, bucket: _Bucket, prefix: str, keys: Keys) -> None:
+        self._bucket, self._prefix, self.keys = bucket, prefix, keys
+
+    def place(self, name: str = "") -> str:
+        return f"{SCHEME}{self._bucket.name}/{self._prefix}{name}".rstrip("/")
+
+    def below(self, name: str) -> S3Store:
+        return S3Store(self._bucket, f"{self._prefix}{name}/", self.keys)
+
+    def with_keys(self, keys: Keys) -> S3Store:
+        return S3Store(self._bucket, self._prefix, keys)
+
+    def require(self) -> None:
+        self._bucket.call("list_objects_v2", Prefix=self._prefix, MaxKeys=1)
+
+    def folders(self, prefix: str = "") -> Mapping[str, frozenset[str]]:
+        found = self._grouped(prefix)
+        return {folder: frozenset(names) for folder, names in sorted(found.items()) if FILE in names}
+
+    def _grouped(self, prefix: str = "") -> dict[str, dict[str, datetime]]:
+        """Return of each folder whose name begins so the names of its files, with the times at which they were written."""
+        found: dict[str, dict[str, datetime]] = {}
+        for page in self._bucket.pages("list_objects_v2", Prefix=f"{self._prefix}{prefix}"):
+            for entry in page.get("Contents", ()):
+                folder, _slash, name = entry["Key"][len(self._prefix) :].rpartition("/")
+                found.setdefault(folder, {})[name] = entry["LastModified"]
+        return found
+
+    def files(self, folder: str) -> frozenset[str]:
+        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
+        pages = self._bucket.pages("list_objects_v2", Prefix=prefix, Delimiter="/")
+        return frozenset(entry["Key"][len(prefix) :] for page in pages for entry in page.get("Contents", ()))
+
+    def size(self, name: str) -> int:
+        return int(self._bucket.call("head_object", Key=self._prefix + name)["ContentLength"])
+
+    def open(self, name: str) -> BinaryIO:
+        return cast(BinaryIO, io.BufferedReader(_Object(self._bucket, self._prefix + name), _PIECE))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._bucket.call("put_object", Key=self._prefix + name, Body=data)
+
+    def discard(self, name: str) -> None:
+        self._bucket.call("delete_object", Key=self._prefix + name)
+
+    @contextlib.contextmanager
+    def staged(self, stream: str, taken: datetime) -> Iterator[Staging]:
+        with self._lock(f".{stream}.lock"):
+            self._tidy(f"{stream}@", datetime.now(timezone.utc))
+            staging = _StagedObjects(self._bucket, self._prefix, backup_name(stream, taken))
+            try:
+                yield staging
+            finally:
+                if not staging.published:
+                    with contextlib.suppress(NatsFailure, OSError):
+                        self.remove(staging.folder)
+
+    def remove(self, folder: str) -> None:
+        names = self.files(folder)
+        # Without its manifest it is no backup any more, also when the removal is interrupted.
+        for name in sorted(names, key=lambda name: name != FILE):
+            self._bucket.call("delete_object", Key=f"{self._prefix}{folder}/{name}")
+
+    def sweep(self) -> None:
+        self._tidy("", datetime.now(timezone.utc) - _LEFT_BEHIND)
+
+    def _tidy(self, prefix: str, before: datetime) -> None:
+        """Remove uploads that were not completed, and folders that are no backups, when they are older than that."""
+        for page in self._bucket.pages("list_multipart_uploads", Prefix=f"{self._prefix}{prefix}"):
+            for upload in page.get("Uploads", ()):
+                if "@" in upload["Key"] and upload["Initiated"] <= before:
+                    with contextlib.suppress(FileNotFoundError):
+                        self._bucket.call("abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
+        for folder, names in self._grouped(prefix).items():
+            if "@" in folder and FILE not in names and max(names.values()) <= before:
+                self.remove(folder)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._lock(".lock"):
+            yield
+
+    @contextlib.contextmanager
+    def _lock(self, name: str) -> Iterator[None]:
+        lock = _Lock(self._bucket, self._prefix + name, self.place())
+        lock.take()
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+class _Lock:
+    """An object that nobody else can make while it is there, renewed by a thread. One that is not renewed was left behind."""
+
+    def __init__(self, bucket: _Bucket, key: str, place: str) -> None:
+        self._bucket, self._key, self._place = bucket, key, place
+        self._body = f"process {os.getpid()} on {socket.gethostname()} since {utc_now()}, {uuid.uuid4()}\n"
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+
+    def take(self) -> None:
+        """Raise NatsFailure locked for one that somebody holds."""
+        # Asked first also where the condition would tell: not every server knows it, and some ignore what they do not know.
+        holder, age, tag = self._holder()
+        if holder and age < LOCK_SECONDS:
+            left = f"{holder.strip()}; one that was killed holds it for {LOCK_SECONDS - age:.0f} s more"
+            raise another_run(self._place, left)
+        try:
+            try:
+                self._put(**({"IfMatch": tag} if holder else {"IfNoneMatch": "*"}))
+            except NatsFailure as failure:
+                if failure.code not in _UNKNOWN_HEADER:
+                    raise
+                self._put()
+        except NatsFailure as failure:
+            if failure.code in _LOST_RACE:
+                raise another_run(self._place, self._holder()[0].strip()) from failure
+            raise
+        found = self._holder()[0]
+        if found != self._body:
+            raise another_run(self._place, found.strip())
+        self._thread.start()
+
+    def _put(self, **condition: str) -> None:
+        self._bucket.call("put_object", Key=self._key, Body=self._body.encode(), **condition)
+
+    def _holder(self) -> tuple[str, float, str]:
+        """Return what the lock says, for how many seconds it was not renewed, and its tag."""
+        try:
+            answer = self._bucket.call("get_object", Key=self._key)
+        except FileNotFoundError:
+            return "", 0.0, ""
+        # By the storage's own clock: one here that is minutes ahead would take a lock that is held.
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        now = parsedate_to_datetime(date) if date else datetime.now(timezone.utc)
+        text = self._bucket.translated(self._key, answer["Body"].read).decode(errors="replace")
+        return text, (now - answer["LastModified"]).total_seconds(), answer["ETag"]
+
+    def _renew(self) -> None:
+        while not self._ended.wait(LOCK_SECONDS / _RENEWALS):
+            with contextlib.suppress(NatsFailure, OSError):
+                if self._holder()[0] != self._body:
+                    return
+                self._put()
+
+    def release(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        with contextlib.suppress(NatsFailure, OSError):
+            if self._holder()[0] == self._body:
+                self._bucket.call("delete_object", Key=self._key)
+
+
+class _Object(io.RawIOBase):
+    """An object that is read in order; a connection that is lost is made again where it was."""
+
+    def __init__(self, bucket: _Bucket, key: str) -> None:
+        self._bucket, self._key = bucket, key
+        answer = bucket.call("get_object", Key=key)
+        self._body, self._size, self._tag = answer["Body"], int(answer["ContentLength"]), answer["ETag"]
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self._size - self._at)
+        if not wanted:
+            return 0
+        for attempt in range(_RETRIES):
+            try:
+                data = self._bucket.translated(self._key, lambda: self._body.read(wanted))
+                if data:
+                    buffer[: len(data)] = data
+                    self._at += len(data)
+                    return len(data)
+            except NatsFailure:
+                if attempt + 1 == _RETRIES:
+                    raise
+            answer = self._bucket.call("get_object", Key=self._key, Range=f"bytes={self._at}-", IfMatch=self._tag)
+            self._body = answer["Body"]
+        raise NatsFailure("unreachable", f"s3://{self._bucket.name}/{self._key}: it ends at byte {self._at}")
+
+    def close(self) -> None:
+        if not self.closed:
+            self._body.close()
+        super().close()
+
+
+class _StagedObjects(Staging):
+    def __init__(self, bucket: _Bucket, prefix: str, folder: str) -> None:
+        self._bucket, self._prefix, self.folder = bucket, prefix, folder
+        self.published = False
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        upload = _Upload(self._bucket, f"{self._prefix}{self.folder}/{name}")
+        try:
+            yield cast(BinaryIO, upload)
+            upload.complete()
+        except BaseException:
+            upload.abandon()
+            raise
+
+    def publish(self, manifest: str) -> str:
+        self._bucket.call("put_object", Key=f"{self._prefix}{self.folder}/{FILE}", Body=manifest.encode())
+        self.published = True
+        return self.folder
+
+
+class _Upload:
+    """Sends an object in parts while it is written."""
+
+    def __init__(self, bucket: _Bucket, key: str) -> None:
+        self._bucket, self._key = bucket, key
+        self._buffer = bytearray()
+        self._senders = ThreadPoolExecutor(_SENDERS)
+        self._parts: list[Future[dict[str, Any]]] = []
+        self._flying: list[Future[dict[str, Any]]] = []
+        self._id = str(bucket.call("create_multipart_upload", Key=key)["UploadId"])
+
+    def write(self, data: bytes) -> int:
+        self._buffer += data
+        if len(self._buffer) >= PART * (1 + len(self._parts) // _GROWS_EVERY):
+            self._send()
+        pending = self._pending()
+        if len(pending) >= _PENDING:
+            # No longer than a server waits for the acknowledgement of what comes next.
+            wait(pending, len(data) / _SLOWEST, FIRST_COMPLETED)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: parts have a size."""
+
+    def _pending(self) -> list[Future[dict[str, Any]]]:
+        """Return the parts that are on their way. Raises what one that is not failed with."""
+        for part in self._flying:
+            if part.done():
+                part.result()
+        self._flying = [part for part in self._flying if not part.done()]
+        return self._flying
+
+    def _send(self) -> None:
+        number, body = len(self._parts) + 1, bytes(self._buffer)
+        self._buffer.clear()
+        if number > _MOST_PARTS:
+            raise NatsFailure(
+                "write_failed", f"s3://{self._bucket.name}/{self._key}: it has more than {_MOST_PARTS} parts"
+            )
+        if len(self._pending()) >= _MOST_PENDING:
+            slow = f"it takes fewer than {_SLOWEST} bytes in a second, and the servers of NATS do not wait for that"
+            raise NatsFailure("write_failed", f"s3://{self._bucket.name}/{self._key}: {slow}")
+        part = self._senders.submit(self._send_part, number, body)
+        self._parts.append(part)
+        self._flying.append(part)
+
+    def _send_part(self, number: int, body: bytes) -> dict[str, Any]:
+        answer = self._bucket.call("upload_part", Key=self._key, UploadId=self._id, PartNumber=number, Body=body)
+        return {"ETag": answer["ETag"], "PartNumber": number}
+
+    def complete(self) -> None:
+        if self._buffer or not self._parts:
+            self._send()
+        parts = [part.result() for part in self._parts]
+        self._bucket.call(
+            "complete_multipart_upload", Key=self._key, UploadId=self._id, MultipartUpload={"Parts": parts}
+        )
+        self._senders.shutdown()
+
+    def abandon(self) -> None:
+        self._senders.shutdown(cancel_futures=True)
+        with contextlib.suppress(NatsFailure, OSError):
+            self._bucket.call("abort_multipart_upload", Key=self._key, UploadId=self._id)

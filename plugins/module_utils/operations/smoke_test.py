@@ -1,0 +1,351 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Do what clients do: send messages from every server to every other one, and write and read a stream.
+
+There is one connection to each server, and one to each further address advertised to clients. Nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import ipaddress
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Union
+from urllib.parse import urlsplit
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.message_flow import (
+    Address,
+    Announcement,
+    Flow,
+    StreamTest,
+    addresses_to_try,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Call,
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    NOT_ENABLED,
+    STREAM_NOT_FOUND,
+    JetStreamApi,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
+
+#: Seconds between two rounds of messages: interest takes a moment from one server to the others.
+_ROUND = 0.2
+#: Seconds for the API to answer a user who may not be allowed to ask it: a refusal looks like silence.
+_PROBE = 2.0
+#: Connections that are made at once.
+_CONCURRENT = 32
+#: No servers for so many replicas (JSClusterNoPeersErr), or no cluster.
+_FEWER_REPLICAS = (10005, 10074)
+#: The account may not have another stream, or not of this kind (errors.json: limits and resources).
+_LIMITS = (10002, 10023, 10026, 10027, 10028, 10035, 10047, 10120, 10122)
+_DEFAULT_PORT = 4222
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of an account, which is unnamed for the task's own user."""
+
+    account: str
+    options: ConnectionOptions
+
+    @property
+    def name(self) -> str:
+        """Return how people call it."""
+        return self.options.user or ("the user of a credentials file" if self.options.credentials else "the user")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Who sends the messages, who manages the stream (None: nobody may), and why the users before were passed over."""
+
+    sender: User | None = None
+    manager: User | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def choose_users(users: Sequence[User], subject: str) -> Choice:
+    """Return who is the first that may publish and subscribe to the subject, and who in that account may manage streams."""
+    reasons: list[str] = []
+    for account in dict.fromkeys(user.account for user in users):
+        sender: User | None = None
+        manager: User | None = None
+        for user in (one for one in users if one.account == account):
+            with Client(user.options) as client:
+                try:
+                    if manager is None and _manages_streams(client, user, subject):
+                        manager = user
+                    if sender is None:
+                        _require_messages(client, subject)
+                        sender = user
+                except NatsFailure as failure:
+                    where = f" of account {account}" if account else ""
+                    reasons.append(f"{user.name}{where}: {failure.description}")
+            if sender and manager:
+                break
+        if sender:
+            return Choice(sender, manager, tuple(reasons))
+    return Choice(reasons=tuple(reasons))
+
+
+def _manages_streams(client: Client, user: User, subject: str) -> bool:
+    """Return whether JetStream answers this user. Raises NatsFailure when a stream of the account would take the messages."""
+    try:
+        found = JetStreamApi(client, user.account).call("STREAM.NAMES", {"subject": subject}, _PROBE).get("streams")
+    except NatsFailure as failure:
+        if failure.err_code in NOT_ENABLED or failure.code in ("timeout", "no_responders", "permission"):
+            return False
+        raise
+    if found:
+        raise NatsFailure("invalid_option", f"the stream {found[0]} takes what is sent on {subject}", subject=subject)
+    return True
+
+
+def _require_messages(client: Client, subject: str) -> None:
+    """Raise NatsFailure when the user may not subscribe to the subject or publish on it."""
+    client.observe([subject], 0, lambda _message: True)
+    (failure,) = client.publish([Call(subject)])
+    if failure:
+        raise failure
+
+
+class _Endpoint:
+    """A connection that sends and hears the messages of one run."""
+
+    def __init__(self, label: str, listener: Listener) -> None:
+        self.label = label
+        self.listener = listener
+        self.heard: set[str] = set()
+
+
+async def exchange(options: ConnectionOptions, expected: frozenset[str], subject: str, timeout: float) -> Flow:
+    """Return what arrives where, at most `timeout` seconds after all have connected: from each of the options' servers and each
+    further address advertised to clients to each other one. The subject is this run's alone; without one nothing is sent, and
+    all counts as heard."""
+    async with contextlib.AsyncExitStack() as stack:
+        limit = asyncio.Semaphore(_CONCURRENT)
+
+        async def connect(where: ConnectionOptions) -> Union[Listener, NatsFailure]:
+            async with limit:
+                try:
+                    return await stack.enter_async_context(Listener(where))
+                except NatsFailure as failure:
+                    return failure
+
+        tried = await asyncio.gather(*(connect(replace(options, servers=(url,))) for url in options.servers))
+        reached = {url: one for url, one in zip(options.servers, tried) if isinstance(one, Listener)}
+        unreached = {
+            _without_user(url): _plain(one) for url, one in zip(options.servers, tried) if isinstance(one, NatsFailure)
+        }
+        endpoints: dict[str, _Endpoint] = {}
+        for url, listener in reached.items():
+            name = _announcement(listener).name
+            # Two addresses of one server are two ways for clients.
+            label = name if name not in endpoints else f"{name} at {_host_port(url)}"
+            endpoints[label] = _Endpoint(label, listener)
+        announced = {announcement.name: announcement for announcement in map(_announcement, reached.values())}
+        addresses = addresses_to_try(list(announced.values()), {_host_port(url) for url in options.servers})
+        others = await asyncio.gather(*(connect(_at(options, address)) for address in addresses))
+        led = []
+        for address, other in zip(addresses, others):
+            if isinstance(other, NatsFailure):
+                led.append(Address(address, reason=_plain(other)))
+                continue
+            name = _announcement(other).name
+            led.append(Address(address, name))
+            if name in expected | set(announced):
+                label = name if name not in endpoints else f"{name} at {address}"
+                endpoints[label] = _Endpoint(label, other)
+                announced.setdefault(name, _announcement(other))
+        await _talk(list(endpoints.values()), subject, timeout)
+        return Flow(
+            expected,
+            tuple(announced.values()),
+            unreached,
+            tuple(led),
+            tuple(endpoints),
+            {label: frozenset(endpoint.heard) for label, endpoint in endpoints.items()},
+        )
+
+
+async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) -> None:
+    """Let each endpoint publish until all have heard all, or for `timeout` seconds."""
+    complete = asyncio.Event()
+    labels = {endpoint.label for endpoint in endpoints}
+    waiting = set(labels)
+    if not subject:
+        for endpoint in endpoints:
+            endpoint.heard.update(labels)
+        return
+
+    async def listen(endpoint: _Endpoint) -> None:
+        async def note(message: Message) -> None:
+            endpoint.heard.add(message.body.decode(errors="replace"))
+            if labels <= endpoint.heard:
+                waiting.discard(endpoint.label)
+            if not waiting:
+                complete.set()
+
+        with contextlib.suppress(NatsFailure):  # what it does not hear is what counts
+            await endpoint.listener.subscribe([subject])
+            await endpoint.listener.deliver(note)
+
+    async def send(endpoint: _Endpoint) -> None:
+        with contextlib.suppress(NatsFailure):
+            await endpoint.listener.publish(Call(subject, endpoint.label.encode()))
+
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout
+    listening = [asyncio.ensure_future(listen(endpoint)) for endpoint in endpoints]
+    try:
+        while endpoints and not complete.is_set() and loop.time() < end:
+            await asyncio.gather(*map(send, endpoints))
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(complete.wait(), min(_ROUND, max(0.01, end - loop.time())))
+    finally:
+        for task in listening:
+            task.cancel()
+        await asyncio.gather(*listening, return_exceptions=True)
+
+
+def try_stream(
+    manager: Client, sender: Client, account: str, name: str, subject: str, replicas: int, timeout: float
+) -> StreamTest:
+    """Create a stream, write a message, read it, delete the stream. What the account or the users may not is no failure."""
+    api = JetStreamApi(manager, account or None)
+    try:
+        replicas = _create(api, name, subject, replicas, timeout)
+    except NatsFailure as failure:
+        refused = failure.code == "permission" or failure.err_code in (*_LIMITS, *NOT_ENABLED)
+        # Where the reply got lost there may be a stream.
+        left = _delete(api, name, timeout) if is_transient(failure) else ""
+        reason = f"it cannot be created: {failure.description}{f'; {left}' if left else ''}"
+        return StreamTest(0 if refused else replicas, reason)
+    left = ""
+    try:
+        outcome = _write_and_read(api, sender, name, subject, replicas, timeout)
+    finally:
+        left = _delete(api, name, timeout)
+    return StreamTest(replicas, left) if left else outcome
+
+
+def _write_and_read(
+    api: JetStreamApi, sender: Client, name: str, subject: str, replicas: int, timeout: float
+) -> StreamTest:
+    body = f"a message of {name}".encode()
+    try:
+        sequence = _write(sender, Call(subject, body, {"Nats-Msg-Id": name}), timeout)
+    except NatsFailure as failure:
+        refused = failure.code == "permission"
+        return StreamTest(0 if refused else replicas, f"it cannot be written: {failure.description}")
+    try:
+        read = wait_until(lambda: api.call(f"STREAM.MSG.GET.{name}", {"seq": sequence}), lambda _reply: True, timeout)
+    except NatsFailure as failure:
+        return StreamTest(replicas, f"it cannot be read: {failure.description}")
+    same = base64.b64decode(read.value["message"].get("data") or "") == body
+    return StreamTest(replicas, "" if same else "it returned another message than was written")
+
+
+def _create(api: JetStreamApi, name: str, subject: str, replicas: int, timeout: float) -> int:
+    """Create the stream with as many replicas as there are servers for; return how many."""
+    config: dict[str, Any] = {
+        "name": name,
+        "description": "smoke test; can be deleted",
+        "subjects": [subject],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "num_replicas": replicas,
+        "max_msgs": 10,
+        "max_bytes": 1024 * 1024,
+        "max_age": 300 * 10**9,
+    }
+    while True:
+        try:
+            wait_until(lambda: api.call(f"STREAM.CREATE.{name}", config), lambda _reply: True, timeout)
+            return int(config["num_replicas"])
+        except NatsFailure as failure:
+            if failure.err_code not in _FEWER_REPLICAS or config["num_replicas"] == 1:
+                raise
+            config["num_replicas"] = 1
+
+
+def _write(sender: Client, message: Call, timeout: float) -> int:
+    """Store the message and return its sequence. Raises NatsFailure; a message that comes twice is stored once."""
+
+    def publish() -> dict[str, Any]:
+        reply = json.loads(sender.request(message).body)
+        error = reply.get("error")
+        if error:
+            raise NatsFailure("api_error", str(error.get("description")), err_code=error.get("err_code"))
+        return dict(reply)
+
+    return int(wait_until(publish, lambda _reply: True, timeout).value["seq"])
+
+
+def _delete(api: JetStreamApi, name: str, timeout: float) -> str:
+    """Delete the stream and return why that failed, if it did."""
+    try:
+        wait_until(lambda: api.call(f"STREAM.DELETE.{name}"), lambda _reply: True, timeout)
+    except NatsFailure as failure:
+        if failure.err_code != STREAM_NOT_FOUND:
+            return f"{name} could not be deleted, do it by hand: {failure.description}"
+    return ""
+
+
+def _announcement(listener: Listener) -> Announcement:
+    info = listener.info
+    host, port = str(info.get("host") or ""), info.get("port")
+    own = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return Announcement(
+        str(info.get("server_name") or info.get("server_id") or ""),
+        own,
+        tuple(info.get("connect_urls") or ()),
+        bool(info.get("jetstream")),
+    )
+
+
+def _at(options: ConnectionOptions, address: str) -> ConnectionOptions:
+    """Return how clients connect to an advertised address: as to the server that advertises it. A certificate is compared
+    with the name of that server where the address is a number, as clients do."""
+    first = urlsplit(options.servers[0] if "://" in options.servers[0] else f"nats://{options.servers[0]}")
+    name = options.tls_server_name
+    if options.wants_tls and not name and _is_ip(address.rpartition(":")[0].strip("[]")):
+        name = first.hostname
+    return replace(options, servers=(f"{first.scheme}://{address}",), tls_server_name=name)
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _host_port(url: str) -> str:
+    parts = urlsplit(url if "://" in url else f"nats://{url}")
+    host = parts.hostname or ""
+    return f"[{host}]:{parts.port or _DEFAULT_PORT}" if ":" in host else f"{host}:{parts.port or _DEFAULT_PORT}"
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url if "://" in url else f"nats://{url}")
+    return f"{parts.scheme}://{_host_port(url)}"
+
+
+def _plain(failure: NatsFailure) -> str:
+    """Return why one address could not be connected to, without the address."""
+    text = failure.description
+    start = f"cannot connect: {failure.server}: "
+    return text[len(start) :] if text.startswith(start) else text

@@ -1,0 +1,327 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A snapshot of a fleet's telemetry as JSON lines in the bronze layer of a lake.
+
+What the servers tell is cut at its lists: one line for each server, stream replica, consumer replica, connection, …, so that
+no reader has to hold a whole document and a broken line loses one row. The layout is described in docs/internals/lake.md; the
+reader is roles/nats_insights/files/jetstream_insights.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import IO, Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+
+#: Of the manifest and of the lines; raised when a reader of the old one would misread the new one.
+FORMAT = 1
+
+#: The code of the failure that the lake cannot be written.
+LAKE = "lake"
+
+#: The endpoints whose answer is nothing but a list, each with its key.
+_LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstatz": "account_statz"}
+
+#: Details of assets, which hold no secret and are by far the most: they are not searched for any.
+_HARMLESS = ("jsz_streams", "jsz_consumers")
+_SECRET_KEY = re.compile(
+    r"jwt|passw|token|secret|nkey|seed|credential|authorized_user|issuer_key|operators_claim", re.IGNORECASE
+)
+_URL_USER = re.compile(r"(?<=://)[^/@\s]*@")
+
+#: Uncompressed bytes after which an endpoint's next file begins: gzip cannot be read by two tasks at once.
+_FILE_SIZE = 64 << 20
+
+#: How many failures a manifest quotes; all are counted, and each is a line of its endpoint.
+_QUOTED_FAILURES = 50
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line to be: the table it belongs to, what identifies it beside the server, and what the server reported."""
+
+    table: str
+    keys: Mapping[str, Any]
+    data: Any
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The server that reported a row, and when the answer arrived, by the collector's clock."""
+
+    server_id: str
+    server: str
+    cluster: str = ""
+    version: str = ""
+    received: str = ""
+
+
+@dataclass
+class _File:
+    stream: gzip.GzipFile
+    path: str
+    rows: int = 0
+    size: int = 0
+
+
+@dataclass
+class _Table:
+    rows: int = 0
+    failures: int = 0
+    files: list[_File] = field(default_factory=list)
+
+
+def timestamp(moment: datetime) -> str:
+    """Return a moment as RFC 3339 in UTC with microseconds."""
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def origin_of(server: Server) -> Origin:
+    """Return the server as the origin of rows that have arrived just now."""
+    return Origin(server.id, server.name, server.cluster, server.version, timestamp(datetime.now(timezone.utc)))
+
+
+def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
+    """Yield the rows of a server's answer, or of a page of it; `first` says whether the figures of the server itself are new.
+
+    The lists are taken out of `data`, which must not be used afterwards.
+    """
+    if endpoint == "jsz":
+        accounts = data.pop("account_details", None) or ()
+        if first:
+            yield Row("jsz", {}, data)
+        for account in accounts:
+            yield from _account_rows(account)
+    elif endpoint == "raftz":
+        for account, groups in data.items():
+            for name, group in (groups or {}).items():
+                yield Row("raftz", {"account": account, "raft_group": name}, group)
+    elif endpoint == "gatewayz":
+        for name, gateway in (data.get("outbound_gateways") or {}).items():
+            keys = {"gateway": name, "direction": "outbound", "configured": bool(gateway.get("configured"))}
+            yield Row("gatewayz", keys, gateway.get("connection") or {})
+        for name, gateways in (data.get("inbound_gateways") or {}).items():
+            for gateway in gateways or ():
+                keys = {"gateway": name, "direction": "inbound", "configured": bool(gateway.get("configured"))}
+                yield Row("gatewayz", keys, gateway.get("connection") or {})
+    elif endpoint == "ipqueuesz":
+        for name, queue in data.items():
+            yield Row("ipqueuesz", {"queue": name}, queue)
+    elif endpoint == "accountz":
+        detail = data.get("account_detail") or {}
+        yield Row("accountz", {"account": detail.get("account_name")}, _with_limits(detail))
+    elif endpoint in _LISTS:
+        for item in data.get(_LISTS[endpoint]) or ():
+            yield Row(endpoint, {"account": item.get("acc")} if endpoint == "accstatz" else {}, item)
+    else:
+        yield Row(endpoint, {}, data)
+
+
+def _with_limits(detail: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of an account, with nothing of its JWT but the limits and the end of its validity."""
+    claim = detail.pop("decoded_jwt", None) or {}
+    if claim:
+        detail["expires"] = claim.get("exp")
+        detail["limits"] = (claim.get("nats") or {}).get("limits")
+    return detail
+
+
+def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
+    """Yield an account's rows of JSZ. A consumer gets along what only its stream's detail tells: its Raft group, and what
+    decides on the number of its replicas (consumer.go ConsumerConfig.replicas)."""
+    name = account.get("name", "")
+    streams = account.pop("stream_detail", None) or ()
+    yield Row("jsz_accounts", {"account": name}, account)
+    for stream in streams:
+        config = stream.get("config") or {}
+        groups = {item.get("name"): item.get("raft_group") for item in stream.pop("consumer_raft_groups", None) or ()}
+        consumers = stream.pop("consumer_detail", None) or ()
+        yield Row("jsz_streams", {"account": name}, stream)
+        for consumer in consumers:
+            keys = {
+                "account": name,
+                "raft_group": groups.get(consumer.get("name")),
+                "stream_replicas": config.get("num_replicas"),
+                "stream_retention": config.get("retention"),
+            }
+            yield Row("jsz_consumers", keys, consumer)
+
+
+def without_secrets(value: Any) -> Any:
+    """Return a value without the keys whose name speaks of a secret and without users in URLs. The user of a connection is
+    one too: older servers tell a token in its place."""
+    if isinstance(value, dict):
+        return {key: without_secrets(item) for key, item in value.items() if not _SECRET_KEY.search(key)}
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value]
+    if isinstance(value, str) and "://" in value:
+        return _URL_USER.sub("", value)
+    return value
+
+
+class SnapshotWriter:
+    """Writes one snapshot: rows as they come into a directory that no reader looks into, all of it into place at the end.
+
+    The manifest comes last: what no manifest names is not there. Raises NatsFailure LAKE when the disk refuses.
+    """
+
+    def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None) -> None:
+        self.started = started.astimezone(timezone.utc)
+        self.name = name or f"{self.started:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(3)}"
+        self.fleet = fleet
+        self._bronze = lake / "bronze"
+        self._incoming = self._bronze / "_incoming" / self.name
+        self._place = f"date={self.started:%Y-%m-%d}/hour={self.started:%H}"
+        self._tables: dict[str, _Table] = {}
+        self._quoted: list[dict[str, Any]] = []
+        self._file_size = _FILE_SIZE
+
+    def __enter__(self) -> SnapshotWriter:
+        with self._disk():
+            self._incoming.mkdir(mode=0o750, parents=True)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for table in self._tables.values():
+            for file in table.files:
+                file.stream.close()
+        shutil.rmtree(self._incoming, ignore_errors=True)
+
+    @property
+    def failures(self) -> int:
+        """Return how many answers were not given."""
+        return sum(table.failures for table in self._tables.values())
+
+    def add(self, origin: Origin, row: Row) -> None:
+        """Write one row."""
+        data = row.data if row.table in _HARMLESS else without_secrets(row.data)
+        self._write(row.table, origin, {**row.keys, "data": data})
+        self._tables[row.table].rows += 1
+
+    def fail(self, table: str, origin: Origin, failure: NatsFailure) -> None:
+        """Write that a server did not give an answer, and why."""
+        error = {"code": failure.code, "description": failure.description, "subject": failure.subject}
+        self._write(table, origin, {"failure": error})
+        self._tables[table].failures += 1
+        if len(self._quoted) < _QUOTED_FAILURES:
+            self._quoted.append({"endpoint": table, "server": origin.server, **error})
+
+    def publish(self, **manifest: Any) -> tuple[Path, dict[str, Any]]:
+        """Move the files into place and write the manifest; return its path and what it says."""
+        with self._disk():
+            tables = {name: self._publish(name, table) for name, table in sorted(self._tables.items())}
+            content = {
+                "format": FORMAT,
+                "snapshot": self.name,
+                "fleet": self.fleet,
+                "started": timestamp(self.started),
+                "ended": timestamp(datetime.now(timezone.utc)),
+                **manifest,
+                "failures": self.failures,
+                "quoted_failures": self._quoted,
+                "tables": tables,
+            }
+            path = self._bronze / "manifest" / self._place / f"{self.name}.json"
+            incoming = self._incoming / "manifest.json"
+            _write_durably(incoming, json.dumps(content, separators=(",", ":")).encode())
+            _move(incoming, path)
+        return path, content
+
+    def _write(self, table: str, origin: Origin, content: Mapping[str, Any]) -> None:
+        line = {"snapshot": self.name, "fleet": self.fleet, **asdict(origin), **content}
+        text = json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        with self._disk():
+            file = self._file(table)
+            file.stream.write(text)
+        file.rows += 1
+        file.size += len(text)
+
+    def _file(self, name: str) -> _File:
+        """Return the file that takes the table's next row."""
+        table = self._tables.setdefault(name, _Table())
+        if not table.files or table.files[-1].size >= self._file_size:
+            if table.files:
+                table.files[-1].stream.close()
+            target = self._incoming / f"{name}-{len(table.files)}.jsonl.gz"
+            _create(target).close()
+            stream = gzip.open(target, "wb", compresslevel=3)  # noqa: SIM115  # closed by the next one or at the end
+            path = f"{name}/{self._place}/{self.name}-{len(table.files)}.jsonl.gz"
+            table.files.append(_File(stream, path))
+        return table.files[-1]
+
+    def _publish(self, name: str, table: _Table) -> dict[str, Any]:
+        for number, file in enumerate(table.files):
+            file.stream.close()
+            _move(self._incoming / f"{name}-{number}.jsonl.gz", self._bronze / file.path)
+        files = [{"path": file.path, "rows": file.rows, "bytes": file.size} for file in table.files]
+        return {"rows": table.rows, "failures": table.failures, "files": files}
+
+    def _disk(self) -> _Disk:
+        return _Disk(self._bronze)
+
+
+class _Disk:
+    """Turns what the disk refuses into a failure for people."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            what = f"cannot write the snapshot below {self._place}: {error.strerror or error}"
+            raise NatsFailure(LAKE, f"{what}. Nothing of it was published.") from error
+
+
+def _create(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb")
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    with _create(path) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _move(source: Path, target: Path) -> None:
+    target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    os.replace(source, target)
+
+
+#: Seconds after which the others have forgotten a server that did not say that it ends (server.go: orphMax and chkOrph).
+FORGOTTEN_AFTER = 150 + 90
+
+
+def servers_summary(servers: list[Server], missing: tuple[str, ...], failures: int) -> dict[str, Any]:
+    """Return what a manifest says of the servers: how many answered, who did not, versions, clocks, and whether anything is
+    missing. Clock offsets and round trips are seconds; an offset is by how much a server is ahead of the collector. A server
+    that was started again may still be known a second time, as the process that was killed."""
+    offsets = [server.clock_offset for server in servers] or [0.0]
+    young = sum(server.uptime < FORGOTTEN_AFTER for server in servers)
+    known = max(max((server.known_servers for server in servers), default=0) - young, len(servers))
+    return {
+        "servers": len(servers),
+        "servers_known": known,
+        "missing": list(missing),
+        "complete": bool(servers) and not missing and not failures and known == len(servers),
+        "versions": dict(sorted(Counter(server.version for server in servers).items())),
+        "clock_offset": {"min": min(offsets), "median": round(median(offsets), 6), "max": max(offsets)},
+        "slowest_rtt": max((server.rtt for server in servers), default=0.0),
+    }

@@ -1,0 +1,408 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Step-downs of the leaders of streams and consumers, over one or more accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Union
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
+    REFUSED,
+    SINGLE,
+    STEP_DOWN,
+    LeaderConstraints,
+    Plan,
+    plan_group,
+    supports_placement,
+    with_targets,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_SPEC,
+    fail,
+    make_module,
+    run_connected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    STREAM_NOT_FOUND,
+    JetStreamApi,
+    require_name,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    CONSUMER,
+    STREAM,
+    RaftGroup,
+    Server,
+    consumer_group,
+    peer_id,
+    stream_group,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi, servers_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import (
+    CONSTRAINTS_SPEC,
+    SETTLE_SECONDS,
+    Job,
+    Reading,
+    constraints_of,
+    leader_text,
+    outcome,
+    refuse,
+    require_known,
+    step_down,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, positive, wait_until
+
+ASSET_SPEC: dict[str, dict[str, Any]] = {
+    **CONSTRAINTS_SPEC,
+    **ACCOUNT_SPEC,
+    "all_accounts": {"type": "bool", "default": False},
+    "concurrency": {"type": "int", "default": 8},
+    "r1": {"type": "str", "choices": ["skip", "fail"]},
+}
+
+#: A group without a leader does not answer for its state: seconds until its silence is taken as that.
+READ_SECONDS = 1.0
+
+_NO_JETSTREAM = 10039
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A stream, or a consumer of it. `account` is None for that of the task's own user."""
+
+    account: str | None
+    stream: str
+    consumer: str | None = None
+
+    @property
+    def label(self) -> str:
+        owner = f" (account {self.account})" if self.account else ""
+        consumer = f"consumer {self.consumer} of " if self.consumer is not None else ""
+        return f"{consumer}stream {self.stream}{owner}"
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return (self.account or "", self.stream, self.consumer or "")
+
+    @property
+    def kind(self) -> str:
+        return "STREAM" if self.consumer is None else "CONSUMER"
+
+    @property
+    def tokens(self) -> str:
+        return self.stream if self.consumer is None else f"{self.stream}.{self.consumer}"
+
+
+class AssetGroups:
+    """The Raft groups of streams and consumers, for `step_down`. `servers`: those that are there, by name. `supporting`: the
+    names of those that honour a preferred successor."""
+
+    def __init__(self, connections: Connections, servers: Sequence[Server]) -> None:
+        self._connections = connections
+        self._ids = {peer_id(server.name): server.name for server in servers}
+        self.servers = {server.name: server for server in servers}
+        self._stream_configs: dict[tuple[str | None, str], Mapping[str, Any]] = {}
+
+    @property
+    def supporting(self) -> frozenset[str]:
+        # A server before 2.11 answers a request with a body as a bad one, also when it does not lead the group.
+        supporting = supports_placement(self.servers.values())
+        return supporting if len(supporting) == len(self.servers) else frozenset()
+
+    def assume_present(self, groups: Sequence[RaftGroup]) -> None:
+        """Count the groups' members as servers that are there, of an unknown version."""
+        for group in groups:
+            for name in group.members:
+                self.servers.setdefault(name, Server(name, "", group.cluster))
+
+    def api(self, account: str | None) -> JetStreamApi:
+        return self._connections.account(account)
+
+    def read(self, keys: Sequence[Asset]) -> list[Reading]:
+        answers = self._call(keys, [(f"{key.kind}.INFO.{key.tokens}", None) for key in keys], READ_SECONDS)
+        return [self._reading(key, answer) for key, answer in zip(keys, answers)]
+
+    def ask(self, requests: Sequence[tuple[Asset, Mapping[str, Any]]]) -> list[NatsFailure | None]:
+        subjects = [(f"{key.kind}.LEADER.STEPDOWN.{key.tokens}", body) for key, body in requests]
+        answers = self._call([key for key, _body in requests], subjects)
+        return [answer if isinstance(answer, NatsFailure) else None for answer in answers]
+
+    def named(self, assets: Sequence[Asset]) -> dict[Asset, Reading]:
+        """Return the state of these assets. Raises NatsFailure when one does not exist, or cannot be asked for."""
+        streams = [
+            Asset(account, stream) for account, stream in dict.fromkeys((item.account, item.stream) for item in assets)
+        ]
+        readings = dict(zip(streams, self.read(streams)))
+        consumers = [asset for asset in assets if asset.consumer is not None]
+        readings.update(zip(consumers, self.read(consumers)))
+        for asset in [*streams, *assets]:
+            reading = readings[asset]
+            if isinstance(reading, NatsFailure) and not is_transient(reading):
+                raise _with_context(asset, reading)
+        return {asset: readings[asset] for asset in assets}
+
+    def streams(self, account: str | None, stream: str | None) -> dict[Asset, Reading]:
+        """Return the state of the account's streams, or of the one stream."""
+        if stream is not None:
+            return self.named([Asset(account, stream)])
+        try:
+            listing = self.api(account).streams()
+        except NatsFailure as failure:
+            raise _with_context(None, failure) from failure
+        found: dict[Asset, Reading] = {Asset(account, name): _unknown(why) for name, why in listing.unknown.items()}
+        for info in listing.rows:
+            asset = Asset(account, info["config"]["name"])
+            found[asset] = self._reading(asset, info)
+        return found
+
+    def consumers(self, account: str | None, stream: str | None) -> dict[Asset, Reading]:
+        """Return the state of the consumers of the account's streams, or of the one stream."""
+        names = [asset.stream for asset in self.streams(account, stream)]
+        found: dict[Asset, Reading] = {}
+        for name, listing in zip(names, self.api(account).consumers_of(names)):
+            if isinstance(listing, NatsFailure):
+                if listing.err_code == STREAM_NOT_FOUND:  # deleted since the streams were listed
+                    continue
+                raise listing
+            found.update({Asset(account, name, missing): _unknown(why) for missing, why in listing.unknown.items()})
+            for info in listing.rows:
+                asset = Asset(account, name, info["name"])
+                found[asset] = self._reading(asset, info)
+        return found
+
+    def _reading(self, asset: Asset, answer: Union[Mapping[str, Any], NatsFailure]) -> Reading:
+        """Return the group from an info. Its size is that of its configuration, and more while it is being moved."""
+        if isinstance(answer, NatsFailure):
+            return answer
+        if not answer.get("cluster"):
+            return NatsFailure(
+                "not_clustered", "the server that answers is not in a JetStream cluster", account=asset.account
+            )
+        key = (asset.account, asset.stream)
+        if asset.consumer is None:
+            self._stream_configs[key] = answer["config"]
+            group = stream_group(asset.account or "", answer, self._ids)
+        else:
+            group = consumer_group(asset.account or "", answer, self._stream_configs.get(key, {}), self._ids)
+        return replace(group, size=max(group.size, len(group.peers) + 1))
+
+    def _call(
+        self,
+        assets: Sequence[Asset],
+        requests: Sequence[tuple[str, Mapping[str, Any] | None]],
+        timeout: float | None = None,
+    ) -> list[Union[dict[str, Any], NatsFailure]]:
+        """Return each request's answer, asked for by a user of each asset's account."""
+        answers: dict[int, Union[dict[str, Any], NatsFailure]] = {}
+        for account in dict.fromkeys(asset.account for asset in assets):
+            mine = [index for index, asset in enumerate(assets) if asset.account == account]
+            answers.update(zip(mine, self.api(account).call_many([requests[index] for index in mine], timeout)))
+        return [answers[index] for index in range(len(assets))]
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Which assets are meant: those `named`, or all of the accounts (and of the stream, where given) that are led by the
+    servers to stay away from."""
+
+    kind: str
+    accounts: tuple[str | None, ...]
+    named: tuple[Asset, ...]
+    stream: str | None
+
+    def read(self, groups: AssetGroups) -> dict[Asset, Reading]:
+        """Return the state of the assets that may be meant, in the order of their names."""
+        if self.named:
+            return groups.named(self.named)
+        found: dict[Asset, Reading] = {}
+        for account in self.accounts:
+            read = groups.streams if self.kind == STREAM else groups.consumers
+            found.update(read(account, self.stream))
+        return dict(sorted(found.items(), key=lambda item: item[0].order))
+
+    def means(self, reading: Reading, constraints: LeaderConstraints) -> bool:
+        """Return whether this asset is meant; one of which no leader is known may be."""
+        if self.named or isinstance(reading, NatsFailure) or reading.leader is None:
+            return True
+        return reading.leader in constraints.away_from
+
+
+def step_down_assets(kind: str, own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> None:
+    """Be the module for streams or consumers. `own`: the options that name them; `arguments` are those of `make_module`."""
+    module = make_module({**ASSET_SPEC, **own}, **arguments)
+    run_connected(module, lambda connections: _work(module, kind, connections))
+
+
+def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[str, Any]:
+    """Return the module's result once every asset that is meant has a leader that fits."""
+    params = module.params
+    timeout = positive(params["wait_timeout"], "wait_timeout")
+    if params["concurrency"] < 1:
+        raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
+    constraints = constraints_of(params)
+    scope = _scope(kind, params, connections)
+
+    def plan() -> tuple[AssetGroups, dict[Asset, Plan]]:
+        groups = AssetGroups(connections, _servers(connections, system=scope.accounts != (None,)))
+        readings = scope.read(groups)
+        known = [reading for reading in readings.values() if isinstance(reading, RaftGroup)]
+        if scope.accounts == (None,) and len(groups.servers) == 1 and connections.own.addresses > 1:
+            _require_no_tags(constraints, groups.servers.values())
+            groups.assume_present(known)
+        require_known(constraints, groups.servers.values(), known)
+        meant = {asset: reading for asset, reading in readings.items() if scope.means(reading, constraints)}
+        plans = [_plan(asset, reading, constraints, groups.servers) for asset, reading in meant.items()]
+        return groups, dict(zip(meant, with_targets(plans, groups.supporting, (group.leader for group in known))))
+
+    def settled(found: tuple[AssetGroups, dict[Asset, Plan]]) -> bool:
+        return not any(item.transient for item in found[1].values())
+
+    seen = wait_until(plan, settled, min(timeout, SETTLE_SECONDS))
+    groups, plans = seen.value
+    skip = params["r1"] == "skip" or (params["r1"] is None and not scope.named)
+    refused = {
+        asset: item for asset, item in plans.items() if item.action == REFUSED or (item.action == SINGLE and not skip)
+    }
+    jobs: dict[Asset, Job[Asset]] = {}
+    if not refused and not module.check_mode:
+        jobs = {asset: Job(asset, item) for asset, item in plans.items() if item.action == STEP_DOWN}
+        step_down(
+            groups, list(jobs.values()), groups.servers, groups.supporting, timeout - seen.waited, params["concurrency"]
+        )
+    results = [
+        _result(asset, item, asset in refused, jobs.get(asset), module.check_mode) for asset, item in plans.items()
+    ]
+    whole = {
+        "changed": any(item["changed"] for item in results),
+        "results": results,
+        "totals": _totals(results),
+        "waited": max((job.waited for job in jobs.values()), default=0.0),
+    }
+    if refused:
+        refuse(module, [f"{asset.label}: {item.reason}" for asset, item in refused.items()], whole)
+    if module._diff:
+        whole["diff"] = _diff(results)
+    failed = [f"{asset.label}: {job.failed}" for asset, job in jobs.items() if job.failed is not None]
+    if failed:
+        message = f"{len(failed)} of {len(jobs)} {kind}s have no leader that fits: {'; '.join(failed)}"
+        fail(module, NatsFailure("step_down_failed", message), **whole)
+    return whole
+
+
+def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _Scope:
+    """Return which assets the options mean. Raises NatsFailure invalid_option."""
+    one, many = ("stream", "streams") if kind == STREAM else ("consumer", "consumers")
+    names = [params[one]] if params[one] is not None else list(dict.fromkeys(params[many] or ()))
+    stream = params["stream"] if kind == CONSUMER else None
+    for option, name in [*((one, name) for name in names), *([("stream", stream)] if stream is not None else [])]:
+        require_name(option, name)
+    if params[many] == []:
+        raise NatsFailure(
+            "invalid_option", f"{many}: the list is empty; without it, all that away_from leads are meant"
+        )
+    if not names and not params["away_from"]:
+        raise NatsFailure("invalid_option", f"without {one} or {many}, away_from must say whose leaders step down")
+    if not params["all_accounts"]:
+        account = params["account"]
+        named = [Asset(account, name) if kind == STREAM else Asset(account, stream or "", name) for name in names]
+        return _Scope(kind, (account,), tuple(named), stream)
+    if names or stream is not None or params["account"] is not None:
+        raise NatsFailure("invalid_option", f"all_accounts: excludes account and the name of a stream or {one}")
+    if not connections.accounts:
+        raise NatsFailure("invalid_option", "all_accounts: account_users names no account")
+    return _Scope(kind, connections.accounts, (), None)
+
+
+def _require_no_tags(constraints: LeaderConstraints, servers: Iterable[Server]) -> None:
+    """Raise NatsFailure wrong_account where the tags of servers matter that nobody tells."""
+    if constraints.tags:
+        names = ", ".join(server.name for server in servers)
+        raise NatsFailure(
+            "wrong_account",
+            f"placement: only {names} tells its tags to a user of the owning account. Connect as a user of the system account "
+            "with account and account_users",
+        )
+
+
+def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
+    """Return the servers that answer the task's user, one of the system account or of the owning account.
+
+    A server that has reloaded its configuration lets one answer through to a user of the owning account, mostly its own (seen
+    with 2.10.27 and 2.15.1): then one is alone in the result, although the server tells the addresses of others.
+    """
+    if system:
+        return SystemApi(connections.own).discover().servers
+    try:
+        return servers_of(connections.own)
+    except NatsFailure as failure:
+        failure.description = (
+            f"cannot see the servers: {failure.description}. The user must be allowed to publish to {failure.subject}, or "
+            "connect as a user of the system account with account and account_users"
+        )
+        raise
+
+
+def _plan(asset: Asset, reading: Reading, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> Plan:
+    """Return what to do with an asset; silence may end in a moment."""
+    if isinstance(reading, NatsFailure):
+        unknown = RaftGroup(kind=STREAM if asset.consumer is None else CONSUMER, subject=asset.label, size=0)
+        return Plan(
+            REFUSED,
+            constraints,
+            unknown,
+            reason=f"no leader answers: {reading.description}",
+            transient=is_transient(reading),
+        )
+    return plan_group(reading, constraints, servers)
+
+
+def _unknown(why: str) -> NatsFailure:
+    return NatsFailure("timeout", why)
+
+
+def _with_context(asset: Asset | None, failure: NatsFailure) -> NatsFailure:
+    """Return the failure with what was asked for, and what to do about an account without JetStream."""
+    if asset is not None:
+        failure.description = f"{asset.label}: {failure.description}"
+    if failure.err_code == _NO_JETSTREAM:
+        failure.description += (
+            ". The user's account has no JetStream: a user of the system account names the owning account with account "
+            "and gives it a user with account_users"
+        )
+    return failure
+
+
+def _result(asset: Asset, plan: Plan, refused: bool, job: Job[Asset] | None, check_mode: bool) -> dict[str, Any]:
+    """Return the result for one asset."""
+    return {
+        "account": asset.account,
+        "stream": asset.stream,
+        **({"consumer": asset.consumer} if asset.consumer is not None else {}),
+        **outcome(plan, job, check_mode and not refused),
+        "skipped": plan.reason if plan.action == SINGLE and not refused else None,
+        "refused": plan.reason if refused else None,
+        "failed": job.failed if job is not None else None,
+    }
+
+
+def _totals(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many assets were meant, and what became of them."""
+    totals = {key: sum(1 for item in results if item[key]) for key in ("changed", "skipped", "refused", "failed")}
+    return {"groups": len(results), **totals}
+
+
+def _diff(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the leaders of what changed, or will."""
+    changed = [item for item in results if item["changed"]]
+    return {
+        when: {
+            Asset(item["account"], item["stream"], item.get("consumer")).label: leader_text(item, when)
+            for item in changed
+        }
+        for when in ("before", "after")
+    }

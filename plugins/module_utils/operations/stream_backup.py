@@ -1,0 +1,248 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Saving a stream: its archive from the servers, read back, with all that an archive lacks beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, BinaryIO, Callable, cast
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import (
+    ENCRYPTED_ARCHIVE,
+    PLAIN_ARCHIVES,
+    Manifest,
+    changes,
+    consumer_entries,
+    outdated,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
+    backup_caveats,
+    backup_problem,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+    CHECKSUM,
+    Backup,
+    format_of_backup,
+    newest_backup,
+    verify,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import METHOD, encrypted
+
+Info = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class WantedBackup:
+    """What is to be saved, where to, and how. `level`: how the archive is verified when it is there. `report` is called with the
+    bytes of the archive as they come."""
+
+    stream: str
+    store: Store
+    level: str
+    pace: TransferPace
+    force: bool = False
+    report: Callable[[int], None] = lambda _size: None
+
+
+def back_up(client: Client, api: JetStreamApi, wanted: WantedBackup, check_mode: bool) -> dict[str, Any]:
+    """Return the result of having a backup of a stream as it is now. Raises NatsFailure: leaderless, unsupported, interrupted,
+    idle, damaged, write_failed."""
+    info = api.stream(wanted.stream)
+    consumers = _consumers(api, wanted, client.server_version, info)
+    newest = newest_backup(wanted.store, wanted.stream, api.account)
+    reason = _reason(newest, wanted, api.account, info, consumers)
+    if not reason and newest is not None:
+        return _result(False, newest, newest, "")
+    if check_mode:
+        return _predicted(newest, info, consumers, reason)
+    backup = _take(client, api, wanted, info, consumers)
+    return _result(True, newest, backup, reason)
+
+
+def _consumers(api: JetStreamApi, wanted: WantedBackup, version: str, info: Info) -> Sequence[Info] | None:
+    """Return the consumers as their leaders see them, None where they are left out. Raises NatsFailure."""
+    rows: Sequence[Info] | None = None
+    leaderless: set[str] = set()
+    if wanted.pace.consumers:
+        listing = api.consumers(wanted.stream)
+        rows, leaderless = listing.rows, set(listing.unknown)
+    problem = backup_problem(info["config"], leaderless, version)
+    if problem is not None:
+        code, reason = problem
+        raise NatsFailure(code, f"stream {wanted.stream} was not saved: {reason}", account=api.account)
+    return rows
+
+
+def _reason(
+    newest: Backup | None, wanted: WantedBackup, account: str | None, info: Info, consumers: Sequence[Info] | None
+) -> str:
+    """Return why a new backup is taken, empty where the newest one is whole and has all that the stream has."""
+    if newest is None:
+        return "there is none yet"
+    if wanted.force:
+        return "asked for by `force`"
+    reason = outdated(newest.manifest, account, info, consumers) or _encrypted_otherwise(newest, wanted.store)
+    if reason:
+        return reason
+    if wanted.level != CHECKSUM and newest.manifest.contents is None:
+        return "the last one was never read back"
+    try:
+        verify(newest, CHECKSUM)
+    except NatsFailure as failure:
+        return f"the last one is damaged: {failure.description}"
+    return ""
+
+
+def _encrypted_otherwise(newest: Backup, store: Store) -> str:
+    before = sorted((newest.manifest.encryption or {}).get("recipients") or ())
+    if before == sorted(store.keys.recipients):
+        return ""
+    return "the last one is encrypted to others" if before else "the last one is not encrypted"
+
+
+class _Archive:
+    """Writes an archive as it comes."""
+
+    def __init__(self, file: BinaryIO, report: Callable[[int], None]) -> None:
+        self._file = file
+        self._report = report
+        self._size = 0
+        self.reply: Info = {}
+
+    def start(self, reply: Info) -> None:
+        self.reply = reply
+
+    def add(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        self._size += len(chunk)
+        self._report(self._size)
+
+
+class _Counted:
+    """A file that knows size and SHA-256 of what was written to it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self._file.write(data)
+        self._sha256.update(data)
+        self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+
+def _take(
+    client: Client, api: JetStreamApi, wanted: WantedBackup, info: Info, consumers: Sequence[Info] | None
+) -> Backup:
+    taken, started = datetime.now(timezone.utc), time.monotonic()
+    version = client.server_version
+    keys = wanted.store.keys.with_passing()
+    name = ENCRYPTED_ARCHIVE if keys.encrypt else PLAIN_ARCHIVES[0]
+    with wanted.store.staged(wanted.stream, taken) as staging:
+        with staging.create(name) as file:
+            counted = _Counted(file)
+            with encrypted(cast(BinaryIO, counted), keys) as plain:
+                archive = _Archive(plain, wanted.report)
+                try:
+                    api.snapshot_stream(wanted.stream, archive.start, archive.add, wanted.pace)
+                except NatsFailure as failure:
+                    failure.account = api.account
+                    failure.description = f"stream {wanted.stream} was not saved: {failure.description}"
+                    raise
+        after = api.stream(wanted.stream)
+        manifest = Manifest(
+            stream=wanted.stream,
+            config=archive.reply["config"],
+            state=info["state"],
+            archive=name,
+            account=api.account,
+            created=info["created"],
+            taken=taken.isoformat().replace("+00:00", "Z"),
+            server_version=version,
+            size=counted.size,
+            sha256=counted.sha256,
+            changed_meanwhile=changes(info["state"], after["state"]),
+            caveats=tuple(backup_caveats(info["config"], version)),
+            encryption={"method": METHOD, "recipients": list(keys.recipients)} if keys.encrypt else None,
+        )
+        backup = Backup(wanted.store.with_keys(keys), staging.folder, manifest)
+        manifest = replace(manifest, format=format_of_backup(backup))
+        contents = _read_back(replace(backup, manifest=manifest), wanted)
+        manifest = replace(
+            manifest,
+            contents=None if contents is None else contents.as_dict(),
+            consumers=consumer_entries(consumers, contents) if consumers is not None else (),
+            seconds=round(time.monotonic() - started, 3),
+        )
+        return Backup(wanted.store, staging.publish(manifest.text()), manifest)
+
+
+def _read_back(backup: Backup, wanted: WantedBackup) -> Contents | None:
+    try:
+        return verify(backup, wanted.level)
+    except NatsFailure as failure:
+        failure.description = (
+            f"stream {wanted.stream} was not saved: what the server sent is damaged: {failure.description}"
+        )
+        raise
+
+
+def _predicted(newest: Backup | None, info: Info, consumers: Sequence[Info] | None, reason: str) -> dict[str, Any]:
+    state = info["state"]
+    after = {
+        "messages": state.get("messages", 0),
+        "first_seq": state.get("first_seq", 0),
+        "last_seq": state.get("last_seq", 0),
+        "consumers": len(consumers or ()),
+    }
+    return {
+        "changed": True,
+        "path": None,
+        "backup": None,
+        "reason": reason,
+        "bytes": state.get("bytes", 0),
+        "caveats": [],
+        "diff": {"before": _shown(newest), "after": after},
+    }
+
+
+def _result(changed: bool, before: Backup | None, after: Backup, reason: str) -> dict[str, Any]:
+    shown = _shown(after)
+    return {
+        "changed": changed,
+        "path": after.path,
+        "backup": after.manifest.as_dict(),
+        "reason": reason,
+        "bytes": after.manifest.size,
+        "caveats": list(after.manifest.caveats) if changed else [],
+        "diff": {"before": _shown(before), "after": shown} if changed else {"before": {}, "after": {}},
+    }
+
+
+def _shown(backup: Backup | None) -> dict[str, Any]:
+    """Return what a diff shows of a backup."""
+    if backup is None:
+        return {}
+    held = backup.manifest.contents or backup.manifest.state
+    return {
+        **{key: held.get(key, 0) for key in ("messages", "first_seq", "last_seq")},
+        "consumers": len(backup.manifest.consumers),
+    }

@@ -1,0 +1,310 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bringing a stream back from a backup: all of it, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Callable
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, format_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, consumer_entries
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
+    Changes,
+    Refusal,
+    RestorePlan,
+    Target,
+    consumers_part,
+    differences,
+    plan_restore,
+    recreated_config,
+    require_restored,
+    wanted_config,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader, splice
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents, read_head
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    CHUNK,
+    CONSUMER_EXISTS,
+    STREAM_NOT_FOUND,
+    JetStreamApi,
+    RestoreFailed,
+    TransferPace,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+    CHECKSUM,
+    CONTENTS,
+    Backup,
+    require_opened,
+    verify,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+
+#: A server gives an upload up 5 s after the last part, and may create a stream from what it has until then
+#: (server/jetstream_api.go activityInterval): absent for longer than that means gone.
+_GIVEN_UP = 7.0
+
+
+@dataclass(frozen=True)
+class WantedRestore:
+    """What is to be restored, and how. `level`: how the archive is verified before; `wait_timeout`: seconds until all replicas
+    and consumers are there, and until what a failure left is gone. `report` is called with the bytes that were sent."""
+
+    changes: Changes
+    level: str
+    pace: TransferPace
+    wait_timeout: float
+    report: Callable[[int], None] = lambda _size: None
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    backup: Backup
+    plan: RestorePlan
+    size: int
+    contents: Contents | None
+    existing: dict[str, Any] | None
+
+
+def restore(
+    client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRestore, check_mode: bool
+) -> dict[str, Any]:
+    """Return the result of restoring a stream; one that is there and just as saved stays as it is.
+
+    Raises NatsFailure. Before anything is created: damaged, exists, overlap, unsupported. Later: interrupted, idle, api_error and
+    the like, after what was created is removed again; incomplete where the stream is whole but not as it was saved.
+    """
+    started = time.monotonic()
+    prepared = _prepare(client, api, backup, wanted)
+    if prepared.existing is not None:
+        nothing = {"changed": False, "recreated": [], "caveats": [], "diff": {"before": {}, "after": {}}}
+        return {**_result(prepared, prepared.existing, started), **nothing}
+    if check_mode:
+        return _result(prepared, None, started)
+    reply = _send(api, prepared, wanted)
+    info = _settled(api, prepared.plan, wanted)
+    if info.get("cluster") and api.release() >= (2, 15):
+        api.renew_assignment(info["config"])
+    recreated = _recreate(api, prepared.plan)
+    state = reply.get("state") or info["state"]
+    # A consumer whose leader has just been elected may not have read its positions yet.
+    wrong = wait_until(
+        lambda: differences(prepared.backup.manifest, prepared.plan, state, _all_consumers(api, prepared, wanted)),
+        lambda found: not found,
+        ELECTION_SECONDS,
+    ).value
+    result = {**_result(prepared, reply, started), "recreated": recreated}
+    if wrong:
+        name = prepared.plan.config["name"]
+        reason = f"stream {name} was restored, but is not what was saved: {'; '.join(wrong)}"
+        raise NatsFailure("incomplete", reason, account=api.account)
+    return result
+
+
+def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRestore) -> _Prepared:
+    """Verify the archive and see what it meets. Raises NatsFailure; nothing has been created then."""
+    # What was never read back is read now: a server would find out only half way.
+    level = CONTENTS if wanted.level == CHECKSUM and backup.manifest.contents is None else wanted.level
+    contents = verify(backup, level)
+    require_opened(backup)
+    manifest = known_manifest(backup.manifest, contents)
+    config = wanted_config(manifest, wanted.changes)
+    found = api.find_stream(config["name"])
+    others = {other for subject in config.get("subjects") or () for other in api.stream_names(subject)}
+    target = Target(client.server_version, client.max_payload, tuple(sorted(others - {config["name"]})))
+    try:
+        plan = plan_restore(manifest, wanted.changes, target)
+        if found is not None:
+            require_restored(manifest, plan, found, api.consumers(config["name"]).rows)
+    except Refusal as refusal:
+        raise NatsFailure(refusal.code, f"nothing was restored: {refusal}", account=api.account) from refusal
+    return _Prepared(replace(backup, manifest=manifest), plan, backup.size(), contents, found)
+
+
+def known_manifest(manifest: Manifest, contents: Contents | None) -> Manifest:
+    """Return the manifest with what an archive that was read shows where the manifest lacks it."""
+    if contents is None or manifest.contents is not None:
+        return manifest
+    consumers = manifest.consumers or consumer_entries((), contents)
+    return replace(manifest, format=contents.format, contents=contents.as_dict(), consumers=consumers)
+
+
+def _send(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> dict[str, Any]:
+    config, state = prepared.plan.config, prepared.backup.manifest.state
+    name = config["name"]
+    try:
+        return api.restore_stream(config, state, _counted(_parts(prepared), wanted.report), wanted.pace)
+    except RestoreFailed as failure:
+        failure.description = f"stream {name} was not restored: {failure.description}{_left(api, name, wanted)}"
+        raise
+    except (ArchiveError, OSError) as error:
+        reason = f"stream {name} was not restored: {prepared.backup.archive}: {error}{_left(api, name, wanted)}"
+        raise NatsFailure("damaged", reason, account=api.account) from error
+    except NatsFailure as failure:
+        if failure.code in ("timeout", "connection_lost"):
+            failure.description += f"; see whether stream {name} exists, which it did not before"
+        raise
+
+
+def _counted(parts: Iterable[bytes], report: Callable[[int], None]) -> Iterator[bytes]:
+    sent = 0
+    for part in parts:
+        yield part
+        sent += len(part)
+        report(sent)
+
+
+def _left(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
+    """Return what became of what a failed restore left. In isolation it goes with its server."""
+    return "" if wanted.changes.isolated else f"; {_remove(api, name, wanted)}"
+
+
+def _remove(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
+    """Delete what a failed restore left, and return what became of it. There was no stream of that name before."""
+    absent_since: float | None = None
+
+    def gone() -> bool:
+        nonlocal absent_since
+        try:
+            # The meta leader may know of a stream whose own leader does not have it yet.
+            there = name in api.stream_names()
+            if there:
+                api.delete_stream(name)
+        except NatsFailure as failure:
+            absent_since = None
+            if failure.err_code != STREAM_NOT_FOUND:
+                raise
+            return False
+        absent_since = None if there else absent_since or time.monotonic()
+        return absent_since is not None and time.monotonic() - absent_since >= _GIVEN_UP
+
+    try:
+        if wait_until(gone, bool, wanted.wait_timeout, 0.5).value:
+            return "what there was of it is removed"
+    except NatsFailure as failure:
+        return f"what there is of it could not be removed ({failure.description}): delete stream {name} before you try again"
+    return f"it cannot be seen to be gone: delete stream {name} before you try again"
+
+
+def _parts(prepared: _Prepared) -> Iterator[bytes]:
+    """Yield the archive as it is sent: as it is, unless consumers are changed."""
+    plan, manifest = prepared.plan, prepared.backup.manifest
+    with prepared.backup.open() as file:
+        changed = plan.strip or (manifest.format == ENTRIES and bool(plan.lowered))
+        position = _consumers_at(prepared) if changed else None
+        if position is None:
+            while True:
+                chunk = file.read(CHUNK)
+                if not chunk:
+                    return
+                yield chunk
+        start, end, replacement = position
+        yield from _gathered(splice(file, start, end, replacement))
+
+
+def _consumers_at(prepared: _Prepared) -> tuple[int, int | None, bytes] | None:
+    """Return the plain bytes of the archive that are to be others, and those others; None where there are no consumers."""
+    plan, manifest = prepared.plan, prepared.backup.manifest
+    if manifest.format == ENTRIES:
+        with prepared.backup.open() as file:
+            reader = Reader(file)
+            start = len(format_of(reader)[1])
+            state, found = read_head(reader)
+            return start, reader.position, consumers_part(ENTRIES, state, found, plan)
+    # They are at the end.
+    contents = prepared.contents or verify(prepared.backup, CONTENTS)
+    if contents is None or contents.consumers_at is None:
+        return None
+    return (*contents.consumers_at, consumers_part(contents.format, {}, (), plan))
+
+
+def _gathered(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield small parts together: each costs a round trip."""
+    buffer = bytearray()
+    for part in parts:
+        buffer += part
+        while len(buffer) >= CHUNK:
+            yield bytes(buffer[:CHUNK])
+            del buffer[:CHUNK]
+    if buffer:
+        yield bytes(buffer)
+
+
+def _settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> dict[str, Any]:
+    """Wait until every replica is in step and return the stream's info. Raises NatsFailure not_seen."""
+    name, replicas = plan.config["name"], plan.config.get("num_replicas") or 1
+
+    def settled(info: dict[str, Any] | None) -> bool:
+        cluster = (info or {}).get("cluster") or {}
+        peers = cluster.get("replicas") or ()
+        led = replicas == 1 or bool(cluster.get("leader"))
+        return info is not None and led and len(peers) == replicas - 1 and all(peer.get("current") for peer in peers)
+
+    seen = wait_until(lambda: api.find_stream(name), settled, wanted.wait_timeout)
+    if not seen.done or seen.value is None:
+        reason = f"stream {name} was restored, but its replicas are not in step after {wanted.wait_timeout:g} s"
+        raise NatsFailure("not_seen", reason, account=api.account)
+    return seen.value
+
+
+def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
+    """Create the durable consumers that the archive does not bring, and return their names."""
+    stream, retention = plan.config["name"], plan.config.get("retention", "limits")
+    created = []
+    for entry in plan.recreate:
+        # Where it is not known what the archive has, it may have brought it.
+        if entry["config"].get("durable_name") and api.find_consumer(stream, entry["name"]) is None:
+            try:
+                api.save_consumer(stream, recreated_config(entry, retention), "create")
+            except NatsFailure as failure:
+                # Brought meanwhile; its position is compared later.
+                if failure.err_code != CONSUMER_EXISTS:
+                    raise
+                continue
+            created.append(entry["name"])
+    return created
+
+
+def _all_consumers(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> list[dict[str, Any]]:
+    """Wait until the consumers of the backup have leaders, which the meta leader gives them after the restore, and return those
+    that there are."""
+    stream = prepared.plan.config["name"]
+    entries = prepared.plan.recreate if prepared.plan.strip else prepared.backup.manifest.consumers
+    expected = {entry["name"] for entry in entries if entry["config"].get("durable_name")}
+
+    def read() -> list[dict[str, Any]]:
+        return list(api.consumers(stream).rows)
+
+    seen = wait_until(read, lambda rows: expected <= {row["name"] for row in rows}, wanted.wait_timeout)
+    return seen.value
+
+
+def _result(prepared: _Prepared, reply: dict[str, Any] | None, started: float) -> dict[str, Any]:
+    plan, manifest = prepared.plan, prepared.backup.manifest
+    held = manifest.contents or manifest.state
+    after = {
+        "stream": plan.config["name"],
+        "config": plan.config,
+        **{key: held.get(key, 0) for key in ("messages", "first_seq", "last_seq")},
+        "consumers": sorted(entry["name"] for entry in (plan.recreate if plan.strip else manifest.consumers)),
+    }
+    return {
+        "changed": True,
+        "stream": plan.config["name"],
+        "bytes": prepared.size,
+        "messages": after["messages"],
+        "first_seq": after["first_seq"],
+        "last_seq": after["last_seq"],
+        "consumers": after["consumers"],
+        "recreated": sorted(entry["name"] for entry in plan.recreate if entry["config"].get("durable_name")),
+        "fewer_replicas": sorted(plan.lowered),
+        "caveats": list(plan.caveats),
+        "state": None if reply is None else reply.get("state"),
+        "seconds": round(time.monotonic() - started, 3),
+        "diff": {"before": {}, "after": after},
+    }

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong: of a cluster with its servers, and of a configuration with its option. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+ERROR, WARNING = "error", "warning"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason. `servers`: those at fault, empty when no single server explains it (and none can be tolerated).
+    `progress`: what changes while the problem is on its way to be solved, such as the entries that a replica is behind.
+    `absent`: the members of the group that cannot be counted on, and so explain the problem."""
+
+    code: str
+    severity: str
+    subject: str
+    message: str
+    servers: tuple[str, ...] = ()
+    progress: tuple[object, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Return what tells whether anything has changed since an earlier look; times that grow by themselves are no part."""
+        return (self.code, self.subject, self.servers, self.progress)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "subject": self.subject,
+            "message": self.message,
+            "servers": list(self.servers),
+            "absent": list(self.absent),
+        }
+
+
+class ConfigProblem(TypedDict):
+    """Something that is wrong with a configuration, or with the run that is to write it: `option` is where."""
+
+    severity: str
+    option: str
+    message: str

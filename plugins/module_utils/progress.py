@@ -1,0 +1,84 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a module waits for, said while it waits.
+
+A module cannot print. It appends lines to a file, and the action plugin of the same name shows them (`plugin_utils.waiting`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any, Callable
+
+#: Seconds between two lines, and before the first one.
+EVERY = 10.0
+
+#: The longest line.
+WIDTH = 200
+
+#: See doc_fragments/progress.py.
+PROGRESS_SPEC: dict[str, dict[str, Any]] = {
+    "progress": {
+        "type": "dict",
+        "options": {
+            "file": {"type": "path"},
+            "title": {"type": "str"},
+            "began": {"type": "float"},
+            "step": {"type": "int"},
+            "steps": {"type": "int"},
+        },
+    },
+}
+
+
+class Progress:
+    """Writes a line every ten seconds of a wait. `params`: the option `progress`, without a file nothing is written. `limit`:
+    seconds that the wait may take, None where it ends by itself."""
+
+    def __init__(
+        self, params: Mapping[str, Any] | None, limit: float | None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._params = params or {}
+        self._limit = limit
+        self._clock = clock
+        self._started = self._last = clock()
+
+    def report(self, missing: Callable[[], str]) -> None:
+        """Write what is still missing, unless a line was written just before. It is asked for only when it is written."""
+        now = self._clock()
+        path = self._params.get("file")
+        if not path or now - self._last < EVERY:
+            return
+        self._last = now
+        limit = "" if self._limit is None else f" of {self._limit:.0f}"
+        line = f"{self._heading(now)}{now - self._started:.0f}{limit} s: {' '.join(missing().split())}"
+        # Nobody is to miss an operation for a line about it.
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
+            file.write(f"{line if len(line) <= WIDTH else line[: WIDTH - 1] + '…'}\n")
+
+    def _heading(self, now: float) -> str:
+        parts = [self._params["title"]] if self._params.get("title") else []
+        began, step, steps = (self._params.get(key) for key in ("began", "step", "steps"))
+        if began:
+            parts.append(clock_time(now - began))
+            left = time_left(now - began, step or 0, steps or 0)
+            parts += [] if left is None else [f"about {clock_time(left)} left"]
+        return f"{', '.join(parts)}: " if parts else ""
+
+
+def time_left(elapsed: float, step: int, steps: int) -> float | None:
+    """Return how many seconds `steps` will still take when step `step` (from 1) is under way, by what the steps before it took;
+    None during the first one."""
+    if step < 2 or step > steps:
+        return None
+    each = elapsed / (step - 0.5)
+    return each * (steps - step + 0.5)
+
+
+def clock_time(seconds: float) -> str:
+    """Return `00:04:10`."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A user in each JetStream account for those who operate its streams. Pure: no I/O.
+
+A server lets only users of the owning account ask for its streams and consumers; the system account's are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
+
+#: Manage, save and restore streams and consumers, and nothing else: no publishing to the account's own subjects.
+PERMISSIONS = {"publish": {"allow": ["$JS.API.>", "$JS.SNAPSHOT.>"]}, "subscribe": {"allow": ["_INBOX.>"]}}
+
+#: What a user's name has before the name of its account, unless another prefix is asked for.
+PREFIX = "operator-"
+
+
+def operator_name(account: str, prefix: str) -> str:
+    """Return the operator's user name in an account; user names are unique over all accounts of a server."""
+    return f"{prefix}{account}"
+
+
+def has_jetstream(account: Mapping[str, Any]) -> bool:
+    """Return whether an account's configuration turns JetStream on (opts.go parseJetStreamForAccount)."""
+    value = account.get("jetstream")
+    if isinstance(value, str):
+        return value.lower() in ("enable", "enabled")
+    return value is True or isinstance(value, Mapping)
+
+
+def with_operators(
+    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
+) -> dict[str, dict[str, Any]]:
+    """Return the accounts with an operator in each that has JetStream, except `without`; unchanged without a password."""
+    result = {name: dict(account) for name, account in accounts.items()}
+    for name in _operated(accounts, password, without):
+        user = {"user": operator_name(name, prefix), "password": password, "permissions": PERMISSIONS}
+        result[name]["users"] = [*(accounts[name].get("users") or ()), user]
+    return result
+
+
+def operators(
+    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
+) -> list[dict[str, str]]:
+    """Return the operators as the modules' option `account_users` takes them: account, user, password."""
+    return [
+        {"account": name, "user": operator_name(name, prefix), "password": str(password)}
+        for name in _operated(accounts, password, without)
+    ]
+
+
+def clients(accounts: Mapping[str, Mapping[str, Any]], without: str = "") -> list[dict[str, str]]:
+    """Return the accounts' own users that can log in with what is known, a password that is no hash; those of accounts with
+    JetStream first."""
+    found = []
+    for name, account in sorted(accounts.items(), key=lambda item: not has_jetstream(item[1])):
+        for user in account.get("users") or () if name != without else ():
+            login = user.get("user") or user.get("username")
+            password = user.get("password") or user.get("pass")
+            if login and password and not is_hash(str(password)):
+                found.append({"account": name, "user": str(login), "password": str(password)})
+    return found
+
+
+def _operated(accounts: Mapping[str, Mapping[str, Any]], password: str | None, without: str) -> list[str]:
+    if not password:
+        return []
+    return [name for name, account in accounts.items() if name != without and has_jetstream(account)]

@@ -1,0 +1,487 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a cluster gets from the users and route credentials that it has loaded to those of the inventory. Pure: no I/O.
+
+nats-server knows one password for each user name (server/auth.go, `s.users`), and a reload disconnects every client that could
+not log in again with what it connected with (`reloadAuthorization`). Two passwords at once are therefore two users of one
+account. Routes have one user and password, and no list; without `authorization` a server accepts every route
+(`isRouterAuthorized`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+from urllib.parse import urlsplit
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
+
+#: The account of users that are listed outside accounts (server/const.go, DEFAULT_GLOBAL_ACCOUNT).
+GLOBAL_ACCOUNT = "$G"
+
+_NOTHING_TO_DO = "There is nothing to do: the servers have the credentials of the inventory."
+_ROUTE_LINES = {
+    "open_routes": "open_routes: accept routes without credentials",
+    "renew_routes": "renew_routes: reconnect the routes with the new credentials, one host at a time",
+    "close_routes": "close_routes: require the new credentials from routes",
+}
+
+
+@dataclass(frozen=True)
+class HostCredentials:
+    """What one host has loaded and shall have.
+
+    `running`: whether its nats-server runs
+    `loaded`: the configuration that the running process has loaded; None when that is not known
+    `wanted`: the configuration of the inventory, with hashed passwords
+    `given`: the same with the passwords as they were given
+    `restart_pending`: whether the service definition is newer than the process
+    """
+
+    running: bool
+    loaded: Mapping[str, Any] | None
+    wanted: Mapping[str, Any]
+    given: Mapping[str, Any]
+    restart_pending: bool = False
+
+
+@dataclass(frozen=True)
+class CredentialOptions:
+    """What the operator asked for.
+
+    `cluster`: the cluster's name, for messages
+    `missing_hosts`: hosts of the cluster that the run leaves out
+    `phase`: `add`, `remove` or `auto` (both)
+    `window`: how long both users are accepted within one run, such as 15m; empty for no window
+    `remove_users`: users to remove although the inventory still has them
+    `disconnect_clients`: whether clients with old credentials may be disconnected
+    `routes`: `guarded`, `open` or `at_once`
+    `explicit_routes`: whether each server has a URL for every other one, so that no route comes from gossip
+    """
+
+    cluster: str = ""
+    missing_hosts: Sequence[str] = ()
+    phase: str = "auto"
+    window: str = ""
+    remove_users: Sequence[str] = ()
+    disconnect_clients: bool = False
+    routes: str = "guarded"
+    explicit_routes: bool = True
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The differences of all hosts together; users as mappings of account and user."""
+
+    added: Sequence[Mapping[str, str]]
+    removed: Sequence[Mapping[str, str]]
+    changed: Sequence[Mapping[str, str]]
+    route_steps: Sequence[str]
+    other: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def users(self) -> list[Mapping[str, str]]:
+        """Return every user that differs."""
+        return [*self.added, *self.removed, *self.changed]
+
+
+def credential_rotation(
+    hosts: Mapping[str, HostCredentials], options: CredentialOptions, same_password: Callable[[str, str], bool]
+) -> dict[str, Any]:
+    """Return what a run does with the credentials of a cluster.
+
+    `same_password`: whether a hash (second) is one of a password (first)
+    Its keys: `refusals`, why the run must not begin; `steps`, in order; `lines`, the same for people; `remaining`, what
+        people have to know when the steps are done; `removed`, account and user of those that the run removes;
+        `wait_seconds`; and `hosts`, for each host `configurations` by step and `logins`, by step and for `start`: the
+        names that must be `accepted` and `refused`, and the credentials to `attempt`
+    """
+    users, routes = {}, {}
+    for name, host in hosts.items():
+        if host.running and host.loaded is not None:
+            users[name] = user_plan(host.loaded, host.wanted, host.given, options.remove_users, same_password)
+            routes[name] = route_plan(host.loaded, host.wanted)
+    changes = Changes(
+        added=_unique(user for plan in users.values() for user in plan["added"]),
+        removed=_unique(user for plan in users.values() for user in plan["removed"]),
+        changed=_unique(user for plan in users.values() for user in plan["changed"]),
+        route_steps=_route_steps(list(routes.values()), options),
+        other={
+            name: [*users[name]["other"], *(["cluster.routes"] if routes[name]["unknown_routes"] else [])]
+            for name in users
+        },
+    )
+    wait_seconds = ceil(duration_seconds(options.window or "0s"))
+    steps = [*_user_steps(changes, options, wait_seconds), *changes.route_steps]
+    removed = list(changes.removed) if "remove_users" in steps else []
+    accounts = {user["account"] for user in changes.users}
+    return {
+        "refusals": _refusals(hosts, changes, options, wait_seconds),
+        "steps": steps,
+        "lines": _lines(steps, changes, options),
+        "remaining": _remaining(changes, removed),
+        "removed": removed,
+        "wait_seconds": wait_seconds,
+        "hosts": {
+            name: {
+                "configurations": {step: {**users[name], **routes[name]}[step] for step in steps if step != "wait"},
+                "logins": _logins(users[name], removed, accounts),
+            }
+            for name in users
+        },
+    }
+
+
+# --- The cluster ------------------------------------------------------------------------------------------------------
+
+
+def _user_steps(changes: Changes, options: CredentialOptions, wait_seconds: int) -> list[str]:
+    steps = []
+    if options.phase != "remove" and (changes.added or changes.changed):
+        steps.append("add_users")
+    if options.phase != "add" and changes.removed:
+        steps += ["wait", "remove_users"] if wait_seconds else ["remove_users"]
+    return steps
+
+
+def _route_steps(plans: Sequence[Mapping[str, Any]], options: CredentialOptions) -> list[str]:
+    steps = route_steps(plans)
+    return ["close_routes"] if steps and options.routes == "at_once" else steps
+
+
+def _lines(steps: Sequence[str], changes: Changes, options: CredentialOptions) -> list[str]:
+    """Return what the run does, for people."""
+    lines = []
+    for step in steps:
+        if step == "add_users":
+            beside = f", alongside {_names(changes.removed)}" if changes.removed else ""
+            if changes.added:
+                lines.append(f"add_users: accept {_names(changes.added)} on every server{beside}")
+            if changes.changed:
+                lines.append(
+                    f"add_users: replace the password of {_names(changes.changed)}; the old one is refused from then on"
+                )
+        elif step == "wait":
+            lines.append(f"wait: accept both for {options.window}")
+        elif step == "remove_users":
+            lines.append(f"remove_users: refuse {_names(changes.removed)}")
+        else:
+            lines.append(_ROUTE_LINES[step])
+    if lines:
+        return lines
+    return [f"There is nothing to do for the phase {options.phase}." if changes.users else _NOTHING_TO_DO]
+
+
+def _remaining(changes: Changes, removed: Sequence[Mapping[str, str]]) -> list[str]:
+    if changes.removed and not removed:
+        return [
+            f"Still accepted: {_names(changes.removed)}. At the end of the window run this again with"
+            " nats_cluster_rotate_phase=remove."
+        ]
+    return ["The servers have the credentials of the inventory."]
+
+
+def _refusals(
+    hosts: Mapping[str, HostCredentials], changes: Changes, options: CredentialOptions, wait_seconds: int
+) -> list[str]:
+    """Return every reason not to begin, in whole sentences."""
+    return [
+        *_state_refusals(hosts, changes, options),
+        *_user_refusals(changes, options, wait_seconds),
+        *_route_refusals(hosts, changes, options),
+    ]
+
+
+def _state_refusals(
+    hosts: Mapping[str, HostCredentials], changes: Changes, options: CredentialOptions
+) -> Iterator[str]:
+    if options.missing_hosts:
+        yield (
+            f"All servers of {options.cluster} share their credentials, so run without --limit and without slices."
+            f" Missing: {', '.join(options.missing_hosts)}."
+        )
+    stopped = [name for name, host in hosts.items() if not host.running]
+    if stopped:
+        yield (
+            f"nats-server is not running on {', '.join(stopped)}. Start it, or remove it from the cluster, before its"
+            " credentials change."
+        )
+    unknown = [name for name, host in hosts.items() if host.running and host.loaded is None]
+    if unknown:
+        yield (
+            f"It is not recorded which configuration nats-server has loaded on {', '.join(unknown)}. Run the playbook"
+            " deploy first."
+        )
+    others = {key for keys in changes.other.values() for key in keys}
+    if others:
+        where = ", ".join(name for name, keys in changes.other.items() if keys)
+        yield (
+            f"On {where} the inventory changes more than users and route credentials: {', '.join(sorted(others))}. Deploy"
+            " that first."
+        )
+    pending = [name for name, host in hosts.items() if host.restart_pending]
+    if pending:
+        yield (
+            f"nats-server needs a restart on {', '.join(pending)}: its service definition is newer than the process. Run"
+            " the playbook deploy first."
+        )
+
+
+def _user_refusals(changes: Changes, options: CredentialOptions, wait_seconds: int) -> Iterator[str]:
+    if changes.route_steps and changes.users:
+        yield "The inventory changes both users and route credentials. Rotate one of them, then change the other."
+    if changes.changed and not options.disconnect_clients:
+        yield (
+            f"The inventory has another password for {_names(changes.changed)} than the servers. A server knows one password"
+            " for each user name, so it would refuse the old one from the moment of the reload. If it was mistyped, correct"
+            " it. To replace it without an interruption, keep the user and add a second one to the account, with another name"
+            " and the new password; to end with the same name, rotate twice. nats_cluster_rotate_disconnect_clients=true"
+            " replaces it at once and disconnects its clients."
+        )
+    if not (changes.added and changes.removed) or options.phase == "add":
+        return
+    if options.phase == "remove":
+        cause = f"{_names(changes.added)} is not accepted on every server yet."
+    elif not wait_seconds:
+        cause = f"{_names(changes.added)} would be added and {_names(changes.removed)} removed at the same moment."
+    else:
+        return
+    yield (
+        f"{cause} Run with nats_cluster_rotate_phase=add now, and with nats_cluster_rotate_phase=remove at the end of the window;"
+        " or set nats_cluster_rotate_window, such as 15m, and one run does both."
+    )
+
+
+def _route_refusals(
+    hosts: Mapping[str, HostCredentials], changes: Changes, options: CredentialOptions
+) -> Iterator[str]:
+    without_tls = [
+        name
+        for name, host in hosts.items()
+        if host.loaded is not None and not (host.loaded.get("cluster") or {}).get("tls")
+    ]
+    if "open_routes" in changes.route_steps and options.routes != "open" and without_tls:
+        yield (
+            "A server knows one user and password for all routes, so to accept old and new ones it accepts every route for some"
+            f" seconds, and routes to {', '.join(without_tls)} need no certificate (cluster.tls). If a firewall protects the"
+            " route port, run with nats_cluster_rotate_routes=open; otherwise with nats_cluster_rotate_routes=at_once, which"
+            " interrupts each route until both of its ends have changed."
+        )
+    if changes.route_steps and not options.explicit_routes:
+        yield (
+            "Routes that were discovered by gossip do not take new credentials. Set nats_server_cluster_route_style to all and"
+            " nats_server_cluster_routes to null, deploy (which only reloads), then rotate."
+        )
+
+
+def _logins(
+    plan: Mapping[str, Any], removed: Sequence[Mapping[str, str]], accounts: set[str]
+) -> dict[str, dict[str, Any]]:
+    """Return which logins one server must accept and refuse, before the first step and after each step of users."""
+    going = [user["user"] for user in removed]
+    changing = [user["user"] for user in plan["changed"]]
+    # Not those that this run removes: an interrupted one may have done so already without a record of it.
+    expected = {
+        "start": ([name for name in plan["loaded"] if name not in [*changing, *going]], []),
+        "add_users": (plan["during"], []),
+        "remove_users": (plan["after"], [name for name in going if name not in plan["after"]]),
+    }
+    return {
+        step: {
+            "accepted": accepted,
+            "refused": refused,
+            "attempt": [
+                {"user": login["user"], "password": login["password"]}
+                for login in plan["known"]
+                if login["account"] in accounts and login["user"] in [*accepted, *refused]
+            ],
+        }
+        for step, (accepted, refused) in expected.items()
+    }
+
+
+def _names(users: Sequence[Mapping[str, str]]) -> str:
+    return ", ".join(user["user"] for user in users)
+
+
+def _unique(users: Iterator[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    found: list[Mapping[str, str]] = []
+    for user in users:
+        if user not in found:
+            found.append(user)
+    return found
+
+
+# --- The users of one server ------------------------------------------------------------------------------------------
+
+
+def user_lists(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each account's name with the mapping that holds its list `users`, whether there is a list or not."""
+    if isinstance(config.get("authorization"), dict):
+        yield GLOBAL_ACCOUNT, config["authorization"]
+    for name, account in (config.get("accounts") or {}).items():
+        if isinstance(account, dict):
+            yield name, account
+
+
+def users_of(config: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return account and entry of each user by its name, or the public key of its nkey."""
+    return {
+        _name(entry): (account, entry) for account, holder in user_lists(config) for entry in holder.get("users") or ()
+    }
+
+
+def user_plan(
+    loaded: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    given: Mapping[str, Any],
+    remove: Sequence[str],
+    same_password: Callable[[str, str], bool],
+) -> dict[str, Any]:
+    """Return how the users of one server differ, and its configuration after each step.
+
+    `remove`: users that go although the inventory still has them
+    Its keys: `added`, `removed`, `changed` (the name stays, the password differs), as lists of account and user; `other`,
+        the paths of everything else that differs; `add_users` and `remove_users`, the configurations with the users of both
+        sides and without the old ones; `loaded`, `during` and `after`, the names of the users in each; `known`, account,
+        user and password of those whose password is known
+    """
+    before, after, plain = users_of(loaded), users_of(wanted), users_of(given)
+    named = set(remove)
+    leaving = [name for name in before if name not in after or name in named]
+    both, new = copy.deepcopy(dict(wanted)), copy.deepcopy(dict(wanted))
+    for account, holder in user_lists(both):
+        entries = [entry for entry in holder.get("users") or () if _name(entry) not in named - before.keys()]
+        kept = [before[name][1] for name in leaving if name not in after and before[name][0] == account]
+        _set_users(holder, [*entries, *kept])
+    for _account, holder in user_lists(new):
+        _set_users(holder, [entry for entry in holder.get("users") or () if _name(entry) not in named])
+
+    def listed(names: Sequence[str], source: Mapping[str, tuple[str, dict[str, Any]]]) -> list[dict[str, str]]:
+        return [{"account": source[name][0], "user": name} for name in names]
+
+    staying = [name for name in before if name in after]
+    other = [
+        f"{after[name][0]}: {name}"
+        for name in staying
+        if before[name][0] != after[name][0] or _rights(before[name][1]) != _rights(after[name][1])
+    ]
+    return {
+        "added": listed([name for name in after if name not in before and name not in named], after),
+        "removed": listed(leaving, before),
+        "changed": listed(
+            [name for name in staying if _changed(before[name][1], after[name][1], plain[name][1], same_password)],
+            after,
+        ),
+        "other": _other_changes(loaded, wanted) + other,
+        "add_users": both,
+        "remove_users": new,
+        "loaded": list(before),
+        "during": list(users_of(both)),
+        "after": list(users_of(new)),
+        "known": [
+            {"account": account, "user": name, "password": entry["password"]}
+            for name, (account, entry) in plain.items()
+            if _can_log_in(entry)
+        ],
+    }
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("user") or entry.get("nkey"))
+
+
+def _can_log_in(entry: Mapping[str, Any]) -> bool:
+    """Return whether the run can log in as the user: its password is known, and it may use the client port."""
+    transports = entry.get("allowed_connection_types")
+    known = bool(entry.get("password")) and not str(entry["password"]).startswith("$2")
+    return known and (transports is None or "STANDARD" in [str(name).upper() for name in transports])
+
+
+def _set_users(holder: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    if entries or "users" in holder:
+        holder["users"] = entries
+
+
+def _rights(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "password"}
+
+
+def _changed(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    given: Mapping[str, Any],
+    same_password: Callable[[str, str], bool],
+) -> bool:
+    """Return whether the password differs. A hash of another cost is another hash of the same password."""
+    old, new, plain = (str(entry.get("password") or "") for entry in (before, after, given))
+    return old != new and not (old and plain and same_password(plain, old))
+
+
+def _other_changes(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return the paths that differ apart from users and route credentials."""
+
+    def rest(config: Mapping[str, Any]) -> dict[str, Any]:
+        stripped = copy.deepcopy(dict(config))
+        for _account, holder in user_lists(stripped):
+            holder.pop("users", None)
+        for key in ("authorization", "routes"):
+            if isinstance(stripped.get("cluster"), dict):
+                stripped["cluster"].pop(key, None)
+        return stripped
+
+    return list(config_change(rest(loaded), rest(wanted), "2.10.0")["keys"])
+
+
+# --- The routes of one server -----------------------------------------------------------------------------------------
+
+
+def route_plan(loaded: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the route credentials of one server differ, and its configuration after each step.
+
+    Its keys: `credentials` is `same`, `open` (the server asks for none at present) or `other`; `urls` is `same` or
+        `other`; `unknown_routes`, whether more than the credentials in the URLs differs; `open_routes`, `renew_routes`
+        and `close_routes`, the configurations of the three steps
+    """
+    now, then = loaded.get("cluster") or {}, wanted.get("cluster") or {}
+    asked, asks = now.get("authorization"), then.get("authorization")
+    opened = {key: value for key, value in then.items() if key != "authorization"}
+    keep_urls = {"routes": now["routes"]} if "routes" in now else {}
+    return {
+        "credentials": "same" if asked == asks else "other" if asked else "open",
+        "urls": "same" if _routes(now) == _routes(then) else "other",
+        "unknown_routes": sorted(map(_place, _routes(now))) != sorted(map(_place, _routes(then))),
+        "open_routes": {**wanted, "cluster": {**opened, **keep_urls}},
+        "renew_routes": {**wanted, "cluster": opened},
+        "close_routes": dict(wanted),
+    }
+
+
+def route_steps(plans: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the steps that the servers with these plans still have to take, in order; all of them take each.
+
+    `open_routes` accepts every route and disturbs none; `renew_routes` reconnects the routes with the new credentials, server by
+    server; `close_routes` asks for the new credentials, which every route was then made with.
+    """
+    steps = []
+    if any(plan["credentials"] == "other" for plan in plans):
+        steps.append("open_routes")
+    if any(plan["urls"] == "other" for plan in plans):
+        steps.append("renew_routes")
+    if steps or any(plan["credentials"] == "open" for plan in plans):
+        steps.append("close_routes")
+    return steps
+
+
+def _routes(cluster: Mapping[str, Any]) -> list[str]:
+    return sorted(str(url) for url in cluster.get("routes") or ())
+
+
+def _place(url: str) -> str:
+    """Return where a route goes, without the credentials."""
+    return urlsplit(url).netloc.rpartition("@")[2]

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where a server listens, from its structured configuration. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEFAULT_PORTS = {"client": 4222, "cluster": 6222, "gateway": 7222, "leafnodes": 7422, "websocket": 8080, "mqtt": 1883}
+_EVERYWHERE = {"", "0.0.0.0", "::", "[::]", None}
+
+
+def split_address(value: Any, default_host: str = "") -> tuple[str, int]:
+    """Return `host:port`, `:port` or a bare port as `(host, port)`; IPv6 hosts lose their brackets.
+
+    Raises ValueError when there is no port number in it.
+    """
+    text = str(value).strip()
+    host, separator, port = text.rpartition(":")
+    if not separator:
+        host = default_host
+    return host.strip("[]") or default_host, int(port)
+
+
+def _reachable(host: Any, fallback: str = "127.0.0.1") -> str:
+    return fallback if host in _EVERYWHERE else str(host)
+
+
+def _listener(block: dict[str, Any], kind: str) -> tuple[str, int]:
+    if block.get("listen"):
+        return split_address(block["listen"])
+    return str(block.get("host") or ""), int(block.get("port") or DEFAULT_PORTS[kind])
+
+
+def listeners(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return `[{name, host, port}]` of every listener, with an address that the host itself can connect to.
+
+    A port of -1 (chosen by the server) is left out.
+    """
+    found = [("client", _listener(config, "client"))]
+    for kind in ("cluster", "gateway", "leafnodes", "websocket", "mqtt"):
+        block = config.get(kind)
+        # A leafnodes block without a port only solicits remotes.
+        if isinstance(block, dict) and (kind != "leafnodes" or block.get("port") or block.get("listen")):
+            found.append((kind, _listener(block, kind)))
+    for key in ("http", "https", "http_port", "https_port"):
+        if config.get(key):
+            found.append(("monitoring", split_address(config[key])))
+    return [{"name": name, "host": _reachable(host), "port": port} for name, (host, port) in found if port > 0]
+
+
+def monitor_url(config: dict[str, Any]) -> str:
+    """Return the base URL of the monitoring endpoint as the host itself reaches it; empty when monitoring is off."""
+    base = str(config.get("http_base_path") or "").strip("/")
+    for key in ("http", "https", "http_port", "https_port"):
+        if config.get(key):
+            host, port = split_address(config[key])
+            host = _reachable(host)
+            host = f"[{host}]" if ":" in host else host
+            return f"{key.partition('_')[0]}://{host}:{port}" + (f"/{base}" if base else "")
+    return ""

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a running nats-server needs to take a changed configuration: nothing, a reload or a restart. Pure: no I/O.
+
+A reload is all or nothing: one key that it does not take, and nats-server refuses the whole (server/reload.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
+    Leaf,
+    Path,
+    identity,
+    is_secret,
+    normalise,
+    show,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds, size_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, supports
+
+RELOAD_OVER_NATS = ("2.10.0",)
+GROWING_STORE = ("2.12.7", "2.14.0")
+_ALL_SERVERS_AT_ONCE = {
+    (
+        "cluster",
+        "accounts",
+    ): "reload every server of the cluster right after one another: until both ends of a route have "
+    "the same list, an account that was removed gets no messages",
+    ("cluster", "pool_size"): "reload every server of the cluster right after one another: up to 2.11.1 servers with "
+    "different pool sizes drop their routes",
+}
+#: Seconds to log in that a gateway without TLS grants (server/const.go AUTH_TIMEOUT). With TLS it would grant one more.
+_GATEWAY_AUTH_TIMEOUT = 2
+#: Options of tls that a reload of nats-server compares, or by which it closes connections without TLS.
+_TLS_WITH_THE_RESTART = ("timeout", "pinned_certs", "verify_cert_and_check_known_urls")
+
+
+class Difference(NamedTuple):
+    """One key that differs; `key` is None where the schema does not know it."""
+
+    path: Path
+    key: Key | None
+    old: Any
+    new: Any
+
+
+def config_change(
+    old: Mapping[str, Any], new: Mapping[str, Any], version: str, new_version: str | None = None
+) -> dict[str, Any]:
+    """Return `{action, keys, reasons}` for a server of `version` that loaded `old` and shall run `new`.
+
+    `action` is `none`, `reload` or `restart`; `keys` are the paths that differ; `reasons` never hold a value.
+    A `new_version` other than `version` needs a restart. Raises ConfigError, and ValueError for a version that is none.
+    """
+    parse_version(version)
+    reasons = []
+    restart = bool(new_version) and new_version != version
+    if restart:
+        reasons.append(f"nats-server {version} becomes {new_version}")
+    differences = list(_compare(normalise(old), normalise(new), SCHEMA, ()))
+    for difference in differences:
+        obstacle = _obstacle(difference, version)
+        restart = restart or obstacle is not None
+        reasons.append(f"{show(difference.path)} {_what(difference)}{f': {obstacle}' if obstacle else ''}")
+    if differences and not restart and not supports(RELOAD_OVER_NATS, version):
+        restart = True
+        reasons.append(
+            f"nats-server {version} cannot be reloaded over NATS and does not report whether a reload worked"
+        )
+    if differences and not restart:
+        reasons += [text for path, text in _ALL_SERVERS_AT_ONCE.items() if any(d.path[:2] == path for d in differences)]
+    return {
+        "action": "restart" if restart else "reload" if differences else "none",
+        "keys": [show(difference.path) for difference in differences],
+        "reasons": reasons,
+    }
+
+
+def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration by whose reload a server that loaded `old` takes the TLS that `new` adds to its gateway, and to
+    its routes if it adds that, too; nothing else differs from `old`. Empty where `new` adds no TLS to a gateway.
+
+    After this reload each new connection has TLS, and those that there are go on without. So once all servers of all clusters
+    made it, they can be restarted one after another. nats-server reloads a gateway of which only TLS differs (server/reload.go
+    diffOptions), so that the time to log in, which TLS would change, is kept. Raises ConfigError.
+    """
+    before, after = normalise(old), normalise(new)
+    tls = {
+        part: {key: value for key, value in after[part]["tls"].items() if key not in _TLS_WITH_THE_RESTART}
+        for part in ("gateway", "cluster")
+        if part in before and "tls" not in before[part] and (after.get(part) or {}).get("tls")
+    }
+    if "gateway" not in tls:
+        return {}
+    authorization = {"timeout": _GATEWAY_AUTH_TIMEOUT, **(before["gateway"].get("authorization") or {})}
+    blocks: dict[str, Any] = {part: {**before[part], "tls": block} for part, block in tls.items()}
+    blocks["gateway"]["authorization"] = authorization
+    return {**before, **blocks}
+
+
+def _compare(old: Any, new: Any, key: Key | None, path: Path) -> Iterator[Difference]:
+    inside = key is not None and bool(key.children)
+    if inside and isinstance(old, Mapping) and isinstance(new, Mapping):
+        yield from _compare_members(old, new, key, path, old.keys() | new.keys())
+    elif inside and isinstance(old, list) and isinstance(new, list):
+        yield from _compare_lists(old, new, key, path)
+    elif canonical(old, key) != canonical(new, key):
+        yield Difference(path, key, old, new)
+
+
+def _compare_members(
+    old: Mapping[str, Any], new: Mapping[str, Any], key: Key | None, path: Path, names: Any
+) -> Iterator[Difference]:
+    for name in sorted(names):
+        child = key.child(name) if key else None
+        here = (*path, name)
+        if name in old and name in new:
+            yield from _compare(old[name], new[name], child, here)
+        else:
+            yield Difference(here, child, old.get(name), new.get(name))
+
+
+def _compare_lists(old: list[Any], new: list[Any], key: Key | None, path: Path) -> Iterator[Difference]:
+    """Elements are paired by who they are: the order of users, accounts' imports or gateways means nothing."""
+    before = {identity(item, index, key): item for index, item in enumerate(old)}
+    after = {identity(item, index, key): item for index, item in enumerate(new)}
+    for name in sorted(before.keys() | after.keys()):
+        here = (*path, name)
+        if name in before and name in after:
+            yield from _compare(before[name], after[name], key, here)
+        else:
+            yield Difference(here, key, before.get(name), after.get(name))
+
+
+def canonical(value: Any, key: Key | None) -> Any:
+    """Return a value in a form in which equal meanings are equal: sizes in bytes, durations in seconds."""
+    if isinstance(value, list):
+        return [canonical(item, key) for item in value]
+    for kind, convert in (("size", size_bytes), ("duration", duration_seconds), ("durations", duration_seconds)):
+        if key and kind in key.types and isinstance(value, (str, int)):
+            try:
+                return convert(value)
+            except ValueError:
+                return value
+    return value
+
+
+def _what(difference: Difference) -> str:
+    return "is added" if difference.old is None else "is removed" if difference.new is None else "changes"
+
+
+def _obstacle(difference: Difference, version: str) -> str | None:
+    """Return why a reload does not take this difference, or None when it does."""
+    if difference.key is None:
+        return "an unknown key, so a restart is assumed"
+    if difference.path == ("jetstream",) and difference.new is None:
+        return "a reload would switch JetStream off in the running server"
+    kind = difference.key.reload
+    if kind == "never":
+        return "it must never change; a peer of another name would be added"
+    if kind == "grow":
+        return _obstacle_to_growth(difference, version)
+    if kind.startswith(">="):
+        first = kind[2:]
+        return (
+            None
+            if supports((first,), version)
+            else f"nats-server {version} needs a restart for it (from {first} on a reload)"
+        )
+    if kind == "Y":
+        return None
+    if is_secret(Leaf(difference.path, difference.key, difference.new or difference.old)):
+        return "needs a restart; a reload would be refused and print the secret into the server's log"
+    return "needs a restart"
+
+
+def _obstacle_to_growth(difference: Difference, version: str) -> str | None:
+    if not supports(GROWING_STORE, version):
+        return "needs a restart"
+    if difference.old is None or difference.new is None:
+        return "needs a restart, as it was not set before" if difference.old is None else "needs a restart"
+    grows = size_bytes(difference.new) >= size_bytes(difference.old)
+    return None if grows else "needs a restart, as a reload only increases it"

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a host needs so that its process runs the wanted configuration: nothing, a start, a reload or a restart.
+
+Pure. The decision compares what was observed on the host (process, /varz, file times, all by the host's own clock)
+with what is wanted, so that a run which was interrupted between writing a file and applying it is finished by the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
+    config_change,
+    gateway_tls_first,
+)
+
+
+def epoch(timestamp: str) -> float:
+    """Return the seconds since 1970 of a time as nats-server writes it. Raises ValueError."""
+    return parse_time(timestamp.strip()).timestamp()
+
+
+def required_action(
+    running: dict[str, Any],
+    varz: dict[str, Any],
+    recorded: dict[str, Any],
+    wanted: dict[str, Any],
+) -> dict[str, Any]:
+    """Return `{action, reasons, keys}`; the action is one of none, start, reload, restart.
+
+    `running`: facts of the process: running, instance, started (epoch seconds), binary, unit_changed_after_start,
+        raft_silent (the meta leader does not hear it, although it answers)
+    `varz`: the server's own VARZ data, empty when it could not be read
+    `recorded`: running.json: instance of a process and the structured config that it loaded; may be empty
+    `wanted`: version, binary, config (structured), digest (of `nats-server -t`, empty before 2.11),
+        config_changed_at and tls_changed_at (epoch seconds of the newest file, 0 when unknown),
+        config_differs (a rendered file differs from the one on the host)
+    """
+    if not running.get("running"):
+        return {"action": "start", "reasons": ["no nats-server process runs"], "keys": []}
+
+    reasons: list[str] = []
+    version = varz.get("version") or running.get("version")
+    if version and wanted.get("version") and version != wanted["version"]:
+        reasons.append(f"runs version {version}, wanted {wanted['version']}")
+    elif wanted.get("binary") and running.get("binary") and running["binary"] != wanted["binary"]:
+        reasons.append(f"runs {running['binary']}, wanted {wanted['binary']}")
+    if running.get("unit_changed_after_start"):
+        reasons.append("the service definition is newer than the process")
+    if running.get("raft_silent"):
+        reasons.append("answers requests, but takes no part in Raft: the meta leader hears nothing of it")
+    restart = bool(reasons)
+
+    keys: list[str] = []
+    reload = False
+    if not _loaded(running, varz, recorded, wanted):
+        if not recorded.get("config"):
+            restart = True
+            reasons.append("the configuration differs and it is not recorded what the process had loaded")
+        else:
+            change = config_change(recorded["config"], wanted["config"], str(version or wanted.get("version") or ""))
+            keys = change["keys"]
+            reasons += change["reasons"] or ["the configuration file is newer than what the process loaded"]
+            restart = restart or change["action"] == "restart"
+            reload = True
+    elif _loaded_at(running, varz) < float(wanted.get("tls_changed_at") or 0):
+        reasons.append("a TLS file is newer than what the process loaded")
+        reload = True
+
+    action = "restart" if restart else "reload" if reload else "none"
+    return {"action": action, "reasons": reasons, "keys": keys}
+
+
+def reload_first(running: dict[str, Any], recorded: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration to reload before a restart, so that the gateway has TLS by then.
+
+    Empty where none is added, or where it is not known what the process has loaded. Arguments as of `required_action`. Raises
+    ConfigError.
+    """
+    known = recorded.get("config") and recorded.get("instance") == running.get("instance")
+    if not (running.get("running") and known and wanted.get("config")):
+        return {}
+    return gateway_tls_first(recorded["config"], wanted["config"])
+
+
+def _loaded_at(running: dict[str, Any], varz: dict[str, Any]) -> float:
+    """Return when the process last read its files: VARZ.config_load_time, or else its start (monitor.go, `ConfigLoadTime`)."""
+    if varz.get("config_load_time"):
+        return epoch(varz["config_load_time"])
+    return float(running.get("started") or 0)
+
+
+def _loaded(running: dict[str, Any], varz: dict[str, Any], recorded: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Return whether the process runs the wanted configuration."""
+    if varz.get("config_digest") and wanted.get("digest"):
+        return bool(varz["config_digest"] == wanted["digest"])
+    if wanted.get("config_differs"):
+        return False
+    if varz.get("config_load_time"):
+        return _loaded_at(running, varz) >= float(wanted.get("config_changed_at") or 0)
+    same_process = recorded.get("instance") == running.get("instance")
+    return bool(same_process and recorded.get("config") == wanted.get("config"))

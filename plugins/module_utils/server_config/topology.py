@@ -1,0 +1,374 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The servers of clusters as the inventory intends them, and the routes, gateways and leafnodes between them. Pure: no I/O.
+
+Another host's variables come from its inventory (`hostvars`), which knows neither the role's defaults nor what a play
+or a role call sets; so the defaults are repeated here, and what this host sees for itself tells whether they hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+from urllib.parse import quote, urlsplit
+
+CLIENT_PORT = 4222
+CLUSTER_PORT = 6222
+GATEWAY_PORT = 7222
+LEAFNODE_PORT = 7422
+ZONE_TAG_PREFIX = "az:"
+
+_PREFIX = "nats_server_"
+# Fields that one value in a play or role call sets for every host alike.
+_SHARED = {
+    "cluster_port": "cluster_port",
+    "client_port": "port",
+    "jetstream": "jetstream",
+    "pool_size": "cluster_pool_size",
+    "gateway_port": "gateway_port",
+}
+_OWN = {
+    "server_name": "name",
+    "address": "address",
+    "route_address": "cluster_route_address",
+    "gateway_address": "gateway_address",
+    "arbiter": "arbiter",
+    "zone": "zone",
+}
+
+
+class InventoryCluster(TypedDict):
+    """An inventory group that is a cluster of a supercluster, and its servers."""
+
+    group: str
+    servers: list[dict[str, Any]]
+
+
+class Topology(TypedDict):
+    """The servers that a host has to do with, as `members` returns them. Holds no secret.
+
+    `servers`: its cluster's. `supercluster`: those of all clusters that are one meta group. `clusters`: these by cluster, empty
+    without a supercluster. `hub`: those to which it connects as a leafnode. `client_urls`: of all servers, its own cluster's
+    first.
+    """
+
+    servers: list[dict[str, Any]]
+    supercluster: list[dict[str, Any]]
+    clusters: list[InventoryCluster]
+    hub: list[dict[str, Any]]
+    client_urls: list[str]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What is around a cluster: the hosts of its `supercluster`, and in `groups` these by inventory group; the hosts that are
+    `leaving`; the hosts of the `hub` and what its cluster is called by default; and the `client_scheme` of all."""
+
+    supercluster: Sequence[str] = ()
+    groups: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    leaving: Sequence[str] = ()
+    hub: Sequence[str] = ()
+    hub_name: str = ""
+    client_scheme: str = "nats"
+
+
+def topology(
+    names: Sequence[str], hostvars: Mapping[str, Any], host: str, seen: Mapping[str, Any], around: Around
+) -> Topology:
+    """Return the servers that `host` has to do with; `names` are the hosts of its cluster. Raises ValueError as `members` does.
+
+    A server that leaves keeps its gateways, which no reload can change; the others do without a cluster that leaves as a whole.
+    """
+    known = _Once(hostvars)
+    servers = members(names, known, host, seen)
+    alone = list(around.supercluster or names) == list(names)
+    supercluster = servers if alone else members(around.supercluster, known, host, seen)
+    clusters: list[InventoryCluster] = []
+    for group, hosts in around.groups.items():
+        staying = [name for name in hosts if name == host or name not in around.leaving]
+        if staying or not hosts:
+            chosen = hosts if host in around.leaving else staying
+            named = {**seen, "cluster": group, "supercluster_groups": []}
+            clusters.append({"group": group, "servers": members(chosen, known, host, named)})
+    own = {server["host"] for server in servers}
+    others = [server for server in supercluster if server["host"] not in own] if around.groups else []
+    return {
+        "servers": servers,
+        "supercluster": supercluster,
+        "clusters": clusters,
+        # By their own variables alone: what this host's play says does not hold for another cluster.
+        "hub": members(around.hub, known, host, {"cluster": around.hub_name}),
+        "client_urls": [
+            f"{around.client_scheme}://{address_and_port(server['address'], server['client_port'])}"
+            for server in (*servers, *others)
+        ],
+    }
+
+
+class _Once(Mapping[str, Any]):
+    """Ansible's hostvars, of which each host is looked up once: it gathers all variables of a host each time."""
+
+    def __init__(self, hostvars: Mapping[str, Any]) -> None:
+        self._hostvars = hostvars
+        self._found: dict[str, Any] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found or name in self._hostvars
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._found:
+            self._found[name] = self._hostvars[name]
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hostvars)
+
+    def __len__(self) -> int:
+        return len(self._hostvars)
+
+
+def members(
+    names: Sequence[str], hostvars: Mapping[str, Any], host: str, seen: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the members in the order of `names`.
+
+    Each is `{host, server_name, cluster, address, route_address, cluster_port, gateway_address, gateway_port,
+    leafnode_address, leafnode_port, client_port, jetstream, domain, arbiter, zone, unique_tag, pool_size}`. `seen` holds the
+    same fields as this `host` sees them for itself, and `supercluster_groups`, the inventory groups that are clusters. Raises
+    ValueError for a member that the inventory does not have, a variable that it cannot resolve, and a name or address of this
+    host that the other hosts would not see.
+    """
+    inventory = _Variables(hostvars[host], host) if host in hostvars else None
+    shared = {
+        field: seen[field]
+        for field, variable in _SHARED.items()
+        if field in seen and not (inventory and inventory.has(variable))
+    }
+    found = []
+    for name in names:
+        if name not in hostvars:
+            raise ValueError(
+                f"nats_server_cluster_members lists {name}, which the inventory does not have: "
+                "run with the whole inventory, or correct the list"
+            )
+        found.append(
+            _member(_Variables(hostvars[name], name), name, {**shared, "cluster": _home(hostvars[name], seen)})
+        )
+    for member in found:
+        if member["host"] == host:
+            _require_same(member, seen)
+    return found
+
+
+class _Variables:
+    """The inventory's variables of one host."""
+
+    def __init__(self, values: Mapping[str, Any], host: str) -> None:
+        self._values = values
+        self._host = host
+
+    def has(self, variable: str) -> bool:
+        return _PREFIX + variable in self._values
+
+    def get(self, variable: str, default: Any = None, prefix: str = _PREFIX) -> Any:
+        name = prefix + variable
+        value = self._values.get(name)
+        if isinstance(value, str) and "{{" in value:
+            raise ValueError(
+                f"{name} of {self._host} cannot be resolved from another host: {value!r}. Set it in the inventory "
+                "without variables of a play or of the role's defaults"
+            )
+        return default if value is None or value == "" else value
+
+
+def _home(values: Mapping[str, Any], seen: Mapping[str, Any]) -> Any:
+    """Return what a host's cluster is called by default: as its group of a supercluster, or as this host's cluster."""
+    groups = seen.get("supercluster_groups") or []
+    return next((group for group in groups if group in values.get("group_names", ())), seen.get("cluster"))
+
+
+def _member(variables: _Variables, host: str, shared: Mapping[str, Any]) -> dict[str, Any]:
+    address = str(variables.get("address", variables.get("ansible_host", host, prefix="")))
+    zone = variables.get("zone")
+    prefix = variables.get("zone_tag_prefix", ZONE_TAG_PREFIX)
+    pool_size = variables.get("cluster_pool_size", shared.get("pool_size"))
+    return {
+        "host": host,
+        "server_name": str(variables.get("name", host)),
+        "cluster": variables.get("cluster_name", shared.get("cluster")),
+        "address": address,
+        "route_address": str(variables.get("cluster_route_address", address)),
+        "cluster_port": _port(variables, "cluster_listen", "cluster_port", shared.get("cluster_port", CLUSTER_PORT)),
+        "gateway_address": str(variables.get("gateway_address", address)),
+        "gateway_port": _number(variables, "gateway_port", shared.get("gateway_port", GATEWAY_PORT)),
+        "leafnode_address": str(variables.get("leafnode_address", address)),
+        "leafnode_port": _leafnode_port(variables),
+        "client_port": _port(variables, "listen", "port", shared.get("client_port", CLIENT_PORT)),
+        "jetstream": _boolean(variables.get("jetstream", shared.get("jetstream", True))),
+        "domain": variables.get("jetstream_domain"),
+        "arbiter": _boolean(variables.get("arbiter", False)),
+        "zone": None if zone is None else str(zone),
+        "unique_tag": variables.get("jetstream_unique_tag", None if zone is None else prefix),
+        "pool_size": None if pool_size in (None, "") else int(pool_size),
+    }
+
+
+def _port(variables: _Variables, listen: str, port: str, default: Any) -> int:
+    address = variables.get(listen)
+    if address is None:
+        return _number(variables, port, default)
+    return _as_port(str(address).rpartition(":")[2], listen)
+
+
+def _leafnode_port(variables: _Variables) -> int:
+    block = variables.get("leafnodes") or {}
+    value = str(block.get("listen") or "").rpartition(":")[2] or block.get("port") or LEAFNODE_PORT
+    return _as_port(value, "leafnodes")
+
+
+def _number(variables: _Variables, port: str, default: Any) -> int:
+    return _as_port(variables.get(port, default), port)
+
+
+def _as_port(value: Any, variable: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"{_PREFIX}{variable}: {value!r} is not a port") from None
+
+
+def _boolean(value: Any) -> bool:
+    return value if isinstance(value, bool) else str(value).strip().lower() in ("true", "yes", "on", "1")
+
+
+def _require_same(member: Mapping[str, Any], seen: Mapping[str, Any]) -> None:
+    for field, variable in _OWN.items():
+        own = seen.get(field, member[field])
+        if (own or None) != (member[field] or None) and str(own) != str(member[field]):
+            raise ValueError(
+                f"{_PREFIX}{variable} of {member['host']} is {own!r} here, but the other hosts see {member[field]!r}: "
+                "set it in the inventory (host_vars or group_vars), not in the play"
+            )
+
+
+def routes(
+    members: list[dict[str, Any]],
+    style: str = "all",
+    seeds: list[str] | None = None,
+    authorization: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Return the URLs of `cluster.routes`; credentials of `authorization` are percent-encoded into each.
+
+    `all` lists every member, this host's own URL included: nats-server ignores a route to itself, but the number of
+    routes is what the meta group takes for its size at its first start (raft.go, bootstrap). `seeds` lists only the
+    given ones: inventory names of members, `host`, `host:port` or whole URLs. Raises ValueError.
+    """
+    if style == "all":
+        targets = [address_and_port(member["route_address"], member["cluster_port"]) for member in members]
+    elif style == "seeds":
+        if not seeds:
+            raise ValueError("nats_server_cluster_route_style is seeds, but nats_server_cluster_seeds is empty")
+        by_host = {member["host"]: member for member in members}
+        targets = [_seed(str(seed), by_host.get(seed)) for seed in seeds]
+    else:
+        raise ValueError(f"nats_server_cluster_route_style is all or seeds, not {style!r}")
+    credentials = _credentials(authorization)
+    return [target if "://" in target else f"nats-route://{credentials}{target}" for target in targets]
+
+
+def gateways(
+    clusters: Sequence[InventoryCluster], authorization: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return the `gateway.gateways` of a supercluster: `{name, urls}` for each cluster, the host's own included.
+
+    A cluster is called as its group unless its hosts say otherwise (`nats_server_cluster_name`); credentials of `authorization`
+    are percent-encoded into each URL. Every cluster gets the same list, with its own, which nats-server needs for its settings
+    and to notice a wrong name; what is left out is refused by `reject_unknown_cluster`. Raises ValueError for clusters that are
+    called alike, a cluster that is called in two ways or has no hosts, and a host or a server name that is in two clusters.
+    """
+    credentials = _credentials(authorization)
+    found = []
+    groups: dict[str, str] = {}
+    homes: dict[str, str] = {}
+    for cluster in clusters:
+        group, servers = cluster["group"], cluster["servers"]
+        name = _cluster_name(group, servers)
+        if groups.setdefault(name, group) != group:
+            raise ValueError(
+                f"the groups {groups[name]} and {group} are both the cluster {name}: set nats_server_cluster_name"
+            )
+        for one in (alike for server in servers for alike in (server["host"], server["server_name"])):
+            if homes.setdefault(one, group) != group:
+                raise ValueError(
+                    f"{one} is in both the groups {homes[one]} and {group}: names are unique in a supercluster"
+                )
+        targets = [address_and_port(server["gateway_address"], server["gateway_port"]) for server in servers]
+        found.append({"name": name, "urls": [f"nats://{credentials}{target}" for target in targets]})
+    return found
+
+
+def leaf_remotes(
+    hub: Sequence[Mapping[str, Any]], remotes: Sequence[Mapping[str, Any]], tls: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return the `leafnodes.remotes` of a server: each with the URLs of all servers of the hub, unless it has URLs of its own.
+
+    `hub`: its servers, as `members` returns them. `user` and `password` of a remote are percent-encoded into each URL,
+    which is where nats-server wants them; all other keys are its own (`account`, `credentials`, …). `tls` is that of
+    remotes that do not say otherwise. Raises ValueError for a hub without servers.
+    """
+    found = []
+    for remote in remotes:
+        block = {key: value for key, value in remote.items() if key not in ("user", "password") and value is not None}
+        if "url" not in block and "urls" not in block:
+            if not hub:
+                raise ValueError(
+                    "nats_server_leafnode_hub_group names a group without hosts: there is nothing to connect to"
+                )
+            login = _credentials(remote)
+            targets = [address_and_port(server["leafnode_address"], server["leafnode_port"]) for server in hub]
+            block["urls"] = [f"nats-leaf://{login}{target}" for target in targets]
+        found.append({"tls": dict(tls), **block} if tls else block)
+    return found
+
+
+def _cluster_name(group: str, servers: Sequence[Mapping[str, Any]]) -> str:
+    called: dict[str, list[str]] = {}
+    for server in servers:
+        called.setdefault(str(server["cluster"]), []).append(server["host"])
+    if not called:
+        raise ValueError(f"the group {group} of nats_server_supercluster_groups has no hosts")
+    if len(called) > 1:
+        names = "; ".join(f"{name!r} on {', '.join(where)}" for name, where in called.items())
+        raise ValueError(f"nats_server_cluster_name differs within the group {group}: {names}")
+    return next(iter(called))
+
+
+def _credentials(authorization: Mapping[str, Any] | None) -> str:
+    """Return credentials as they stand in a URL; empty for none."""
+    if not authorization or not authorization.get("user"):
+        return ""
+    user, password = str(authorization["user"]), str(authorization.get("password") or "")
+    return f"{quote(user, safe='')}:{quote(password, safe='')}@"
+
+
+def _seed(seed: str, member: dict[str, Any] | None) -> str:
+    if member:
+        return address_and_port(member["route_address"], member["cluster_port"])
+    if "://" in seed:
+        return seed
+    split = urlsplit(f"//{seed}") if not _is_bare_ipv6(seed) else None
+    if split is None or split.port is None:
+        return address_and_port(seed, CLUSTER_PORT)
+    return seed
+
+
+def _is_bare_ipv6(text: str) -> bool:
+    return text.count(":") > 1 and not text.startswith("[")
+
+
+def address_and_port(address: str, port: int) -> str:
+    """Return `host:port`, with an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if _is_bare_ipv6(address) else f"{address}:{port}"

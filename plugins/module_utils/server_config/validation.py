@@ -1,0 +1,799 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with a wanted configuration, all of it at once. Pure: no I/O.
+
+Most rules are those of nats-server's validateOptions (server/server.go), which `nats-server -t` does not run: the server
+would refuse to start only after its files were changed. The others come from how clusters behave.
+"""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
+    BcryptError,
+    check_password,
+    is_hash,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
+    Note,
+    Path,
+    examine,
+    identity,
+    leaves,
+    show,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds, human_bytes, size_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, supports
+
+SYSTEM_ACCOUNT = "$SYS"
+GLOBAL_ACCOUNT = "$G"
+DEFAULT_MAX_PAYLOAD = 1024 * 1024
+DEFAULT_MAX_PENDING = 64 * 1024 * 1024
+LARGE_PAYLOAD = 8 * 1024 * 1024
+DEFAULT_LAME_DUCK, DEFAULT_GRACE, MIN_LAME_DUCK = 120.0, 10.0, 30.0
+POOL_SIZES_MAY_DIFFER = ("2.11.2",)
+MAX_RTT_THRESHOLDS = 4
+LISTENERS = ("cluster", "gateway", "leafnodes", "websocket", "mqtt")
+COMPRESSION_MODES = (
+    {"on", "enabled", "true", "off", "disabled", "false", "not supported", "not_supported", "accept"}
+    | {"auto", "fast", "better", "best"}
+    | {"s2_auto", "s2_fast", "s2_better", "s2_best"}
+)
+CONNECTION_TYPES = {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
+VOLATILE_FILESYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A normalised configuration and what is known around it; see the filter nats_config_problems for the fields."""
+
+    config: dict[str, Any]
+    version: str
+    members: list[dict[str, Any]]
+    filesystems: list[dict[str, Any]]
+    memtotal: int
+    running: dict[str, Any]
+    cluster_size: int | None
+    require_mount: bool
+    service_backend: str
+    gateway: Any
+    supercluster: list[dict[str, Any]]
+    hub: list[dict[str, Any]]
+
+    def block(self, name: str) -> dict[str, Any] | None:
+        """Return a top-level block, or None when it is absent or no mapping."""
+        value = self.config.get(name)
+        return value if isinstance(value, dict) else None
+
+    @property
+    def jetstream(self) -> dict[str, Any] | None:
+        """Return the jetstream block (empty for a bare `jetstream: true`), or None when JetStream is off."""
+        value = self.config.get("jetstream")
+        if isinstance(value, dict):
+            return None if value.get("enabled") is False or value.get("disabled") is True else value
+        return {} if value is True or str(value).lower() in ("enabled", "enable") else None
+
+    @property
+    def cluster_name(self) -> str | None:
+        """Return the name of the cluster; nats-server takes the gateway's where the cluster has none."""
+        return (self.block("cluster") or {}).get("name") or (self.block("gateway") or {}).get("name")
+
+    @property
+    def accounts(self) -> dict[str, Any]:
+        """Return the accounts with their blocks."""
+        return {name: block for name, block in (self.block("accounts") or {}).items() if isinstance(block, dict)}
+
+    @property
+    def system_account(self) -> str:
+        """Return the name of the system account."""
+        return str(self.config.get("system_account") or SYSTEM_ACCOUNT)
+
+    @property
+    def jetstream_members(self) -> list[dict[str, Any]]:
+        """Return the members that run JetStream."""
+        return [member for member in self.members if member.get("jetstream")]
+
+    @property
+    def meta_members(self) -> list[dict[str, Any]]:
+        """Return the servers of the meta group: those of all clusters that run JetStream."""
+        return [member for member in self.supercluster if member.get("jetstream")] or self.jetstream_members
+
+
+def config_problems(config: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[ConfigProblem]:
+    """Return `[{severity, option, message}]`, errors first; severity is error or warning, option a path of the configuration."""
+    case, notes = make_case(config, context or {})
+    found = [(error if note.is_error else warning)(show(note.path), note.text) for note in notes]
+    for rule in RULES:
+        found += rule(case)
+    return sorted(found, key=lambda problem: problem["severity"] != "error")
+
+
+def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Case, list[Note]]:
+    """Return the case that the rules judge, and what was noted when its values got their types."""
+    normal, notes = examine(config)
+    size = context.get("cluster_size")
+    case = Case(
+        config=normal,
+        version=_version(context.get("version")),
+        members=list(context.get("members") or []),
+        filesystems=list(context.get("filesystems") or []),
+        memtotal=int(context.get("memtotal") or 0),
+        running=dict(context.get("running") or {}),
+        cluster_size=None if size in (None, "") else int(str(size)),
+        require_mount=str(context.get("require_mount", False)).lower() in ("true", "yes", "1"),
+        service_backend=str(context.get("service_backend") or "auto"),
+        gateway=context.get("gateway") or None,
+        supercluster=list(context.get("supercluster") or []),
+        hub=list(context.get("hub") or []),
+    )
+    return case, notes
+
+
+def error(option: str, message: str) -> ConfigProblem:
+    """Return a problem that must be solved first."""
+    return {"severity": "error", "option": option, "message": message}
+
+
+def warning(option: str, message: str) -> ConfigProblem:
+    """Return a problem that works, but that one should know."""
+    return {"severity": "warning", "option": option, "message": message}
+
+
+def _version(value: Any) -> str:
+    """Return the version where it is one (not `latest` or the like), else nothing."""
+    try:
+        parse_version(str(value or ""))
+    except ValueError:
+        return ""
+    return str(value)
+
+
+# --- Keys -----------------------------------------------------------------------------------------------------------
+
+
+def unknown_keys(case: Case) -> Iterator[ConfigProblem]:
+    """Keys that the schema does not have, or not yet in this version."""
+    for path, parent, name in _keys(case.config, SCHEMA, ()):
+        key = parent.child(name)
+        option = show((*path, name))
+        if key is None:
+            near = difflib.get_close_matches(name.lower(), parent.names, 1)
+            hint = f"; the nearest known key is {near[0]}" if near else ""
+            yield warning(
+                option, f"is not a key that this collection knows here{hint}. nats-server refuses unknown keys"
+            )
+        elif case.version and not supports(key.since, case.version):
+            first = " or ".join(key.since)
+            yield error(option, f"needs nats-server {first} or newer, the version is {case.version}")
+    if "consumer_replicas" in (case.block("mqtt") or {}):
+        yield error("mqtt.consumer_replicas", "is deprecated, and nats-server -t refuses it: remove it")
+
+
+def _keys(value: Any, key: Key | None, path: Path) -> Iterator[tuple[Path, Key, str]]:
+    if key is None or not key.children:
+        return
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _keys(item, key, (*path, identity(item, index, key)))
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield path, key, name
+            yield from _keys(item, key.child(name), (*path, name))
+
+
+# --- Names ----------------------------------------------------------------------------------------------------------
+
+
+def names(case: Case) -> Iterator[ConfigProblem]:
+    """Names that must be there, agree, and hold no space."""
+    cluster, gateway = case.block("cluster"), case.block("gateway")
+    for option, name in (
+        ("server_name", case.config.get("server_name")),
+        ("cluster.name", (cluster or {}).get("name")),
+        ("gateway.name", (gateway or {}).get("name")),
+    ):
+        if name and re.search(r"\s", name):
+            yield error(option, f"{name!r} contains white space, which nats-server refuses")
+    if cluster is not None and case.jetstream is not None:
+        if not case.config.get("server_name"):
+            yield error("server_name", "is required for JetStream in a cluster: the raft peer's identity comes from it")
+        if not case.cluster_name:
+            yield error("cluster.name", "is required for JetStream in a cluster")
+    if cluster and gateway and cluster.get("name") and gateway.get("name") and cluster["name"] != gateway["name"]:
+        yield error(
+            "gateway.name", f"{gateway['name']!r} differs from cluster.name {cluster['name']!r}; they must be equal"
+        )
+    if gateway is not None:
+        if not gateway.get("name"):
+            yield error("gateway.name", "is required")
+        if not gateway.get("port") and not gateway.get("listen"):
+            yield error("gateway.port", "is required (7222 by convention)")
+        for index, remote in enumerate(gateway.get("gateways") or []):
+            if isinstance(remote, dict) and not (remote.get("url") or remote.get("urls")):
+                yield error(f"gateway.gateways[{remote.get('name', index)}]", "has no url")
+
+
+def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
+    """server_name and cluster.name must be what the running server has."""
+    has = case.running.get("server_name")
+    wants = case.config.get("server_name")
+    if has and wants and has != wants:
+        yield error(
+            "server_name",
+            f"the running server is named {has!r}, the configuration says {wants!r}. A JetStream server must keep its name: "
+            "its raft peer id is made of it, and a new name adds a peer while the old one goes on counting for the quorum",
+        )
+    running_cluster = (case.running.get("cluster") or {}).get("name")
+    if running_cluster and case.cluster_name and running_cluster != case.cluster_name:
+        yield error(
+            "cluster.name",
+            f"the running server belongs to {running_cluster!r}, the configuration says {case.cluster_name!r}. "
+            "A cluster must keep its name: streams are placed by it",
+        )
+
+
+# --- Limits, listeners, monitoring ----------------------------------------------------------------------------------
+
+
+def lame_duck(case: Case) -> Iterator[ConfigProblem]:
+    """The lame duck duration has a minimum, and the grace period must end before it."""
+    duration = _seconds(case.config.get("lame_duck_duration"), DEFAULT_LAME_DUCK)
+    grace = _seconds(case.config.get("lame_duck_grace_period"), DEFAULT_GRACE)
+    if duration < MIN_LAME_DUCK:
+        yield error(
+            "lame_duck_duration", f"{duration:g}s is less than the {MIN_LAME_DUCK:g}s that nats-server requires"
+        )
+    if grace >= duration:
+        yield error("lame_duck_grace_period", f"{grace:g}s must be less than lame_duck_duration, {duration:g}s")
+
+
+def payload(case: Case) -> Iterator[ConfigProblem]:
+    """A message must fit into what may be pending."""
+    size = _bytes(case.config.get("max_payload"), DEFAULT_MAX_PAYLOAD)
+    pending = _bytes(case.config.get("max_pending"), DEFAULT_MAX_PENDING)
+    if size > pending:
+        yield error("max_payload", f"{human_bytes(size)} are more than max_pending, {human_bytes(pending)}")
+    elif size > LARGE_PAYLOAD:
+        yield warning(
+            "max_payload", "more than 8MB is discouraged by nats-server: large messages stall their connection"
+        )
+
+
+def monitoring(case: Case) -> Iterator[ConfigProblem]:
+    """HTTP or HTTPS, not both; HTTPS takes the certificate of the client listener."""
+    plain = case.config.get("http") or case.config.get("http_port")
+    encrypted = case.config.get("https") or case.config.get("https_port")
+    if plain and encrypted:
+        yield error("https", "http and https cannot both be set")
+    if encrypted and not case.config.get("tls"):
+        yield error("https", "needs the top-level tls block, whose certificate it uses")
+
+
+def listeners(case: Case) -> Iterator[ConfigProblem]:
+    """`listen` beside a host or port that says otherwise: which of them wins would be chance."""
+    blocks = [("", case.config), *((f"{name}.", case.block(name) or {}) for name in LISTENERS)]
+    for prefix, block in blocks:
+        if block.get("listen") is None:
+            continue
+        host, port = _host_port(block["listen"])
+        if block.get("port") is not None and port != str(block["port"]):
+            yield error(
+                f"{prefix}listen", f"{block['listen']!r} and {prefix}port {block['port']} contradict each other"
+            )
+        if block.get("host") is not None and host != block["host"]:
+            yield error(
+                f"{prefix}listen", f"{block['listen']!r} and {prefix}host {block['host']!r} contradict each other"
+            )
+
+
+def cluster_on_loopback(case: Case) -> Iterator[ConfigProblem]:
+    """A cluster listener on loopback while other members are on other machines: no route ever comes in."""
+    cluster = case.block("cluster") or {}
+    host = cluster.get("host") or (_host_port(cluster["listen"])[0] if cluster.get("listen") is not None else "")
+    own = case.config.get("server_name")
+    elsewhere = [
+        m["server_name"] for m in case.members if m["server_name"] != own and not _is_loopback(m["route_address"])
+    ]
+    if host and _is_loopback(host) and elsewhere:
+        option = "cluster.listen" if cluster.get("listen") is not None else "cluster.host"
+        yield error(option, f"{host} is reached from this host only, but {', '.join(elsewhere)} must connect to it")
+
+
+def port_collisions(case: Case) -> Iterator[ConfigProblem]:
+    """Two members, or two listeners of one, on the same address and port."""
+    taken: dict[tuple[str, int], str] = {}
+    listened = {"client_port": "address", "cluster_port": "route_address"}
+    if case.supercluster:
+        listened["gateway_port"] = "gateway_address"
+    for member in case.supercluster or case.members:
+        for kind, address in listened.items():
+            place = (member[address], int(member[kind]))
+            user = f"{kind.replace('_', ' ')} of {member['server_name']}"
+            if place in taken and place[1] > 0:
+                yield error(kind, f"{place[0]}:{place[1]} is both the {taken[place]} and the {user}")
+            taken.setdefault(place, user)
+
+
+def compression(case: Case) -> Iterator[ConfigProblem]:
+    """Modes and thresholds of compression (validateAndNormalizeCompressionOption)."""
+    leafnodes = case.block("leafnodes") or {}
+    places = [("cluster", case.block("cluster") or {}), ("leafnodes", leafnodes)]
+    places += [(f"leafnodes.remotes[{i}]", r) for i, r in enumerate(_blocks(leafnodes.get("remotes")))]
+    for where, block in places:
+        value = block.get("compression")
+        mode = value.get("mode", "") if isinstance(value, dict) else value
+        if value is None:
+            continue
+        if str(mode).lower() not in COMPRESSION_MODES:
+            known = "off, accept, s2_fast, s2_better, s2_best, s2_auto"
+            yield error(f"{where}.compression", f"{mode!r} is not a mode that nats-server knows ({known})")
+        thresholds = [_seconds(t, 0) for t in (value.get("rtt_thresholds") or [])] if isinstance(value, dict) else []
+        used = [threshold for threshold in thresholds if threshold]
+        if used != sorted(used):
+            yield error(f"{where}.compression.rtt_thresholds", "must ascend")
+        if thresholds and (not used or len(thresholds) > MAX_RTT_THRESHOLDS):
+            yield error(
+                f"{where}.compression.rtt_thresholds", f"must hold 1 to {MAX_RTT_THRESHOLDS} times, not all of them 0"
+            )
+
+
+# --- JetStream ------------------------------------------------------------------------------------------------------
+
+
+def domain(case: Case) -> Iterator[ConfigProblem]:
+    """A domain is one token of a subject, and needed where leafnodes extend the cluster."""
+    name = (case.jetstream or {}).get("domain")
+    if name and re.search(r"[.*>\s]", name):
+        yield error("jetstream.domain", f"{name!r} may not contain '.', '*', '>' or white space")
+    if case.jetstream is not None and case.block("leafnodes") is not None and not name:
+        yield warning(
+            "jetstream.domain",
+            "set a domain when leafnodes are used, or both sides may take each other for one cluster",
+        )
+
+
+def jetstream_options(case: Case) -> Iterator[ConfigProblem]:
+    """Values that are looked at only when the server starts."""
+    block = case.jetstream or {}
+    hint = block.get("extension_hint")
+    if hint and hint.lower() not in ("will_extend", "no_extend"):
+        yield error("jetstream.extension_hint", f"{hint!r} is neither will_extend nor no_extend")
+    if block.get("prev_encryption_key") and not block.get("encryption_key"):
+        yield error("jetstream.prev_encryption_key", "is of no use without jetstream.encryption_key")
+    if block.get("store_dir") and case.config.get("store_dir"):
+        yield error("store_dir", "is given at the top level and in jetstream; nats-server takes one")
+
+
+def storage(case: Case) -> Iterator[ConfigProblem]:
+    """Where the streams lie, and whether what they may take is there."""
+    block = case.jetstream
+    if block is None:
+        return
+    directory = block.get("store_dir") or case.config.get("store_dir")
+    if not directory:
+        yield error("jetstream.store_dir", "is required: nats-server would keep the streams in a temporary directory")
+        return
+    if not posixpath.isabs(directory):
+        yield error("jetstream.store_dir", f"{directory!r} is not an absolute path")
+        return
+    if case.service_backend == "systemd" and re.match(r"(/var)?/tmp(/|$)", posixpath.normpath(directory)):
+        yield error("jetstream.store_dir", f"{directory} is lost at each restart: the service has a private /tmp")
+    filesystem = _filesystem(directory, case.filesystems)
+    if filesystem:
+        yield from _filesystem_problems(directory, filesystem, case, block)
+    if block.get("max_file_store") is None:
+        yield warning(
+            "jetstream.max_file_store",
+            "is not set: nats-server takes 75 % of what is free at each start, so the limit changes from start to start",
+        )
+    memory = _bytes(block.get("max_memory_store"), 0)
+    if case.memtotal and memory > case.memtotal:
+        yield error(
+            "jetstream.max_memory_store",
+            f"{human_bytes(memory)} are more than the host's memory, {human_bytes(case.memtotal)}",
+        )
+
+
+def _filesystem_problems(
+    directory: str, filesystem: dict[str, Any], case: Case, block: dict[str, Any]
+) -> Iterator[ConfigProblem]:
+    mount, kind = filesystem["mount"], str(filesystem.get("fstype") or "")
+    if kind in VOLATILE_FILESYSTEMS:
+        yield error(
+            "jetstream.store_dir", f"{directory} is on {mount}, a {kind} in memory: its streams are gone after a reboot"
+        )
+    if case.require_mount and mount == "/":
+        yield error(
+            "jetstream.store_dir", f"{directory} is on the root file system, but a mount of its own is required"
+        )
+    wanted, total = _bytes(block.get("max_file_store"), 0), int(filesystem.get("size_total") or 0)
+    if total and wanted > total:
+        yield error(
+            "jetstream.max_file_store",
+            f"{human_bytes(wanted)} are more than the file system {mount} has, {human_bytes(total)}",
+        )
+
+
+def unique_tag(case: Case) -> Iterator[ConfigProblem]:
+    """unique_tag must be the same on all JetStream servers and select a tag of each."""
+    if case.jetstream is None:
+        return
+    wanted = {str(member["unique_tag"]) for member in case.meta_members if member.get("unique_tag")}
+    without = [m["server_name"] for m in case.meta_members if wanted and not m.get("unique_tag")]
+    if len(wanted) > 1 or without:
+        said = ", ".join(f"{m['server_name']} {m.get('unique_tag') or 'none'}" for m in case.meta_members)
+        yield error("jetstream.unique_tag", f"must be the same on all JetStream servers, but is: {said}")
+    prefix = case.jetstream.get("unique_tag")
+    tags = [str(tag).lower() for tag in case.config.get("server_tags") or []]
+    if prefix and not any(tag.startswith(str(prefix).strip().lower()) for tag in tags):
+        yield error(
+            "jetstream.unique_tag", f"no tag of this server begins with {prefix!r}, so no stream could be placed on it"
+        )
+
+
+# --- The cluster as a whole -----------------------------------------------------------------------------------------
+
+
+def membership(case: Case) -> Iterator[ConfigProblem]:
+    """Member names, their number, and an odd number of JetStream servers."""
+    for name, count in Counter(member["server_name"] for member in case.members).items():
+        if count > 1:
+            hosts = ", ".join(member["host"] for member in case.members if member["server_name"] == name)
+            yield error("server_name", f"{name!r} is the name of several servers: {hosts}")
+        if re.search(r"\s", name):
+            yield error("server_name", f"{name!r} contains white space")
+    if case.cluster_size is not None and case.members and len(case.members) != case.cluster_size:
+        yield error(
+            "nats_server_cluster_size",
+            f"is {case.cluster_size}, but the inventory has {len(case.members)} members: was it cut, or is a host missing?",
+        )
+    if case.block("cluster") is not None and (case.gateway is None or case.supercluster):
+        option = "nats_server_supercluster_groups" if case.supercluster else "nats_server_cluster_members"
+        yield from _quorum(option, len(case.meta_members))
+
+
+def _quorum(option: str, servers: int) -> Iterator[ConfigProblem]:
+    if not servers:
+        return
+    quorum = servers // 2 + 1
+    if servers < 3:
+        yield warning(option, f"{servers} JetStream servers survive the loss of none (quorum {quorum}): use at least 3")
+    elif servers % 2 == 0:
+        yield warning(
+            option,
+            f"{servers} JetStream servers need {quorum} for a quorum and survive the loss of {servers - quorum}, no more than "
+            f"{servers - 1} would; when two halves lose each other neither has a quorum. Add one (a small arbiter that holds no "
+            "streams is enough: nats_server_arbiter) or leave one out",
+        )
+
+
+def loss_of_a_site(case: Case) -> Iterator[ConfigProblem]:
+    """Whether the meta group outlives each cluster of a supercluster, and each zone of a cluster."""
+    servers = case.meta_members
+    quorum = len(servers) // 2 + 1
+    sites = [("cluster", str(member.get("cluster"))) for member in case.supercluster if member.get("jetstream")]
+    if len(servers) >= 3:
+        zones = [member for member in servers if member.get("zone")]
+        sites += [("zone", f"{member['zone']} of {member.get('cluster')}") for member in zones]
+    for (kind, name), count in Counter(sites).items():
+        left = len(servers) - count
+        if left < quorum and (kind == "cluster" or count > 1):
+            option = "nats_server_supercluster_groups" if kind == "cluster" else "nats_server_zone"
+            yield warning(
+                option,
+                f"the loss of the {kind} {name} ({count} of {len(servers)} JetStream servers) leaves {left}, fewer than the "
+                f"quorum of {quorum}: until it is back nothing can be created, changed or moved, in no cluster. Spread the "
+                f"servers over at least three {kind}s; one that holds an arbiter only (nats_server_arbiter) is enough",
+            )
+
+
+def zones(case: Case) -> Iterator[ConfigProblem]:
+    """With unique_tag a stream has at most one replica in a zone, and none on a server without a zone."""
+    members = [member for member in case.jetstream_members if not member.get("arbiter")]
+    named = {member["zone"] for member in members if member.get("zone")}
+    if case.jetstream is None or not case.jetstream.get("unique_tag") or not named:
+        return
+    without = sorted(member["server_name"] for member in members if not member.get("zone"))
+    if without:
+        yield error("nats_server_zone", f"is not set for {', '.join(without)}: no stream could be placed there")
+    if len(named) < min(3, len(members)):
+        yield warning(
+            "nats_server_zone",
+            f"the {len(members)} servers are in {len(named)} zones ({', '.join(sorted(named))}): with jetstream.unique_tag a "
+            f"stream has at most one replica in a zone, so that more than {len(named)} replicas are refused",
+        )
+
+
+def route_pool(case: Case) -> Iterator[ConfigProblem]:
+    """Pooled and pinned routes."""
+    cluster = case.block("cluster") or {}
+    pinned = cluster.get("accounts") or []
+    if pinned and int(cluster.get("pool_size") or 0) < 0:
+        yield error("cluster.pool_size", "a negative value (no pooling) cannot go with cluster.accounts")
+    for account, count in Counter(pinned).items():
+        if count > 1:
+            yield error("cluster.accounts", f"lists {account!r} twice")
+    known = {*case.accounts, case.system_account, SYSTEM_ACCOUNT, GLOBAL_ACCOUNT}
+    for account in sorted(set(pinned) - known):
+        if "operator" not in case.config:
+            yield error("cluster.accounts", f"pins the account {account!r}, which does not exist")
+    sizes = {member.get("pool_size") for member in case.members}
+    if len(sizes) > 1 and case.version and not supports(POOL_SIZES_MAY_DIFFER, case.version):
+        yield error(
+            "cluster.pool_size",
+            f"differs between the members; up to nats-server 2.11.1 (here {case.version}) such servers drop their routes",
+        )
+
+
+def routes(case: Case) -> Iterator[ConfigProblem]:
+    """The number of routes is what the meta group takes for its size when it starts for the first time."""
+    listed = (case.block("cluster") or {}).get("routes") or []
+    servers = len(case.jetstream_members)
+    linked = (case.block("leafnodes") or {}).get("remotes")
+    if case.jetstream is not None and case.block("cluster") is not None and not listed and not linked:
+        yield error("cluster.routes", "JetStream in a cluster needs a route, be it to the server itself")
+        return
+    if case.jetstream is not None and case.gateway is None and servers > max(2, len(listed)):
+        yield warning(
+            "cluster.routes",
+            f"lists {len(listed)} of {servers} JetStream servers: at the first start the meta group believes to be "
+            f"{max(2, len(listed))} servers and may elect a leader without the others. Route style all avoids it",
+        )
+
+
+def route_credentials(case: Case) -> Iterator[ConfigProblem]:
+    """Routes and gateways send their credentials, and know one user only."""
+    for where in ("cluster", "gateway"):
+        block = (case.block(where) or {}).get("authorization")
+        if not isinstance(block, dict):
+            continue
+        for name in ("users", "token"):
+            if name in block:
+                yield error(f"{where}.authorization.{name}", "is refused by nats-server: one user and password for all")
+        password = block.get("password")
+        if not password or not is_hash(password):
+            continue
+        option = f"{where}.authorization.password"
+        urls = (case.block("cluster") or {}).get("routes") or []
+        sent = [unquote(urlsplit(url).password or "") for url in urls]
+        if where == "gateway" or not sent or not all(sent) or password in sent:
+            yield error(
+                option, "is a bcrypt hash, but servers send this password to each other: give the password itself"
+            )
+        else:
+            yield warning(
+                option, "is a bcrypt hash: routes that servers learn from each other by gossip will be refused"
+            )
+
+
+# --- Accounts and users ---------------------------------------------------------------------------------------------
+
+
+def system_account(case: Case) -> Iterator[ConfigProblem]:
+    """The system account must exist, be reachable and stay free of JetStream."""
+    if "operator" in case.config:
+        return
+    name = case.system_account
+    block = case.accounts.get(name)
+    if name != SYSTEM_ACCOUNT and block is None:
+        yield error("system_account", f"{name!r} is not among the accounts")
+    elif not (block or {}).get("users"):
+        yield warning(
+            f"accounts.{name}.users",
+            "is empty: nobody can log in to the system account, so neither the health gate nor reloads over NATS work "
+            "(nats_server_system_password)",
+        )
+    if block and block.get("jetstream") not in (None, False, "disabled", "disable"):
+        yield error(
+            f"accounts.{name}.jetstream", "JetStream does not belong in the system account: use another account"
+        )
+    if (
+        case.block("leafnodes") is not None
+        and case.block("gateway") is not None
+        and not case.config.get("system_account")
+    ):
+        yield error("system_account", "must be set explicitly when there are both leafnodes and a gateway")
+
+
+def users(case: Case) -> Iterator[ConfigProblem]:
+    """Users: one name once, something to prove who they are, and passwords that bcrypt can take."""
+    seen: dict[str, str] = {}
+    for where, user in _users(case):
+        name = user.get("user") or user.get("nkey")
+        if not name:
+            yield error(where, "has neither user nor nkey")
+            continue
+        if name in seen:
+            yield error(where, f"the name {name!r} is taken by {seen[name]}; names are unique over all accounts")
+        seen.setdefault(name, where)
+        if user.get("user") and not user.get("password") and not _maps_certificates(case):
+            yield error(where, "has no password: anybody could log in with this name")
+        unknown = {str(kind).upper() for kind in user.get("allowed_connection_types") or []} - CONNECTION_TYPES
+        if unknown:
+            yield error(f"{where}.allowed_connection_types", f"nats-server knows no {', '.join(sorted(unknown))}")
+    block = case.block("authorization") or {}
+    if block.get("user") or block.get("token"):
+        what = "user" if block.get("user") else "token"
+        if block.get("users") or any(account.get("users") for account in case.accounts.values()):
+            yield error(f"authorization.{what}", "cannot go with users, neither in authorization nor in accounts")
+
+
+def passwords(case: Case) -> Iterator[ConfigProblem]:
+    """Passwords that cannot become a bcrypt hash; the messages do not hold them."""
+    for leaf in leaves(case.config):
+        if leaf.key is None or not leaf.key.bcrypt or is_hash(leaf.value):
+            continue
+        try:
+            check_password(leaf.value)
+        except BcryptError as problem:
+            yield error(show(leaf.path), str(problem))
+
+
+def no_auth_user(case: Case) -> Iterator[ConfigProblem]:
+    """no_auth_user must be one of the users."""
+    known = {user.get("user") for _where, user in _users(case)} | {user.get("nkey") for _where, user in _users(case)}
+    for option, block in (("", case.config), ("websocket.", case.block("websocket")), ("mqtt.", case.block("mqtt"))):
+        name = (block or {}).get("no_auth_user")
+        if name and "operator" in case.config:
+            yield error(f"{option}no_auth_user", "cannot go with an operator")
+        elif name and name not in known:
+            yield error(f"{option}no_auth_user", f"{name!r} is not a user of authorization or of an account")
+
+
+def mqtt_and_websocket(case: Case) -> Iterator[ConfigProblem]:
+    """What MQTT and WebSocket need of the rest."""
+    mqtt, websocket = case.block("mqtt"), case.block("websocket")
+    linked = any(case.block(name) is not None for name in ("cluster", "gateway", "leafnodes"))
+    if mqtt is not None:
+        if not case.config.get("server_name") and (
+            case.block("cluster") is not None or case.block("gateway") is not None
+        ):
+            yield error("server_name", "is required for MQTT in a cluster")
+        if case.jetstream is None and not linked:
+            yield error("mqtt", "needs JetStream, in this server or in one that it is linked to")
+    if websocket is not None and not websocket.get("no_tls") and not websocket.get("tls"):
+        yield error("websocket.tls", "is required, unless websocket.no_tls is true")
+    has_users = any(True for _user in _users(case))
+    for name, block in (("mqtt", mqtt), ("websocket", websocket)):
+        own = (block or {}).get("authorization")
+        if has_users and isinstance(own, dict) and (own.get("user") or own.get("token")):
+            yield error(f"{name}.authorization", "a user or token of its own cannot go with users elsewhere")
+
+
+def leafnodes(case: Case) -> Iterator[ConfigProblem]:
+    """Accounts that leafnodes bind to must exist, and the listener has one user or several."""
+    block = case.block("leafnodes")
+    if block is None or "operator" in case.config:
+        return
+    known = {*case.accounts, GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, case.system_account}
+    authorization: dict[str, Any] = block.get("authorization") or {}
+    bound = [("leafnodes.authorization.account", authorization.get("account"))]
+    bound += [
+        (f"leafnodes.authorization.users[{user.get('user')}].account", user.get("account"))
+        for user in _blocks(authorization.get("users"))
+    ]
+    bound += [
+        (f"leafnodes.remotes[{i}].account", remote.get("account"))
+        for i, remote in enumerate(_blocks(block.get("remotes")))
+    ]
+    for option, account in bound:
+        if account and account not in known:
+            yield error(option, f"the account {account!r} does not exist")
+    if authorization.get("users") and (authorization.get("user") or authorization.get("nkey")):
+        yield error("leafnodes.authorization", "has both a single user and a list of users")
+
+
+def hub(case: Case) -> Iterator[ConfigProblem]:
+    """A leafnode must not be taken for a part of its hub: another cluster, other server names, another JetStream domain."""
+    names = sorted({member["server_name"] for member in case.hub} & {member["server_name"] for member in case.members})
+    if names:
+        yield error(
+            "nats_server_leafnode_hub_group", f"{', '.join(names)} would be leafnodes of a hub with the same names"
+        )
+    if case.cluster_name in {str(member["cluster"]) for member in case.hub}:
+        yield error(
+            "cluster.name", f"{case.cluster_name!r} is also the cluster of the hub: nats-server refuses such a leafnode"
+        )
+    if case.jetstream is None:
+        return
+    own = case.jetstream.get("domain")
+    for server in (member for member in case.hub if member.get("jetstream")):
+        if server.get("domain") == own:
+            which = (
+                f"{own!r} is also that of {server['server_name']}"
+                if own
+                else "neither here nor on the hub there is one"
+            )
+            yield error(
+                "jetstream.domain",
+                f"{which}: both would be one JetStream, in which the leafnode only observes. Give each its own domain",
+            )
+            return
+
+
+RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
+    unknown_keys,
+    names,
+    identity_of_running_server,
+    membership,
+    loss_of_a_site,
+    zones,
+    port_collisions,
+    cluster_on_loopback,
+    route_pool,
+    routes,
+    route_credentials,
+    listeners,
+    monitoring,
+    lame_duck,
+    payload,
+    compression,
+    storage,
+    domain,
+    jetstream_options,
+    unique_tag,
+    system_account,
+    users,
+    passwords,
+    no_auth_user,
+    mqtt_and_websocket,
+    leafnodes,
+    hub,
+)
+
+
+# --- Small helpers --------------------------------------------------------------------------------------------------
+
+
+def _seconds(value: Any, default: float) -> float:
+    return default if value is None else duration_seconds(value)
+
+
+def _bytes(value: Any, default: int) -> int:
+    return default if value is None else size_bytes(value)
+
+
+def _blocks(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _users(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
+    places = [("authorization", case.block("authorization") or {})]
+    places += [(f"accounts.{name}", block) for name, block in case.accounts.items()]
+    for where, block in places:
+        for index, user in enumerate(_blocks(block.get("users"))):
+            yield f"{where}.users[{user.get('user') or user.get('nkey') or index}]", user
+
+
+def _maps_certificates(case: Case) -> bool:
+    """Return whether some listener takes the user from a client certificate, which then needs no password."""
+    blocks: list[dict[str, Any]] = [case.config, *(case.block(name) or {} for name in LISTENERS)]
+    listeners_tls = [block.get("tls") for block in blocks]
+    return any(isinstance(tls, dict) and tls.get("verify_and_map") for tls in listeners_tls)
+
+
+def _host_port(listen: Any) -> tuple[str, str]:
+    host, _colon, port = str(listen).rpartition(":")
+    return host.strip("[]"), port
+
+
+def _is_loopback(address: str) -> bool:
+    return address in ("localhost", "::1") or address.startswith("127.")
+
+
+def _filesystem(directory: str, filesystems: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the file system that holds a directory: the longest mount point above it."""
+    path = posixpath.normpath(directory) + "/"
+    above = [fs for fs in filesystems if path.startswith(fs["mount"].rstrip("/") + "/")]
+    return max(above, key=lambda fs: len(fs["mount"].rstrip("/")), default=None)

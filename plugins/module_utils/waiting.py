@@ -1,0 +1,63 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waiting for what servers do, which are silent for a moment while they change leaders."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Callable, Generic, TypeVar
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+
+T = TypeVar("T")
+
+#: Failures that pass by themselves while a group elects a leader or a server goes away; 10008: temporarily unavailable.
+_TRANSIENT = ("timeout", "no_responders", "connection_lost", "unreachable")
+_TRANSIENT_ERR_CODES = (10008,)
+
+
+@dataclass(frozen=True)
+class Seen(Generic[T]):
+    """The last reading of a wait, whether it is what was waited for, and the seconds that the wait took."""
+
+    value: T
+    done: bool
+    waited: float
+
+
+def wait_until(read: Callable[[], T], done: Callable[[T], bool], timeout: float, interval: float = 0.2) -> Seen[T]:
+    """Read until `done`, or until `timeout` seconds have passed; there is always at least one reading.
+
+    A reading that fails because no server leads or the connection broke is repeated: servers that change leaders are
+    silent for a moment. Raises its NatsFailure when that is still so at the deadline.
+    """
+    started = time.monotonic()
+    while True:
+        failure: NatsFailure | None = None
+        try:
+            value = read()
+            if done(value):
+                return Seen(value, True, round(time.monotonic() - started, 3))
+        except NatsFailure as caught:
+            if not is_transient(caught):
+                raise
+            failure = caught
+        if time.monotonic() - started >= timeout:
+            if failure is not None:
+                raise failure
+            return Seen(value, False, round(time.monotonic() - started, 3))
+        time.sleep(interval)
+
+
+def is_transient(failure: NatsFailure) -> bool:
+    """Return whether a failure goes away by itself once a leader is elected or another server is connected to."""
+    return failure.code in _TRANSIENT or failure.err_code in _TRANSIENT_ERR_CODES
+
+
+def positive(value: float, option: str) -> float:
+    """Return a number of seconds. Raises NatsFailure invalid_option when it is not more than 0."""
+    if value <= 0:
+        raise NatsFailure("invalid_option", f"{option}: must be more than 0 seconds, not {value:g}")
+    return value

@@ -1,0 +1,267 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_backup
+short_description: Save the streams of accounts, with a catalogue
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Saves streams, key-value buckets and object buckets of one or more accounts as
+    M(natsops.jetstream.nats_stream_backup) saves one, into C(<directory>/<account>/<stream>@<time>), one after another.
+  - A stream that is still as its newest backup has it is not saved again, so a run that was interrupted continues where
+    it ended. A stream that cannot be saved does not keep the others from it; the module
+    fails in the end and says which, as does the catalogue.
+  - Removes old backups of the streams that were saved, by O(keep), and writes C(<directory>/catalogue.json), which has
+    a row for each backup, and for each stream when it was last seen to be as saved, and when a restore was last proven.
+  - One run at a time writes to a directory.
+extends_documentation_fragment:
+  - natsops.jetstream.accounts
+  - natsops.jetstream.backup_store
+  - natsops.jetstream.backup_encryption
+  - natsops.jetstream.transfer
+  - natsops.jetstream.progress
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - RV(streams[].bytes) is then what the messages take in the stream; the archive is compressed.
+  diff_mode:
+    support: full
+    details:
+      - Shows messages, sequences and consumers of the newest backup and of the new one of each stream.
+  idempotent:
+    support: full
+options:
+  directory:
+    description:
+      - Directory of the backups, on the host that runs the module.
+      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+    type: path
+    required: true
+  accounts:
+    description:
+      - Accounts to save, by default all of O(account_users). Without those, the account of the task's own user.
+    type: list
+    elements: str
+  streams:
+    description:
+      - Which streams are saved, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), with C(*) and C(?) for any characters and
+        any one. A pattern that no stream matches fails.
+    type: list
+    elements: str
+    default: ["*"]
+  exclude:
+    description:
+      - Which of them are not, written likewise.
+    type: list
+    elements: str
+    default: []
+  keep:
+    description:
+      - How many backups of each stream are kept, counted in UTC. Without any number all of them are.
+      - The newest one is always kept, and all of a stream that could not be saved or was deleted.
+    type: dict
+    suboptions:
+      last:
+        description: So many of the newest ones.
+        type: int
+        default: 0
+      daily:
+        description: The newest one of each of so many days that have one.
+        type: int
+        default: 0
+      weekly:
+        description: The newest one of each of so many weeks that have one.
+        type: int
+        default: 0
+      monthly:
+        description: The newest one of each of so many months that have one.
+        type: int
+        default: 0
+  cluster_files:
+    description:
+      - The cluster's own files, such as configuration without secrets, JWTs of accounts, and CA certificates, each name with its
+        text. They are saved together, as C(cluster@<time>.json), when one of them is another than the last time.
+    type: dict
+  consumers:
+    description:
+      - Whether consumers are saved too.
+    type: bool
+    default: true
+  verify:
+    description:
+      - How each archive is verified before it counts, see M(natsops.jetstream.nats_stream_backup).
+    type: str
+    choices: [checksum, contents, records]
+    default: contents
+notes:
+  - "Failures before anything is saved: V(locked), V(invalid_option) and V(damaged) (a catalogue that cannot be read)."
+seealso:
+  - module: natsops.jetstream.nats_restore
+  - module: natsops.jetstream.nats_stream_backup
+  - module: natsops.jetstream.nats_backup_info
+"""
+
+EXAMPLES = r"""
+- name: Save all streams of an account
+  natsops.jetstream.nats_backup:
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+    directory: /srv/backup
+
+- name: Save two accounts, except what can be computed again
+  natsops.jetstream.nats_backup:
+    account_users:
+      - {account: APP, user: operator-APP, password: "{{ nats_operator_password }}"}
+      - {account: BILLING, user: operator-BILLING, password: "{{ nats_operator_password }}"}
+    directory: /srv/backup
+    exclude: [APP/CACHE_*, "*/KV_sessions"]
+    keep: {last: 2, daily: 7, weekly: 4, monthly: 12}
+    rate_limit: 50MB
+"""
+
+RETURN = r"""
+streams:
+  description: The streams, in the order in which they were saved.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: C(ACCOUNT/STREAM).
+      type: str
+      sample: APP/ORDERS
+    account:
+      description: Name of the account, null for that of the task's own user.
+      type: str
+    stream:
+      description: Name of the stream.
+      type: str
+    changed:
+      description: Whether a backup was, or would be, taken.
+      type: bool
+    path:
+      description: Directory of its newest backup, null in check mode where a new one would be taken.
+      type: str
+      sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
+    reason:
+      description: Why one was taken.
+      type: str
+      sample: messages were stored or removed since
+    messages:
+      description: How many messages the backup has.
+      type: int
+    bytes:
+      description: Bytes of the archive.
+      type: int
+    caveats:
+      description: What may come of a snapshot in the servers' version.
+      type: list
+      elements: str
+    diff:
+      description: Messages, sequences and consumers before and after.
+      type: dict
+cluster:
+  description: What was, or would be, saved of the cluster's own files, null where all are as the last time.
+  returned: success
+  type: dict
+  sample: {path: "cluster@20261123T020000.123456Z.json", files: [n1/nats-server.conf, servers.json]}
+removed:
+  description: Directories of the backups that were, or would be, removed, below O(directory).
+  returned: success
+  type: list
+  elements: str
+  sample: [APP/ORDERS@20261101T020000.123456Z]
+lines:
+  description: The same for people.
+  returned: success
+  type: list
+  elements: str
+  sample: [12 streams are still as their newest backups have them]
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_connected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CONTENTS, LEVELS
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import WantedRun, save_streams
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    WRITE_SPEC,
+    misplaced_secrets,
+    store_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
+
+PERIODS = ("last", "daily", "weekly", "monthly")
+
+
+def keep_of(option: dict[str, int] | None) -> Keep:
+    """Return which backups are kept. Raises NatsFailure invalid_option."""
+    numbers = option or {}
+    wrong = [f"{name} is {number}" for name, number in numbers.items() if number < 0]
+    if wrong:
+        raise NatsFailure("invalid_option", f"keep: {', '.join(wrong)}, which is less than 0")
+    return Keep(**numbers)
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "directory": {"type": "path", "required": True},
+            "accounts": {"type": "list", "elements": "str"},
+            "streams": {"type": "list", "elements": "str", "default": ["*"]},
+            "exclude": {"type": "list", "elements": "str", "default": []},
+            "keep": {"type": "dict", "options": {name: {"type": "int", "default": 0} for name in PERIODS}},
+            "cluster_files": {"type": "dict"},
+            "consumers": {"type": "bool", "default": True},
+            "verify": {"type": "str", "choices": list(LEVELS), "default": CONTENTS},
+            **WRITE_SPEC,
+            **TRANSFER_SPEC,
+            **PROGRESS_SPEC,
+            **ACCOUNT_USERS_SPEC,
+        }
+    )
+    params = module.params
+    module.no_log_values.update(misplaced_secrets(params))
+
+    def work(connections: Any) -> dict[str, Any]:
+        wanted = WantedRun(
+            store_of(params),
+            params["accounts"] or connections.accounts or (None,),
+            params["streams"],
+            params["exclude"],
+            params["verify"],
+            pace_of(params),
+            keep_of(params["keep"]),
+            params["cluster_files"] or {},
+        )
+        outcome = save_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
+        for row in outcome.result["streams"]:
+            for caveat in row["caveats"]:
+                module.warn(f"stream {row['name']}: {caveat}")
+        if outcome.failure is not None:
+            fail(module, outcome.failure, changed=outcome.result["changed"])
+        return outcome.result
+
+    run_connected(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_backup_info
+short_description: Read and verify backups of streams without a server
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Finds the backups in a directory and those below it, tells what each one holds, and verifies their archives.
+  - Reads those of M(natsops.jetstream.nats_stream_backup) and of C(nats stream backup), from servers of any version.
+  - Needs no connection to NATS. A backup that is damaged is no failure of the module, see RV(backups[].problem).
+extends_documentation_fragment:
+  - natsops.jetstream.backup_store
+  - natsops.jetstream.backup_identity
+attributes:
+  check_mode:
+    description: Can run in check mode and then does the same, since it only reads.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+options:
+  path:
+    description:
+      - Directory of one backup, or one with many below, on the host that runs the module.
+      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+    type: path
+    required: true
+  stream:
+    description:
+      - Name of a stream. Backups of others are left out.
+    type: str
+  verify:
+    description:
+      - How archives are verified.
+      - V(none) only reads what is beside them.
+      - V(checksum) compares size and SHA-256 with what they had when they were taken, which finds every truncation and
+        every flipped bit. The nats CLI keeps neither.
+      - V(contents) also reads all of each archive, and verifies structure, sizes, order and the checksum of each chunk.
+      - V(records) also verifies the checksum that a server before 2.15 gave each message when it was stored, which
+        finds what was damaged on its disk before the backup; about 3 MB in a second.
+    type: str
+    choices: [none, checksum, contents, records]
+    default: checksum
+seealso:
+  - module: natsops.jetstream.nats_stream_backup
+  - module: natsops.jetstream.nats_stream_restore
+"""
+
+EXAMPLES = r"""
+- name: Verify every backup
+  natsops.jetstream.nats_backup_info:
+    path: /srv/backup
+    verify: contents
+  register: result
+  failed_when: result.backups | selectattr('problem') | list | length > 0
+"""
+
+RETURN = r"""
+backups:
+  description: The backups, oldest first, those that cannot be read last.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    path:
+      description: Directory of the backup.
+      type: str
+      sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
+    problem:
+      description: What is wrong with it, empty when nothing was found.
+      type: str
+      sample: "stream.tar.s2: at byte 4711: the checksum of a chunk is wrong"
+    backup:
+      description:
+        - What C(backup.json) says, as M(natsops.jetstream.nats_stream_backup) returns it; null where it cannot be read.
+      type: dict
+    contents:
+      description: What was read from the archive, null unless O(verify) is V(contents) or V(records) and nothing is
+        wrong.
+      type: dict
+      sample: {messages: 1000, bytes: 152000, largest: 100, first_seq: 1, last_seq: 1000, digest: 9228bdf7, exact: true}
+catalogue:
+  description:
+    - The catalogue of the directory, for the report V(backups) of P(natsops.jetstream.nats_report#filter); null where it has
+      none. One that cannot be read is null, too, and among the RV(backups) with the reason.
+  returned: success
+  type: dict
+  sample:
+    schema: natsops.backup_catalogue
+    version: 1
+    written: "2026-11-24T02:00:10.123456Z"
+    exclude: []
+    backups: []
+    streams: {APP/ORDERS: {current: "2026-11-24T02:00:00.123456Z", problem: "", proof: null}}
+"""
+
+import json
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+    CHECKSUM,
+    LEVELS,
+    Backup,
+    find_backups,
+    verify,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import load_catalogue
+
+NONE = "none"
+
+
+def read(store: Store, stream: str | None, level: str) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure invalid_option for a place that does not exist."""
+    store.require()
+    found, failures = find_backups(store, stream)
+    rows = [_described(backup, level) for backup in found]
+    rows += [{"path": None, "problem": failure.description, "backup": None, "contents": None} for failure in failures]
+    catalogue = None
+    try:
+        if FILE in store.files(""):
+            catalogue = json.loads(load_catalogue(store).text())
+    except NatsFailure as failure:
+        rows.append({"path": None, "problem": failure.description, "backup": None, "contents": None})
+    return {"changed": False, "backups": rows, "catalogue": catalogue}
+
+
+def _described(backup: Backup, level: str) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "path": backup.path,
+        "problem": "",
+        "backup": backup.manifest.as_dict(),
+        "contents": None,
+    }
+    try:
+        contents = None if level == NONE else verify(backup, level)
+    except NatsFailure as failure:
+        return {**row, "problem": failure.description}
+    return row if contents is None else {**row, "contents": contents.as_dict()}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "stream": {"type": "str"},
+            "verify": {"type": "str", "choices": [NONE, *LEVELS], "default": CHECKSUM},
+            **READ_SPEC,
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        module.exit_json(**read(store_of(params, "path"), params["stream"], params["verify"]))
+    except MissingLibrary as missing:
+        module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
+    except NatsFailure as failure:
+        fail(module, failure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_cluster_smoke_test
+short_description: Send messages between all servers of a NATS cluster, and write and read a stream, as clients do
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Connects to each of O(servers), and to each further address that the servers advertise to clients (C(client_advertise),
+    C(connect_urls)). Then each of these connections publishes a message, and each has to hear all the others.
+  - In an account with JetStream it also creates a stream, writes a message to it, reads that back and deletes the stream.
+  - It is done as the first of O(account_users) that may publish and subscribe below O(subject). When none may, as the task's own
+    user, such as that of the system account. RV(not_tested) says why, and that is no failure.
+  - There is one connection to each server and one to each further address. Nothing is left behind, also when it fails.
+  - Among the addresses of a server that listens on all its interfaces, those that cannot be reached from here are a warning. An
+    address that was chosen, by C(client_advertise) or as the host to listen on, has to lead to a server of the cluster.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+options:
+  account_users:
+    description:
+      - Users to do it as, in the order in which they are tried. An account may have several, such as one who publishes and one
+        who manages streams.
+      - The rest of the connection is that of the task.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      account:
+        description: Name of the account.
+        type: str
+        required: true
+      user:
+        description: User name.
+        type: str
+      password:
+        description: Password of the user.
+        type: str
+      token:
+        description: Token.
+        type: str
+      nkey_seed:
+        description: Seed of the user's nkey, or the path of a file that holds it.
+        type: str
+      credentials:
+        description: Path of a C(.creds) file with the user's JWT and seed.
+        type: path
+  expected_servers:
+    description:
+      - Names of the servers that there have to be. One that no address leads to is a failure.
+    type: list
+    elements: str
+    default: []
+  subject:
+    description:
+      - Messages are sent below this subject. Users with permissions have to be allowed it with C(.>) appended, both to publish
+        and to subscribe.
+    type: str
+    default: natsops.smoke_test
+  stream:
+    description:
+      - Whether a stream is written and read, too.
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - Seconds for the messages to arrive, and for each step of the stream. Servers learn of a subscription at another one after
+        a moment.
+    type: float
+    default: 10
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Connects to all servers and addresses, and sends nothing.
+  diff_mode:
+    support: N/A
+    details:
+      - It leaves everything as it was.
+  idempotent:
+    support: full
+    details:
+      - It leaves everything as it was.
+seealso:
+  - module: natsops.jetstream.nats_cluster_health
+"""
+
+EXAMPLES = r"""
+- name: Send messages between all servers, and write and read a stream
+  natsops.jetstream.nats_cluster_smoke_test:
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222, nats://n3.example.com:4222]
+    user: app
+    password: "{{ app_password }}"
+    expected_servers: [n1, n2, n3]
+  delegate_to: localhost
+
+- name: The same by users of two accounts, of which the first that may is taken
+  natsops.jetstream.nats_cluster_smoke_test:
+    context: c1-sys
+    account_users:
+      - {account: APP, user: app, password: "{{ app_password }}"}
+      - {account: ORDERS, credentials: ~/orders.creds}
+  register: smoke_test
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+ok:
+  description: Whether everything that was tried works.
+  returned: when a server could be asked
+  type: bool
+  sample: true
+summary:
+  description: What was done, for people.
+  returned: when a server could be asked
+  type: str
+  sample: 6 pairs of 3 servers carry messages (app of account APP); a stream of 3 replica(s) was written, read and deleted
+account:
+  description: The account whose user did it, null for the task's own user.
+  returned: when a server could be asked
+  type: str
+  sample: APP
+servers:
+  description: Names of the servers that were reached.
+  returned: when a server could be asked
+  type: list
+  elements: str
+  sample: [n1, n2, n3]
+pairs:
+  description: How many pairs of connections there were, and the first of those whose message did not arrive.
+  returned: when a server could be asked
+  type: dict
+  sample: {tested: 6, broken: []}
+addresses:
+  description:
+    - The addresses advertised to clients beyond those of O(servers), each with the C(server) that it led to, or empty and the
+      C(reason).
+  returned: when a server could be asked
+  type: list
+  elements: dict
+  sample: [{address: "10.0.0.1:4222", server: n1, reason: ""}]
+stream:
+  description: The C(replicas) of the stream that was written and read, 0 when there was none, because of C(reason).
+  returned: when a server could be asked
+  type: dict
+  sample: {replicas: 3, reason: ""}
+not_tested:
+  description: What was not tried, and which users were passed over, with the reasons.
+  returned: when a server could be asked
+  type: list
+  elements: str
+  sample: []
+failures:
+  description: What does not work, the most fundamental first, on one screen.
+  returned: when a server could be asked
+  type: list
+  elements: str
+  sample: []
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.message_flow import (
+    Flow,
+    StreamTest,
+    flow_failures,
+    flow_warnings,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_unconnected,
+    secrets_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import as_user
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.smoke_test import (
+    Choice,
+    User,
+    choose_users,
+    exchange,
+    try_stream,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+#: How many broken pairs the result has; some hundred servers have very many.
+MOST_PAIRS = 20
+#: What to do when messages do not arrive, and otherwise.
+_ROUTES = "$ ansible-playbook natsops.jetstream.diagnose  # names each route and gateway connection that is missing"
+_ADDRESSES = "client_advertise chooses the address that a server advertises to clients (nats_server_client_advertise of the role)"
+
+
+def candidates(own: ConnectionOptions, params: Mapping[str, Any]) -> list[User]:
+    """Return the users to try: those of the accounts, and the task's own last."""
+    return [*(User(entry["account"], as_user(own, entry)) for entry in params["account_users"]), User("", own)]
+
+
+def smoke_test(users: list[User], params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Return the module's result: what was tried, and what does not work. Raises NatsFailure when nobody can log in."""
+    timeout = positive(params["wait_timeout"], "wait_timeout")
+    run = secrets.token_hex(6)
+    subject = f"{params['subject']}.{run}"
+    choice = Choice(reasons=("check mode: nothing was sent",)) if check_mode else choose_users(users, subject)
+    # Whether the servers let a user in is known also of one who may not send messages.
+    sender = choice.sender or users[-1]
+    if choice.sender is None:
+        with Client(sender.options) as client:
+            client.connect()
+    expected = frozenset(params["expected_servers"])
+    flow = asyncio.run(exchange(sender.options, expected, subject if choice.sender else "", timeout))
+    if choice.sender:
+        flow = replace(flow, stream=write_and_read(choice, flow, params, run, timeout))
+    return result(flow, sender, choice, len(users))
+
+
+def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], run: str, timeout: float) -> StreamTest:
+    """Return what became of the stream, unless none is wanted or nobody may make one."""
+    if not params["stream"]:
+        return StreamTest(reason="not asked for")
+    sender, manager = choice.sender, choice.manager
+    if sender is None or manager is None:
+        return StreamTest(reason="no user manages streams in an account of which one may send messages")
+    replicas = 3 if sum(one.jetstream for one in flow.announced) >= 3 else 1
+    name, subject = f"SMOKE_TEST_{run}", f"{params['subject']}.{run}.stream"
+    with Client(sender.options) as publisher, Client(manager.options) as api:
+        return try_stream(api, publisher, sender.account, name, subject, replicas, timeout)
+
+
+def result(flow: Flow, sender: User, choice: Choice, users: int) -> dict[str, Any]:
+    """Return the module's result; `users` is how many could have done it."""
+    sent = choice.sender is not None
+    not_tested = list(choice.reasons)
+    if sent and not sender.account and users > 1:
+        not_tested.append("no user of an account may send messages: they were those of the task's own user")
+    if sent and not flow.stream.replicas:
+        not_tested.append(f"no stream was tried: {flow.stream.reason}")
+    failures = flow_failures(flow)
+    return {
+        "changed": False,
+        "ok": not failures,
+        "summary": failures[0] if failures else summary(flow, sender, sent),
+        "account": sender.account or None,
+        "servers": sorted(flow.names),
+        "pairs": {
+            "tested": len(flow.pairs) if sent else 0,
+            "broken": [{"from": source, "to": target} for source, target in flow.broken_pairs[:MOST_PAIRS]],
+        },
+        "addresses": [one.__dict__ for one in flow.addresses],
+        "stream": {"replicas": flow.stream.replicas, "reason": flow.stream.reason},
+        "not_tested": not_tested,
+        "failures": failures,
+        "warnings": flow_warnings(flow),
+    }
+
+
+def summary(flow: Flow, sender: User, sent: bool) -> str:
+    """Return what was done, in one line."""
+    who = f"{sender.name} of account {sender.account}" if sender.account else sender.name
+    ways = f"{len(flow.names)} servers" + (f" and {len(flow.addresses)} further addresses" if flow.addresses else "")
+    if not sent:
+        return f"{ways} let {who} in"
+    done = f"{len(flow.pairs)} pairs of {ways} carry messages ({who})"
+    if not flow.stream.replicas:
+        return done
+    return f"{done}; a stream of {flow.stream.replicas} replica(s) was written, read and deleted"
+
+
+def main() -> None:
+    spec = ACCOUNT_USERS_SPEC["account_users"]
+    module: AnsibleModule = make_module(
+        {
+            "account_users": {**spec, "default": []},
+            "expected_servers": {"type": "list", "elements": "str", "default": []},
+            "subject": {"type": "str", "default": "natsops.smoke_test"},
+            "stream": {"type": "bool", "default": True},
+            "wait_timeout": {"type": "float", "default": 10},
+        }
+    )
+
+    def work(own: ConnectionOptions) -> dict[str, Any]:
+        users = candidates(own, module.params)
+        for user in users:
+            module.no_log_values.update(secrets_of(user.options))
+        found = smoke_test(users, module.params, module.check_mode)
+        for text in found.pop("warnings"):
+            module.warn(text)
+        if not found["ok"]:
+            hints = [_ROUTES] if found["pairs"]["broken"] else []
+            hints += [_ADDRESSES] if any(not one["server"] for one in found["addresses"]) else []
+            lines = ["The cluster does not carry its clients' messages as it should:", *found["failures"], *hints]
+            fail(module, NatsFailure("smoke_test_failed", "\n".join(lines)), **found)
+        return found
+
+    run_unconnected(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_dr_failback
+short_description: Bring streams back to their origin after a failover
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Brings what was written at the site since M(natsops.jetstream.nats_dr_failover) to the origin, and nothing else, while the
+    site serves. Then it fences the site, waits for the rest, moves the consumers, and lets the origin serve.
+  - The origin gets the messages by C(sources), with a duplicate window so short that none is dropped for its message id. Ids that
+    both sides stored are named, and are there twice. That all messages came is seen before the site stops to serve.
+  - Messages that only the origin has, since they were lost at the failover, stay and lie before those that come back.
+  - Sequences differ from those of the site from then on. Each consumer is created again where it was at the site.
+  - The site keeps its stream, without subjects that anybody uses. Delete it, and create the mirror again.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+  - natsops.jetstream.dr
+options:
+  wait_timeout:
+    description:
+      - Seconds for the origin to catch up, before and after the site is fenced. Afterwards the site serves again.
+    type: float
+    default: 60
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    description: The plan of check mode tells what would change.
+    support: none
+  idempotent:
+    support: none
+    details:
+      - A stream that has come back is refused, as is one that never left.
+seealso:
+  - module: natsops.jetstream.nats_dr_failover
+"""
+
+EXAMPLES = r"""
+- name: Bring the streams back to east
+  natsops.jetstream.nats_dr_failback:
+    origin: {name: east, servers: [nats://n1.east.example.com:4222], jetstream_domain: east}
+    site: {name: west, servers: [nats://n1.west.example.com:4222], jetstream_domain: west}
+    streams:
+      - {account: APP, stream: ORDERS}
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+"""
+
+RETURN = r"""
+lines:
+  description: What came back, or in check mode what would be done, for people.
+  returned: success
+  type: list
+  elements: str
+  sample: ["APP/ORDERS: messages that came back: 340; ORDERS serves with 2352"]
+streams:
+  description: The streams that came back; in check mode none. C(returned) messages were written at the site, at most C(stranded)
+    are only at the origin, C(twice) has the ids that both sides stored among the first 20000 messages after the failover.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {name: APP/ORDERS, stream: ORDERS, returned: 340, stranded: 12, twice: [o-17], messages: 2352, last_seq: 2352,
+       consumers: [{name: worker, site_floor: 2100, floor: 2112, again: 0}]}
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_unconnected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failback import (
+    done_lines,
+    fail_back,
+    plan_failback,
+    planned_lines,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
+    DR_SPEC,
+    connected,
+    protected_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+
+def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
+    """Return the module's result once every stream is served by its origin."""
+    wait = positive(module.params["wait_timeout"], "wait_timeout")
+    with connected(options, module.params) as pair:
+        found = plan_failback(pair, protected_streams(module.params))
+        if module.check_mode:
+            return {"changed": True, "lines": planned_lines(pair, found), "streams": []}
+        rows: list[dict[str, Any]] = []
+        lines: list[str] = []
+        for row in found:
+            try:
+                rows.append(fail_back(pair, row, wait))
+            except NatsFailure as failure:
+                fail(module, failure, changed=True, lines=lines, streams=rows)
+            lines += done_lines(rows[-1])
+    return {"changed": True, "lines": lines, "streams": rows}
+
+
+def main() -> None:
+    module = make_module({**ACCOUNT_USERS_SPEC, **DR_SPEC, "wait_timeout": {"type": "float", "default": 60}})
+    run_unconnected(module, lambda options: work(module, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_dr_failover
+short_description: Let the copies of streams at a second site take the place of their origins
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Fences the origin, waits until the site has all of it, promotes the copy, and creates its consumers at their ack floors.
+    Nothing is changed unless all streams can fail over, and nothing is promoted while the origin may take messages.
+  - From nats-server 2.12 on, the mirror becomes the stream. Before, a mirror cannot be promoted, and another stream takes over
+    its messages; see O(streams[].promoted).
+  - How far it came is recorded at the site. Another run goes on there, and changes nothing after the last step.
+  - Messages are promised, not consumers' acknowledgements since the last M(natsops.jetstream.nats_dr_checkpoint) where the origin
+    is dead; RV(streams[].consumers) tells how many may come again.
+  - It moves no clients. Give them the addresses of the site.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+  - natsops.jetstream.dr
+options:
+  fence:
+    description:
+      - Why the origin takes no messages.
+      - V(subjects) takes the subjects from its stream, so that publishers there get no acknowledgement any more.
+      - V(sealed) requires that its stream is sealed.
+      - V(permissions) means that its clients may not publish any more. The stream is watched for O(watch) seconds, and must not
+        take a message.
+      - V(dead) means that it is gone, and must not come back by itself. It is refused while the origin answers.
+    type: str
+    choices: [subjects, sealed, permissions, dead]
+    required: true
+  dead:
+    description:
+      - Name of the origin, for O(fence=dead). Only you can know that it is no partition of the network.
+    type: str
+  allow_loss:
+    description:
+      - Promote although the site does not catch up with the fenced origin within O(wait_timeout). Otherwise the origin gets its
+        subjects back.
+    type: bool
+    default: false
+  max_loss_messages:
+    description:
+      - Refuse where more messages than this would be lost at the least. By default any number may be.
+    type: int
+  consumers:
+    description:
+      - Whether durable consumers are created at the site.
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - Seconds for the site to catch up, and for another stream to take over the messages of a mirror.
+    type: float
+    default: 60
+  watch:
+    description:
+      - Seconds for which the origin is watched with O(fence=permissions).
+    type: float
+    default: 10
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    description: The plan of check mode tells what would change.
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - module: natsops.jetstream.nats_dr_info
+  - module: natsops.jetstream.nats_dr_checkpoint
+"""
+
+EXAMPLES = r"""
+- name: Fail over to west while both sites are up
+  natsops.jetstream.nats_dr_failover:
+    origin: {name: east, servers: [nats://n1.east.example.com:4222]}
+    site: {name: west, servers: [nats://n1.west.example.com:4222]}
+    streams:
+      - {account: APP, stream: ORDERS}
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+    fence: subjects
+
+- name: Fail over to west after east was lost
+  natsops.jetstream.nats_dr_failover:
+    origin: {name: east, servers: [nats://n1.east.example.com:4222]}
+    site: {name: west, servers: [nats://n1.west.example.com:4222]}
+    streams:
+      - {account: APP, stream: ORDERS}
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+    fence: dead
+    dead: east
+"""
+
+RETURN = r"""
+lines:
+  description: What was promised and what is there, or in check mode what would be done, for people.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "APP/ORDERS: promised: lost would be at most 12 messages, of the last 35ms"
+    - "APP/ORDERS: consumer worker: ack floor 1850, at the origin 1850, gets up to 3 messages again"
+streams:
+  description: The streams that serve at the site; in check mode none.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Account and name of the stream at the origin.
+      type: str
+      sample: APP/ORDERS
+    stream:
+      description: Name of the stream that took its place.
+      type: str
+      sample: ORDERS
+    changed:
+      description: Whether this run did something.
+      type: bool
+      sample: true
+    steps:
+      description: What this run did.
+      type: list
+      elements: str
+      sample: ["fenced (subjects)", "promoted (end mirror)", "3 consumers"]
+    fence:
+      description: How the origin was fenced.
+      type: str
+      sample: subjects
+    method:
+      description: How the copy was promoted, C(end mirror), C(end sources), or C(take over) (by another stream).
+      type: str
+      sample: end mirror
+    subjects:
+      description: Its subjects.
+      type: list
+      elements: str
+      sample: ["orders.>"]
+    promised:
+      description: What would be lost when the failover began, as C(loss) of M(natsops.jetstream.nats_dr_info).
+      type: dict
+    complete:
+      description: Whether the site was seen to have all that its fenced origin has.
+      type: bool
+      sample: true
+    position:
+      description: Sequence of the origin up to which everything is there.
+      type: int
+      sample: 2000
+    last_copied:
+      description: The sequence of that message at the site. What follows was written there.
+      type: int
+      sample: 2000
+    messages:
+      description: How many messages it has.
+      type: int
+      sample: 2000
+    first_seq:
+      description: Its first sequence.
+      type: int
+      sample: 1
+    last_seq:
+      description: Its last sequence.
+      type: int
+      sample: 2000
+    consumers:
+      description: The durable consumers, with their ack floors at the origin and here, and how many messages each may get again.
+      type: list
+      elements: dict
+      sample: [{name: worker, origin_floor: 1850, floor: 1850, again: 3}]
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failover import FENCES, Wanted
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_unconnected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failover import (
+    Patience,
+    done_lines,
+    fail_over,
+    plan_work,
+    planned_lines,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
+    DR_SPEC,
+    connected,
+    protected_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+
+def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
+    """Return the module's result once every stream serves at the site."""
+    params = module.params
+    wanted = Wanted(
+        params["fence"], params["dead"] or "", params["allow_loss"], params["max_loss_messages"], params["consumers"]
+    )
+    patience = Patience(positive(params["wait_timeout"], "wait_timeout"), positive(params["watch"], "watch"))
+    with connected(options, params) as pair:
+        found = plan_work(pair, protected_streams(params), wanted)
+        if module.check_mode:
+            lines = planned_lines(pair, found)
+            return {"changed": any(not one.done for one in found), "lines": lines, "streams": []}
+        rows: list[dict[str, Any]] = []
+        lines = []
+        for one in found:
+            try:
+                rows.append(fail_over(pair, one, wanted, patience))
+            except NatsFailure as failure:
+                fail(module, failure, changed=True, lines=lines, streams=rows)
+            lines += done_lines(rows[-1])
+    return {"changed": any(row["changed"] for row in rows), "lines": lines, "streams": rows}
+
+
+def main() -> None:
+    module = make_module(
+        {
+            **ACCOUNT_USERS_SPEC,
+            **DR_SPEC,
+            "fence": {"type": "str", "choices": list(FENCES), "required": True},
+            "dead": {"type": "str"},
+            "allow_loss": {"type": "bool", "default": False},
+            "max_loss_messages": {"type": "int"},
+            "consumers": {"type": "bool", "default": True},
+            "wait_timeout": {"type": "float", "default": 60},
+            "watch": {"type": "float", "default": 10},
+        },
+        required_if=[("fence", "dead", ("dead",))],
+    )
+    run_unconnected(module, lambda options: work(module, options))
+
+
+if __name__ == "__main__":
+    main()

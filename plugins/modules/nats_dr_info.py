@@ -1,0 +1,199 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_dr_info
+short_description: Read how far a second site is behind, and what would be lost now
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Reads streams at their origin and their copies at a second site, which is another cluster of a supercluster, a JetStream
+    domain behind leaf nodes, or a cluster with addresses of its own.
+  - Tells for each stream what would be lost if the origin were lost now. A mirror goes on reporting a lag of 0 when its origin is
+    gone; what would be lost is then unknown, and said to be.
+  - It is no failure of the module when a side does not answer.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+  - natsops.jetstream.dr
+options:
+  max_loss_messages:
+    description:
+      - The recovery point objective in messages. More is a problem.
+    type: int
+  max_loss_seconds:
+    description:
+      - The recovery point objective in seconds. More is a problem.
+    type: float
+  max_checkpoint_age:
+    description:
+      - Seconds after which the checkpoint of M(natsops.jetstream.nats_dr_checkpoint) is a problem.
+    type: float
+attributes:
+  check_mode:
+    description: Can run in check mode and then does the same, since it only reads.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - module: natsops.jetstream.nats_dr_checkpoint
+  - module: natsops.jetstream.nats_dr_failover
+"""
+
+EXAMPLES = r"""
+- name: Read what would be lost now
+  natsops.jetstream.nats_dr_info:
+    origin: {name: east, servers: [nats://n1.east.example.com:4222], jetstream_domain: east}
+    site: {name: west, servers: [nats://n1.west.example.com:4222], jetstream_domain: west}
+    streams:
+      - {account: APP, stream: ORDERS}
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+    max_loss_seconds: 30
+  register: result
+  failed_when: not result.in_order
+"""
+
+RETURN = r"""
+lines:
+  description: The state for people.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "│ APP/ORDERS │ behind │ 12 (35ms) │ at most 12 messages, of the last 35ms │ 3         │ 41s old    │"
+in_order:
+  description: Whether every stream is, and has no problem.
+  returned: success
+  type: bool
+  sample: true
+streams:
+  description: The streams in the order of the option.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Account and name.
+      type: str
+      sample: APP/ORDERS
+    account:
+      description: Account, null for that of the task's own user.
+      type: str
+      sample: APP
+    stream:
+      description: Its name at the origin.
+      type: str
+      sample: ORDERS
+    copy:
+      description: The name of its copy at the site.
+      type: str
+      sample: ORDERS
+    state:
+      description:
+        - C(following) (nothing is missing), C(behind), C(disconnected) (the site does not hear the origin, although it answers),
+          C(origin silent), C(site silent), C(missing) (no copy), C(unrelated) (a stream that copies something else), C(diverged)
+          (the site has messages that the origin has not), or C(promoted) (the site took the origin's place).
+      type: str
+      sample: behind
+    position:
+      description: Sequence of the origin up to which the site has the messages; null where it is not known.
+      type: int
+      sample: 1988
+    behind:
+      description: How many messages the site lacks at most, null unless both sides answer.
+      type: int
+      sample: 12
+    seconds_behind:
+      description: Since how many seconds the origin has a message that the site lacks, null unless both sides answer.
+      type: float
+      sample: 0.035
+    contact:
+      description: Seconds since the site last heard of the origin, null for never.
+      type: float
+      sample: 0.2
+    loss:
+      description:
+        - What would be lost now. C(messages) is the most that it can be where C(known), and the least otherwise. C(seconds) is
+          null where nobody knows. C(since) is when the origin stored the newest message that the site has.
+      type: dict
+      sample: {known: true, messages: 12, seconds: 0.035, since: "2026-11-24T11:05:27.6151Z", text: "at most 12 messages"}
+    consumers:
+      description: The ack floor of each consumer at the origin (null when that does not answer), and the one that was saved.
+      type: list
+      elements: dict
+      sample: [{name: worker, origin: 1900, saved: 1850}]
+    checkpoint_age:
+      description: Seconds since the consumers were saved, null without a checkpoint.
+      type: float
+      sample: 41.2
+    problems:
+      description: What is wrong.
+      type: list
+      elements: str
+      sample: ["RPO exceeded: 12 messages, the limit is 10"]
+    in_order:
+      description: Whether the state is C(following), C(behind) or C(promoted), and there is no problem.
+      type: bool
+      sample: true
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Limits, status_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    make_module,
+    run_unconnected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
+    DR_SPEC,
+    connected,
+    protected_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import read_status
+
+
+def read(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
+    """Return the module's result."""
+    params = module.params
+    limits = Limits(params["max_loss_messages"], params["max_loss_seconds"], params["max_checkpoint_age"])
+    with connected(options, params) as pair:
+        rows = [row.status for row in read_status(pair, protected_streams(params), limits)]
+        lines = status_lines(pair.origin.name, pair.site.name, rows)
+    return {
+        "changed": False,
+        "lines": lines,
+        "in_order": all(row.in_order for row in rows),
+        "streams": [row.as_dict() for row in rows],
+    }
+
+
+def main() -> None:
+    module = make_module(
+        {
+            **ACCOUNT_USERS_SPEC,
+            **DR_SPEC,
+            "max_loss_messages": {"type": "int"},
+            "max_loss_seconds": {"type": "float"},
+            "max_checkpoint_age": {"type": "float"},
+        }
+    )
+    run_unconnected(module, lambda options: read(module, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_leader_rebalance
+short_description: Spread the leaders of streams and consumers over the servers of a cluster
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Has as many streams led by each server of a cluster as their replicas allow, as many consumers, too, and both by as few
+    step-downs as possible. The numbers are the optimum, not an approach to it, and they are even over the zones where they
+    cannot be even over the servers.
+  - Which streams change their leaders is chosen by what is written to them. Where the leaders of a server still take 10 % more
+    than the average, pairs of leaders change places.
+  - No data moves. While a group elects its leader, publishers of a stream wait for their acknowledgement, or get none and have to
+    publish again (with the same message id).
+  - Stays away from groups without a leader or without another replica in step, from those that are being moved, and from servers
+    that are being drained (tag C(!jetstream)).
+  - Before nats-server 2.11 chance decides who leads next. A group then steps down until its leader is the wanted one.
+  - Needs a user of the system account, and O(account_users) for the accounts.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+options:
+  cluster:
+    description:
+      - Name of the cluster, matched exactly.
+    type: str
+    required: true
+  groups:
+    description:
+      - Whose leaders are spread.
+    type: list
+    elements: str
+    choices: [streams, consumers]
+    default: [streams, consumers]
+  sample:
+    description:
+      - Seconds between the two looks that tell how much is written to each stream. With V(0) only the numbers count.
+    type: float
+    default: 10
+  zone_tag_prefix:
+    description:
+      - Servers with a tag that begins so stand in the zone that its rest names.
+    type: str
+    default: "az:"
+  max_step_downs:
+    description:
+      - Most leaders that step down in one run, those first that help most. V(0) for any number.
+    type: int
+    default: 0
+  concurrency:
+    description:
+      - How many groups may be without a leader at the same time.
+    type: int
+    default: 8
+  wait_timeout:
+    description:
+      - Seconds within which everything must be done and seen.
+    type: float
+    default: 300
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+    details:
+      - Servers restart and write rates change, and so may the optimum.
+seealso:
+  - module: natsops.jetstream.nats_rebalance_plan
+  - module: natsops.jetstream.nats_stream_stepdown
+"""
+
+EXAMPLES = r"""
+- name: Spread the leaders again after restarts
+  natsops.jetstream.nats_leader_rebalance:
+    cluster: C1
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+"""
+
+RETURN = r"""
+lines:
+  description: The plan for people.
+  returned: success, and on failures of a step-down
+  type: list
+  elements: str
+  sample:
+    - 24 leaders step down (24 streams)
+    - n1-c1 leads 48 streams, 0 consumers; afterwards 24 streams, 0 consumers
+    - n2-c1 leads 0 streams, 0 consumers; afterwards 24 streams, 0 consumers
+moves:
+  description: The leaders that step down. C(consumer) is V(null) for a stream.
+  returned: success, and on failures of a step-down
+  type: list
+  elements: dict
+  sample: [{account: APP, stream: ORDERS, consumer: null, from: n1-c1, to: n2-c1, bytes_per_second: 4000}]
+before:
+  description: What each server leads, and the bytes a second that are written to these streams.
+  returned: success, and on failures of a step-down
+  type: dict
+  sample: {n1-c1: {streams: 48, consumers: 0, bytes_per_second: 8000}, n2-c1: {streams: 0, consumers: 0, bytes_per_second: 0}}
+after:
+  description: The same when all leaders of C(moves) have stepped down.
+  returned: success, and on failures of a step-down
+  type: dict
+  sample: {n1-c1: {streams: 24, consumers: 0, bytes_per_second: 4000}, n2-c1: {streams: 24, consumers: 0, bytes_per_second: 4000}}
+left:
+  description: Streams and consumers that were left as they are, by the reason.
+  returned: success, and on failures of a step-down
+  type: dict
+  sample: {no user of account LOGS is known: [stream LOGS/AUDIT]}
+failed:
+  description: Groups that another server leads than planned, with what is seen instead.
+  returned: failures of a step-down
+  type: dict
+  sample: {stream ORDERS (account APP): "n1-c1 leads after 3 step-downs"}
+waited:
+  description: Seconds from the first request until the last new leader was seen.
+  returned: success, and on failures of a step-down
+  type: float
+  sample: 2.5
+"""
+
+import time
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_rebalance import (
+    CONSUMERS,
+    STREAMS,
+    LeaderMove,
+    LeaderPlan,
+    leader_lines,
+    plan_leaders,
+    write_rates,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
+    STEP_DOWN,
+    LeaderConstraints,
+    Plan,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import zones_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_connected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import Job, step_down
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset, AssetGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+
+def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result once every leader that was planned is seen."""
+    params = module.params
+    timeout = positive(params["wait_timeout"], "wait_timeout")
+    for option, least in (("sample", 0), ("max_step_downs", 0), ("concurrency", 1)):
+        if params[option] < least:
+            raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]:g}")
+    cluster, rates = _read(connections, params["cluster"], params["sample"])
+    zones = zones_of(cluster.servers, params["zone_tag_prefix"])
+    accounts = [account for account in connections.accounts if account is not None]
+    plan = plan_leaders(cluster, params["cluster"], params["groups"], zones, rates, accounts, params["max_step_downs"])
+    jobs = [] if module.check_mode else [Job(_asset(move), _step_down_of(move)) for move in plan.moves]
+    if jobs:
+        groups = AssetGroups(connections, cluster.servers)
+        step_down(groups, jobs, groups.servers, groups.supporting, timeout, params["concurrency"])
+    done = bool(plan.moves) if module.check_mode else any(job.attempts for job in jobs)
+    result = {**_result(plan), "changed": done, "waited": max((job.waited for job in jobs), default=0.0)}
+    if module._diff and done:
+        result["diff"] = _diff(plan)
+    failed = {job.key.label: job.failed for job in jobs if job.failed is not None}
+    if failed:
+        first = "; ".join(f"{label}: {reason}" for label, reason in list(failed.items())[:3])
+        message = f"{len(failed)} of {len(jobs)} leaders are not those of the plan, such as {first}. Run it again"
+        fail(module, NatsFailure("step_down_failed", message), **result, failed=failed)
+    return result
+
+
+def _read(connections: Connections, name: str, sample: float) -> tuple[Cluster, dict[tuple[str, str], float]]:
+    """Return the cluster, and what is written to its streams. Raises NatsFailure where no server of it answers."""
+    system = SystemApi(connections.own)
+    started = time.monotonic()
+    cluster = read_led_cluster(system)
+    there = {server.cluster for server in cluster.servers}
+    if name not in there:
+        names = ", ".join(sorted(there))
+        raise NatsFailure("cluster_missing", f"cluster: no server of {name} answered; there are: {names}")
+    if not sample:
+        return cluster, {}
+    time.sleep(max(0.0, sample - (time.monotonic() - started)))
+    later = read_led_cluster(system)
+    return later, write_rates(cluster, later, time.monotonic() - started)
+
+
+def _asset(move: LeaderMove) -> Asset:
+    return Asset(move.account, move.stream, move.consumer)
+
+
+def _step_down_of(move: LeaderMove) -> Plan:
+    wanted = LeaderConstraints(preferred=move.target)
+    return Plan(STEP_DOWN, wanted, move.group, candidates=(move.target,), target=move.target)
+
+
+def _result(plan: LeaderPlan) -> dict[str, Any]:
+    return {
+        "lines": leader_lines(plan),
+        "moves": [
+            {
+                "account": move.account,
+                "stream": move.stream,
+                "consumer": move.consumer,
+                "from": move.source,
+                "to": move.target,
+                "bytes_per_second": round(move.rate),
+            }
+            for move in plan.moves
+        ],
+        "before": {name: leads.as_dict() for name, leads in plan.before.items()},
+        "after": {name: leads.as_dict() for name, leads in plan.after.items()},
+        "left": plan.left,
+    }
+
+
+def _diff(plan: LeaderPlan) -> dict[str, Any]:
+    return {
+        "before": {_asset(move).label: move.source for move in plan.moves},
+        "after": {_asset(move).label: move.target for move in plan.moves},
+    }
+
+
+def main() -> None:
+    module = make_module(
+        {
+            **ACCOUNT_USERS_SPEC,
+            "cluster": {"type": "str", "required": True},
+            "groups": {
+                "type": "list",
+                "elements": "str",
+                "choices": [STREAMS, CONSUMERS],
+                "default": [STREAMS, CONSUMERS],
+            },
+            "sample": {"type": "float", "default": 10},
+            "zone_tag_prefix": {"type": "str", "default": "az:"},
+            "max_step_downs": {"type": "int", "default": 0},
+            "concurrency": {"type": "int", "default": 8},
+            "wait_timeout": {"type": "float", "default": 300},
+        }
+    )
+    run_connected(module, lambda connections: work(module, connections))
+
+
+if __name__ == "__main__":
+    main()

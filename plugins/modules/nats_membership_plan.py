@@ -1,0 +1,401 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_membership_plan
+short_description: Plan how NATS servers join a cluster, leave it for good or are replaced
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Compares the members that are intended with those of the live cluster, and returns who joins, who leaves in which order, and
+    every reason against it, before anything is touched.
+  - Servers that leave are judged together. The meta group must keep enough members and one to spare, every replica must find
+    another server by the rules of the meta leader, and nothing may be lost without consent.
+  - For a server that is down it asks each account for streams and consumers without a leader, of which that server may have the
+    only replica. An election that its death began is waited for, up to 15 seconds.
+  - It only plans. M(natsops.jetstream.nats_server_evacuate) moves, and M(natsops.jetstream.nats_meta_peer) removes.
+  - The connection must be that of a user of the system account.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.accounts
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+options:
+  operation:
+    description:
+      - What is to be done. With V(scale_out) the servers of O(members) that are not in the cluster yet join. With V(scale_in)
+        those of O(leaving) leave. With V(replace) the host O(replace) never returns. V(keep) changes no members, and
+        needs them all to run.
+    type: str
+    choices: [scale_out, scale_in, replace, keep]
+    required: true
+  members:
+    description:
+      - The servers that are intended to be in the cluster afterwards, each with C(host) and C(server_name), and with C(cluster)
+        and C(jetstream) where these are returned, as the C(servers) of P(natsops.jetstream.nats_topology#filter).
+    type: list
+    elements: dict
+    default: []
+  leaving:
+    description:
+      - The servers that leave, in this order, those that are down first. Each is the inventory name of a host of
+        O(leaving_members), or the name of a server. One that the cluster does not know has left already.
+    type: list
+    elements: str
+    default: []
+  leaving_members:
+    description:
+      - What the inventory says of the hosts of O(leaving), in the form of O(members).
+    type: list
+    elements: dict
+    default: []
+  reachable_hosts:
+    description:
+      - Those hosts of O(leaving) that can be reached. A server that runs on another one cannot be stopped, which is a refusal. By
+        default all are.
+    type: list
+    elements: str
+  replace:
+    description:
+      - The host that never returns, for O(operation=replace).
+    type: str
+    default: ''
+  replacement:
+    description:
+      - The host that takes its place under another name. Without it the server comes back under its own name.
+    type: str
+    default: ''
+  replaced_has_data:
+    description:
+      - Whether the server comes back with the data that it had, so that nothing is lost.
+    type: bool
+    default: false
+  cluster:
+    description:
+      - Name of the cluster of servers that the inventory has lost.
+    type: str
+    default: ''
+  cluster_label:
+    description:
+      - What the messages call the cluster or supercluster.
+    type: str
+    default: the cluster
+  cluster_size:
+    description:
+      - Number of servers that the inventory says the cluster has. By default it is not compared.
+    type: int
+  cluster_hosts:
+    description:
+      - Hosts that the run must have, because it concerns the cluster as a whole.
+    type: list
+    elements: str
+  run_hosts:
+    description:
+      - Hosts that the run has, to be compared with O(cluster_hosts). By default they are not.
+    type: list
+    elements: str
+  seeds:
+    description:
+      - Hosts whose routes the others are configured with, which cannot leave.
+    type: list
+    elements: str
+    default: []
+  min_servers:
+    description:
+      - Fewest members that the meta group must keep.
+    type: int
+    default: 3
+  r1_policy:
+    description:
+      - What to do about streams with a single replica on a server that runs and leaves, before nats-server 2.15. V(fail) refuses;
+        with V(move) they are to be moved, and may lose messages that are published meanwhile.
+    type: str
+    choices: [fail, move]
+    default: fail
+  accept_loss:
+    description:
+      - What may be lost with a server that is down, each as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), as RV(lost)
+        names it.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: natsops.jetstream.nats_server_evacuate
+  - module: natsops.jetstream.nats_meta_peer
+  - module: natsops.jetstream.nats_rebalance_plan
+  - module: natsops.jetstream.nats_replica_count_plan
+"""
+
+EXAMPLES = r"""
+- name: Check whether n4-c1 and n5-c1 can leave
+  natsops.jetstream.nats_membership_plan:
+    operation: scale_in
+    leaving: [n4-c1, n5-c1]
+    account_users: "{{ nats_account_users }}"
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+  register: plan
+  failed_when: plan is failed or plan.refusals | length > 0
+"""
+
+RETURN = r"""
+refusals:
+  description: Every reason for which the operation may not begin, and what to do about it. Empty when it may.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
+lines:
+  description: The plan for people.
+  returned: success
+  type: list
+  elements: str
+  sample: ['Leave: n5-c1', APP/ORDERS moves from n5-c1 to n2-c1 or another that fits]
+warnings_found:
+  description: What the operation costs, without being a reason against it.
+  returned: success
+  type: list
+  elements: str
+  sample: ['without n5-c1 the meta group has 4 members, which stand no more failures than 3 do']
+joining:
+  description: Hosts whose servers are to be installed and started.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+running:
+  description: The servers of O(members) that answer.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{host: n1, server_name: n1-c1, cluster: C1, jetstream: true}]
+leaving:
+  description: >-
+    The servers that leave, in their order, with whether each answers, is a member of the meta group and is on a host that can be
+    reached, and the groups that it is a member of. One that does not answer and is no member has left.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {host: n5, server_name: n5-c1, cluster: C1, jetstream: true, answers: true, meta_member: true, reachable: true,
+       groups: [stream APP/ORDERS]}
+leaving_down:
+  description: Names of the servers that leave, do not answer, and are still members of the meta group.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+returning:
+  description: Name of the server that is replaced under its own name.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+remaining:
+  description: Names of the servers of O(members).
+  returned: success
+  type: list
+  elements: str
+  sample: [n1-c1, n2-c1, n3-c1, n4-c1]
+moves:
+  description: The streams that leave each server, and who would take their replicas by the meta leader's preference.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{stream: APP/ORDERS, from: n5-c1, to: n2-c1}]
+lost:
+  description: Streams and consumers without a leader, when one of the servers is down.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+meta:
+  description: Members of the meta group now and afterwards, and how many must be up then.
+  returned: success
+  type: dict
+  sample: {members: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1], size_after: 4, quorum_after: 3}
+problems:
+  description:
+    - What speaks against leaving, or what it costs, as in M(natsops.jetstream.nats_cluster_health).
+    - Codes are V(meta_no_leader), V(scale_in_too_few), V(scale_in_no_spare), V(scale_in_even), V(scale_in_no_room),
+      V(scale_in_single_replica), V(scale_in_loss) and V(scale_in_unread_account).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - code: scale_in_too_few
+      severity: error
+      subject: meta group
+      message: >-
+        without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
+      servers: []
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.membership_plan import (
+    OPERATIONS,
+    Leaver,
+    Member,
+    Request,
+    plan_membership,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.scale_in import ScaleInRules, meta_members
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    make_module,
+    run_connected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM, Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import read_assets
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
+    ELECTION_SECONDS,
+    read_led_cluster,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+
+
+def leaderless(connections: Connections, accepted: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Return the assets without a leader, as ACCOUNT/STREAM or ACCOUNT/STREAM/CONSUMER, and the accounts without a user.
+
+    The groups that a server led when it died elect another leader soon, which is waited for unless their loss is accepted.
+    """
+    return wait_until(
+        lambda: _leaderless_now(connections), lambda found: accepted.issuperset(found[0]), ELECTION_SECONDS, interval=1
+    ).value
+
+
+def _leaderless_now(connections: Connections) -> tuple[list[str], list[str]]:
+    everything = {"account": None, "stream": None, "consumer": None}
+    if not connections.accounts:
+        return [], ["(all)"]
+    streams = read_assets(connections, everything, STREAM)
+    consumers = read_assets(connections, everything, CONSUMER)
+    gone = [(item.account, item.stream) for item in streams.unknown]
+    labels = [f"{account}/{stream}" for account, stream in gone]
+    labels += [
+        f"{item.account}/{item.stream}/{item.consumer}"
+        for item in consumers.unknown
+        if (item.account, item.stream) not in gone
+    ]
+    return sorted(labels), streams.unread_accounts or []
+
+
+def make_request(params: Mapping[str, Any]) -> Request:
+    """Return the request that the options make. Raises NatsFailure invalid_option."""
+    known = {member.host: member for member in _members(params["leaving_members"], "leaving_members")}
+    return Request(
+        operation=params["operation"],
+        label=params["cluster_label"],
+        members=_members(params["members"], "members"),
+        leaving=tuple(
+            known.get(name) or Member("", name, params["cluster"]) for name in dict.fromkeys(params["leaving"])
+        ),
+        replace=params["replace"],
+        replacement=params["replacement"],
+        has_data=params["replaced_has_data"],
+        reachable_hosts=None if params["reachable_hosts"] is None else frozenset(params["reachable_hosts"]),
+        cluster_size=params["cluster_size"],
+        cluster_hosts=_tuple(params["cluster_hosts"]),
+        run_hosts=_tuple(params["run_hosts"]),
+        seeds=tuple(params["seeds"]),
+    )
+
+
+def _tuple(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
+
+
+def _members(entries: Sequence[Mapping[str, Any]], option: str) -> tuple[Member, ...]:
+    try:
+        return tuple(
+            Member(entry["host"], entry["server_name"], entry.get("cluster", ""), entry.get("jetstream", True))
+            for entry in entries
+        )
+    except KeyError as error:
+        raise NatsFailure("invalid_option", f"{option}: {error.args[0]} is missing in an entry") from error
+
+
+def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure invalid_option."""
+    request = make_request(params)
+    judged = [member.server_name for member in request.judged]
+    known = [member.server_name for member in (*request.members, *request.leaving)]
+    cluster = read_led_cluster(SystemApi(connections.own), known_names=known)
+    members = meta_members(cluster)
+    rules = ScaleInRules(params["min_servers"], params["r1_policy"], frozenset(params["accept_loss"]))
+    dead = [name for name in judged if name in members and name not in cluster.names]
+    lost, unread = leaderless(connections, rules.accept_loss) if dead else ([], [])
+    made = plan_membership(cluster, request, rules, lost, unread)
+    return {
+        "changed": False,
+        "refusals": list(made.refusals),
+        "lines": list(made.lines),
+        "warnings_found": list(made.warnings),
+        "joining": list(made.joining),
+        "running": [member.as_dict() for member in made.running],
+        "leaving": [_leaver(item, cluster) for item in made.leaving],
+        "leaving_down": list(made.leaving_down),
+        "returning": list(made.returning),
+        "remaining": list(made.remaining),
+        "moves": [{"stream": move.stream, "from": move.source, "to": move.target} for move in made.scale_in.moves],
+        "lost": lost,
+        "meta": {
+            "members": sorted(members),
+            "size_after": made.scale_in.meta_after,
+            "quorum_after": made.scale_in.meta_after // 2 + 1,
+        },
+        "problems": [problem.as_dict() for problem in made.scale_in.problems],
+    }
+
+
+def _leaver(item: Leaver, cluster: Cluster) -> dict[str, Any]:
+    name = item.member.server_name
+    return {
+        **item.member.as_dict(),
+        "answers": item.answers,
+        "meta_member": item.meta_member,
+        "reachable": item.reachable,
+        "groups": sorted(group.subject for group in cluster.groups() if name in group.members),
+    }
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "operation": {"type": "str", "choices": list(OPERATIONS), "required": True},
+            "members": {"type": "list", "elements": "dict", "default": []},
+            "leaving": {"type": "list", "elements": "str", "default": []},
+            "leaving_members": {"type": "list", "elements": "dict", "default": []},
+            "reachable_hosts": {"type": "list", "elements": "str"},
+            "replace": {"type": "str", "default": ""},
+            "replacement": {"type": "str", "default": ""},
+            "replaced_has_data": {"type": "bool", "default": False},
+            "cluster": {"type": "str", "default": ""},
+            "cluster_label": {"type": "str", "default": "the cluster"},
+            "cluster_size": {"type": "int"},
+            "cluster_hosts": {"type": "list", "elements": "str"},
+            "run_hosts": {"type": "list", "elements": "str"},
+            "seeds": {"type": "list", "elements": "str", "default": []},
+            "min_servers": {"type": "int", "default": 3},
+            "r1_policy": {"type": "str", "choices": ["fail", "move"], "default": "fail"},
+            "accept_loss": {"type": "list", "elements": "str", "default": []},
+            **ACCOUNT_USERS_SPEC,
+        }
+    )
+    run_connected(module, lambda connections: plan(connections, module.params))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,365 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_server_files
+short_description: Write the files of a nats-server in one transaction
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Brings directories and files of a host to what is wanted, together. Where one of them cannot be written, such as on a full
+    disk, all stay as they were.
+  - Before anything is written, the new configuration is tried with the binary that shall run it (O(trial)), and new units with
+    systemd (O(unit)).
+  - Contents are written beside their files and moved there by rename. A run that is killed in between leaves whole files, and the
+    next one completes what it began.
+  - Runs on the managed host and needs no connection to NATS.
+options:
+  directories:
+    description: Directories that shall exist. Those above that are missing are made alike.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path.
+        type: path
+        required: true
+      mode:
+        description: Permissions, such as C("0640").
+        type: str
+        required: true
+      owner:
+        description: Name of the user that owns it. Left alone by default.
+        type: str
+      group:
+        description: Name of the group that owns it. Left alone by default.
+        type: str
+      leave_foreign:
+        description: >-
+          Leave a directory alone that exists and belongs to another user than O(directories[].owner), such as C(/var/log).
+        type: bool
+        default: false
+  secret_files:
+    description: Files with secrets, which no output shows. They are replaced before O(files), in this order.
+    type: list
+    elements: dict
+    default: []
+    suboptions: &file
+      path:
+        description: Absolute path.
+        type: path
+        required: true
+      content:
+        description: All that the file shall hold.
+        type: str
+        required: true
+      mode:
+        description: Permissions, such as C("0640").
+        type: str
+        required: true
+      owner:
+        description: Name of the user that owns it. Left alone by default.
+        type: str
+      group:
+        description: Name of the group that owns it. Left alone by default.
+        type: str
+  files:
+    description: Files whose changes the diff shows. They are replaced in this order.
+    type: list
+    elements: dict
+    default: []
+    suboptions: *file
+  absent:
+    description: Files that shall not be there.
+    type: list
+    elements: path
+    default: []
+  trial:
+    description: >-
+      Try the new configuration with C(nats-server -t), also when nothing differs. A refusal fails, and changes nothing.
+      Environment variables that the configuration uses are given with the task's C(environment).
+    type: dict
+    suboptions:
+      binary:
+        description: The executable.
+        type: path
+        required: true
+      config:
+        description: Path of the configuration file. It is tried together with the other given files of its directory.
+        type: path
+        required: true
+      needs:
+        description: Files on the host without which there can be no trial.
+        type: list
+        elements: path
+        default: []
+      optional:
+        description: >-
+          Leave the trial out while the executable or one of O(trial.needs) is missing, as in a check run before the first.
+        type: bool
+        default: false
+  unit:
+    description: >-
+      Name of the systemd unit, without C(.service). When the unit among O(files), or a drop-in of it, differs, both are tried
+      with C(systemd-analyze verify) first.
+    type: str
+attributes:
+  check_mode:
+    description: Can run in check mode, tries configuration and units, and returns what would change.
+    support: full
+  diff_mode:
+    description: Shows the changes of O(files).
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Write the configuration
+  natsops.jetstream.nats_server_files:
+    directories:
+      - {path: /etc/nats-server, owner: root, group: nats, mode: "0750"}
+    secret_files:
+      - path: /etc/nats-server/secrets.conf
+        content: "{{ lookup('ansible.builtin.template', 'secrets.conf.j2') }}"
+        owner: root
+        group: nats
+        mode: "0640"
+    files:
+      - path: /etc/nats-server/nats-server.conf
+        content: "{{ lookup('ansible.builtin.template', 'nats-server.conf.j2') }}"
+        owner: root
+        group: nats
+        mode: "0640"
+    trial:
+      binary: /opt/nats-server/2.10.27/nats-server
+      config: /etc/nats-server/nats-server.conf
+  become: true
+"""
+
+RETURN = r"""
+changed_paths:
+  description: The directories and files that differed.
+  type: list
+  elements: str
+  returned: always
+  sample: [/etc/nats-server/nats-server.conf]
+unit_changed:
+  description: Whether the unit of O(unit), or a drop-in of it, differed, so that systemd has to read it.
+  type: bool
+  returned: always
+tried:
+  description: Whether there was a trial of the configuration.
+  type: bool
+  returned: always
+digest:
+  description: The digest that nats-server tells of the tried configuration. Empty without a trial, and before nats-server 2.11.
+  type: str
+  returned: always
+  sample: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+"""
+
+import os
+import re
+import tempfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
+    Directory,
+    File,
+    FilesError,
+    diff,
+    leftovers,
+    replace_all,
+)
+
+
+def directories_of(module: AnsibleModule) -> list[Directory]:
+    """Return the wanted directories."""
+    return [
+        Directory(one["path"], mode_of(one), one["owner"], one["group"], one["leave_foreign"])
+        for one in module.params["directories"]
+    ]
+
+
+def files_of(module: AnsibleModule) -> list[File]:
+    """Return the wanted files in the order in which they are replaced."""
+    found = [
+        File(
+            one["path"],
+            mode_of(one),
+            one["owner"],
+            one["group"],
+            one["content"].encode(),
+            secret=option == "secret_files",
+        )
+        for option in ("secret_files", "files")
+        for one in module.params[option]
+    ]
+    return found + [File(path, 0, content=None) for path in module.params["absent"]]
+
+
+def mode_of(wanted: dict[str, Any]) -> int:
+    """Return the permissions as a number. Raises FilesError when they are no octal number."""
+    try:
+        return int(wanted["mode"], 8)
+    except ValueError as error:
+        raise FilesError(f"{wanted['path']}: mode {wanted['mode']!r} is no octal number such as 0640") from error
+
+
+def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, str]:
+    """Return whether there was a trial, and the digest. Raises FilesError with the server's words when it refuses."""
+    trial = module.params["trial"]
+    if not trial:
+        return False, ""
+    missing = [path for path in [trial["binary"], *trial["needs"]] if not os.path.exists(path)]
+    if missing and trial["optional"]:
+        return False, ""
+    folder = os.path.dirname(trial["config"])
+    with tempfile.TemporaryDirectory(prefix="nats-server-", dir=module.tmpdir) as work:
+        for file in files:
+            if file.content is not None and os.path.dirname(file.path) == folder:
+                write(os.path.join(work, os.path.basename(file.path)), file.content)
+        staged = os.path.join(work, os.path.basename(trial["config"]))
+        try:
+            status, out, err = module.run_command([trial["binary"], "-t", "-c", staged], handle_exceptions=False)
+        except OSError as error:
+            raise FilesError(f"{trial['binary']} cannot be run: {error.strerror}; nothing was changed") from error
+    said = (err + out).replace(f"{work}/", "").strip()
+    if status:
+        version = os.path.basename(os.path.dirname(trial["binary"]))
+        raise FilesError(f"nats-server {version} refuses the configuration; nothing was changed.\n{said}")
+    digest = re.search(r"sha256:[0-9a-f]{64}", said)
+    return True, digest.group(0) if digest else ""
+
+
+def units_of(files: list[File], unit: str | None) -> list[File]:
+    """Return the unit and its drop-ins among the files."""
+    return [
+        file
+        for file in files
+        if unit
+        and (
+            os.path.basename(file.path) == f"{unit}.service"
+            or os.path.basename(os.path.dirname(file.path)) == f"{unit}.service.d"
+        )
+    ]
+
+
+def try_units(module: AnsibleModule, units: list[File]) -> None:
+    """Have systemd read unit and drop-ins under their real names. Raises FilesError with its words when it complains of them."""
+    name = f"{module.params['unit']}.service"
+    with tempfile.TemporaryDirectory(prefix="nats-server-", dir=module.tmpdir) as work:
+        os.mkdir(os.path.join(work, f"{name}.d"))
+        for file in units:
+            if file.content is not None:
+                inner = f"{name}.d" if os.path.basename(file.path) != name else ""
+                write(os.path.join(work, inner, os.path.basename(file.path)), file.content)
+        status, out, err = module.run_command(["systemd-analyze", "verify", "--man=no", os.path.join(work, name)])
+        said = (out + err).strip()
+        complaints = unit_complaints(said, work, name)
+    # In a check run before the first deployment the executable is not there yet.
+    if module.check_mode and "is not executable: No such file" in said:
+        return
+    if status or complaints:
+        raise FilesError(f"systemd refuses {name}; nothing was changed.\n" + ("\n".join(complaints) or said))
+
+
+def unit_complaints(said: str, folder: str, name: str) -> list[str]:
+    """Return what systemd-analyze says of the files in the folder.
+
+    In the unit itself a directive that an older systemd does not know is no complaint; in a drop-in, which is the user's, it is.
+    """
+    found = [line for line in said.splitlines() if f"{folder}/" in line]
+    return [line.replace(f"{folder}/", "") for line in found if f"{folder}/{name}.d/" in line or "Unknown" not in line]
+
+
+def write(path: str, content: bytes) -> None:
+    """Write a file into a private directory."""
+    with open(path, "wb") as stream:
+        stream.write(content)
+
+
+def ensure(module: AnsibleModule) -> dict[str, Any]:
+    """Return the values of the module."""
+    directories = [one for one in directories_of(module) if one.differs()]
+    files = files_of(module)
+    changed = [file for file in files if file.differs()]
+    tried, digest = try_configuration(module, files)
+    units = units_of(files, module.params["unit"])
+    unit_changed = any(file in changed for file in units)
+    if unit_changed and any(file.content is not None for file in units):
+        try_units(module, units)
+    before = {file.path: file.before() for file in changed}
+    stale = leftovers([file.path for file in files])
+    if not module.check_mode:
+        for directory in directories:
+            directory.make()
+        for path in stale:
+            os.unlink(path)
+        replace_all(changed)
+    return {
+        "changed": bool(directories or changed or stale),
+        "changed_paths": [one.path for one in (*directories, *changed)],
+        "unit_changed": unit_changed,
+        "tried": tried,
+        "digest": digest,
+        **({"diff": diff(changed, before)} if module._diff else {}),
+    }
+
+
+def main() -> None:
+    owned = {
+        "path": {"type": "path", "required": True},
+        "mode": {"type": "str", "required": True},
+        "owner": {"type": "str"},
+        "group": {"type": "str"},
+    }
+    content = {"type": "str", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "directories": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {**owned, "leave_foreign": {"type": "bool", "default": False}},
+            },
+            "secret_files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "no_log": False,
+                "options": {**owned, "content": {**content, "no_log": True}},
+            },
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {**owned, "content": content},
+            },
+            "absent": {"type": "list", "elements": "path", "default": []},
+            "trial": {
+                "type": "dict",
+                "options": {
+                    "binary": {"type": "path", "required": True},
+                    "config": {"type": "path", "required": True},
+                    "needs": {"type": "list", "elements": "path", "default": []},
+                    "optional": {"type": "bool", "default": False},
+                },
+            },
+            "unit": {"type": "str"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        done = ensure(module)
+    except (FilesError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**done)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_server_host_info
+short_description: Read all that a host tells of its nats-server, and of itself
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Reads in one run what a deployment decides by. That is the process, its unit, its C(/varz), the record of what it loaded, the
+    installed version, and the host's memory, file systems and settings.
+  - Runs on the managed host and needs no connection to NATS. M(natsops.jetstream.nats_server_process_info) reads the process
+    alone, and can wait for its ports.
+  - O(unit) is ignored on a host without systemd.
+  - The result holds the hashes of passwords. Use it with C(no_log).
+extends_documentation_fragment:
+  - natsops.jetstream.process
+options:
+  secrets:
+    description: Path of the file with the secrets, which O(config) includes.
+    type: path
+    required: true
+  record:
+    description: Path of the record of what the process loaded, a JSON file with C(config).
+    type: path
+    required: true
+  tls_files:
+    description: Certificates and keys that the server read.
+    type: list
+    elements: path
+    default: []
+  monitoring:
+    description:
+      - The keys of the configuration that say where the monitoring endpoint is, such as C(http) and C(https_port). Those of the
+        recorded configuration come first.
+    type: dict
+    default: {}
+  install_dir:
+    description: Directory of the installed versions.
+    type: path
+    required: true
+  version:
+    description: The version to look for there.
+    type: str
+    required: true
+  user:
+    description: Name of the user that the server shall run as.
+    type: str
+    required: true
+  group:
+    description: Name of its group.
+    type: str
+    required: true
+  paths:
+    description: Directories whose file systems are wanted. They need not exist yet.
+    type: list
+    elements: path
+    default: []
+  tunings:
+    description: The settings of the host to judge.
+    type: list
+    elements: str
+    choices: [mount_options, scheduler, sysctl, transparent_hugepages, time_sync]
+    default: []
+  tuned_path:
+    description: Where the store lies, for O(tunings).
+    type: path
+    default: /
+  sysctls:
+    description: Kernel parameters and their wanted values, for V(sysctl) of O(tunings).
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and then does the same, since it only reads.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Read the host
+  natsops.jetstream.nats_server_host_info:
+    config: /etc/nats-server/nats-server.conf
+    secrets: /etc/nats-server/secrets.conf
+    record: /etc/nats-server/running.json
+    unit: nats-server
+    install_dir: /opt/nats-server
+    version: 2.10.27
+    user: nats
+    group: nats
+    paths: [/var/lib/nats]
+  become: true
+  register: result
+  no_log: true
+"""
+
+RETURN = r"""
+process:
+  description: The process, as M(natsops.jetstream.nats_server_process_info) returns it.
+  type: dict
+  returned: always
+monitor_url:
+  description: Base URL of the monitoring endpoint, as the host itself reaches it. Empty when it is off.
+  type: str
+  returned: always
+  sample: http://127.0.0.1:8222
+varz:
+  description: The server's own C(/varz). Empty when none runs, or its monitoring port does not answer.
+  type: dict
+  returned: always
+record:
+  description: The content of O(record). Empty when there is none.
+  type: dict
+  returned: always
+secrets:
+  description: The text of O(secrets). Empty when there is none.
+  type: str
+  returned: always
+tls_changed:
+  description: When one of O(tls_files) was written last, in epoch seconds by the host's clock. 0 when there is none.
+  type: float
+  returned: always
+installed:
+  description: Whether O(version) is in O(install_dir), can be run, and is that version.
+  type: bool
+  returned: always
+installed_from:
+  description: SHA-256 of the file that it was installed from. Empty when it is not recorded.
+  type: str
+  returned: always
+service_manager:
+  description: V(systemd), or empty.
+  type: str
+  returned: always
+unit_enabled:
+  description: Whether O(unit) starts with the host.
+  type: bool
+  returned: always
+daemon_reload_needed:
+  description: Whether the files of O(unit) are newer than what systemd read of them.
+  type: bool
+  returned: always
+architecture:
+  description: The machine's, in the kernel's words.
+  type: str
+  returned: always
+  sample: x86_64
+memory_mb:
+  description: Memory in MiB.
+  type: int
+  returned: always
+user:
+  description: C(group), C(comment), C(home) and C(shell) of O(user). Empty when it does not exist.
+  type: dict
+  returned: always
+group_exists:
+  description: Whether O(group) exists.
+  type: bool
+  returned: always
+filesystems:
+  description: >-
+    Those of O(paths), each with C(mount), C(fstype), and in bytes C(size_total) and C(size_available), which is null where nobody
+    knows.
+  type: list
+  elements: dict
+  returned: always
+tunings:
+  description: >-
+    For each of O(tunings) C(findings), what could be better as texts, C(settable), whether it can be changed from here, and what
+    it takes to do that.
+  type: dict
+  returned: always
+"""
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import is_installed, source_digest
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
+    PROCESS_SPEC,
+    newest,
+    read_process,
+    read_record,
+    read_text,
+    read_varz,
+    unit_properties,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import (
+    account,
+    filesystems,
+    has_systemd,
+    memory_mb,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import monitor_url
+
+
+def read(module: AnsibleModule) -> dict[str, Any]:
+    """Return the values of the module."""
+    given = module.params
+    systemd = has_systemd()
+    properties = unit_properties(module.run_command, given["unit"]) if systemd and given["unit"] else {}
+    process = read_process(properties, given["config"], [given["secrets"]], given["files"])
+    record = read_record(given["record"])
+    url = monitor_url(record.get("config") or given["monitoring"])
+    return {
+        "process": process,
+        "monitor_url": url,
+        "varz": read_varz(url) if process["running"] else {},
+        "record": record,
+        "secrets": read_text(given["secrets"]),
+        "tls_changed": newest(given["tls_files"]),
+        "installed": is_installed(given["install_dir"], given["version"]),
+        "installed_from": source_digest(given["install_dir"], given["version"]),
+        "service_manager": "systemd" if systemd else "",
+        "unit_enabled": properties.get("UnitFileState") == "enabled",
+        "daemon_reload_needed": properties.get("NeedDaemonReload") == "yes",
+        "architecture": os.uname().machine,
+        "memory_mb": memory_mb(),
+        **account(given["user"], given["group"]),
+        "filesystems": filesystems(given["paths"]),
+        "tunings": tunings.read(given["tunings"], given["tuned_path"], given["sysctls"], module.run_command),
+    }
+
+
+def main() -> None:
+    paths = {"type": "list", "elements": "path", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            **PROCESS_SPEC,
+            "secrets": {"type": "path", "required": True, "no_log": False},
+            "record": {"type": "path", "required": True},
+            "tls_files": paths,
+            "monitoring": {"type": "dict", "default": {}},
+            "install_dir": {"type": "path", "required": True},
+            "version": {"type": "str", "required": True},
+            "user": {"type": "str", "required": True},
+            "group": {"type": "str", "required": True},
+            "paths": paths,
+            "tunings": {
+                "type": "list",
+                "elements": "str",
+                "choices": ["mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync"],
+                "default": [],
+            },
+            "tuned_path": {"type": "path", "default": "/"},
+            "sysctls": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(changed=False, **read(module))
+    except (ProcessError, OSError, ValueError) as error:
+        module.fail_json(msg=f"The host cannot be read: {error}")
+
+
+if __name__ == "__main__":
+    main()

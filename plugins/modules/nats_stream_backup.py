@@ -1,0 +1,236 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_stream_backup
+short_description: Save a stream with its consumers
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Saves a stream, a key-value bucket or an object bucket by the servers' own snapshot into a directory of its own,
+    C(<directory>/<stream>@<time>), with the archive as the servers send it (C(stream.tar.s2)) and C(backup.json), which
+    has what the archive lacks. C(nats stream restore) reads both, too.
+  - The archive is read back, which takes longer than the transfer, and shows its messages, their sequences and a
+    digest. A backup gets its name only when it is whole. After a failure, a full disk among them, nothing is left.
+  - Nothing is written where the newest backup is whole and the stream, its configuration and its consumers are still as
+    saved.
+  - Servers before 2.15 leave out consumers whose replicas are elsewhere, as with one replica on another server.
+    Positions and configurations of all consumers are in C(backup.json), by which
+    M(natsops.jetstream.nats_stream_restore) recreates them.
+  - Archives are not encrypted, also those of encrypted stores. Directories are made with mode 0700, files with 0600.
+  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users). The
+    least that it must be allowed is to publish to C($JS.API.STREAM.INFO.*), C($JS.API.STREAM.SNAPSHOT.*),
+    C($JS.API.CONSUMER.LIST.*) and C($JS.SNAPSHOT.ACK.>), and to subscribe to its inbox.
+extends_documentation_fragment:
+  - natsops.jetstream.accounts
+  - natsops.jetstream.accounts.account
+  - natsops.jetstream.backup_store
+  - natsops.jetstream.backup_encryption
+  - natsops.jetstream.transfer
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - RV(bytes) is then what the messages take in the stream; the archive is compressed.
+  diff_mode:
+    support: full
+    details:
+      - Shows messages, sequences and consumers of the newest backup and of the new one.
+  idempotent:
+    support: full
+options:
+  stream:
+    description:
+      - Name of the stream.
+    type: str
+    required: true
+  directory:
+    description:
+      - Where the backup's own directory is made, on the host that runs the module. Give each account another one.
+      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+    type: path
+    required: true
+  consumers:
+    description:
+      - Whether its consumers are saved too.
+    type: bool
+    default: true
+  verify:
+    description:
+      - How the archive is verified before it counts.
+      - V(contents) reads all of it and verifies structure, sizes and the checksum of each chunk.
+      - V(records) also verifies the checksum that a server before 2.15 gave each message when it was stored, at about 3
+        MB in a second. From 2.15 servers do that themselves.
+      - V(checksum) does not read it. A restore does then.
+    type: str
+    choices: [checksum, contents, records]
+    default: contents
+  force:
+    description:
+      - Take a new backup in any case.
+    type: bool
+    default: false
+notes:
+  - "Failures before anything is transferred: V(unsupported) (a stream in memory before 2.15) and V(leaderless) (a
+    consumer without a leader, whose position nobody knows). Later ones: V(interrupted) is what the server said in place
+    of the rest, V(idle), V(connection_lost), V(damaged) and V(write_failed)."
+  - While a server before 2.15 writes a snapshot, messages of that stream cannot be deleted, and there can be one
+    snapshot of a stream at a time.
+seealso:
+  - module: natsops.jetstream.nats_stream_restore
+  - module: natsops.jetstream.nats_backup_info
+"""
+
+EXAMPLES = r"""
+- name: Save a stream
+  natsops.jetstream.nats_stream_backup:
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+    stream: ORDERS
+    directory: /srv/backup/APP
+  register: result
+
+- name: Save it at night, slowly
+  natsops.jetstream.nats_stream_backup:
+    stream: ORDERS
+    directory: /srv/backup/APP
+    rate_limit: 50MB
+"""
+
+RETURN = r"""
+path:
+  description: Directory of the backup, null in check mode where a new one would be taken.
+  returned: success
+  type: str
+  sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
+reason:
+  description: Why a new backup was taken, empty where the newest one is still right.
+  returned: success
+  type: str
+  sample: messages were stored or removed since
+bytes:
+  description: Bytes of the archive. In check mode those that the messages take in the stream.
+  returned: success
+  type: int
+  sample: 1048576
+caveats:
+  description: What may come of a snapshot in the servers' version.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+backup:
+  description: What C(backup.json) says, null in check mode where a new one would be taken.
+  returned: success
+  type: dict
+  contains:
+    stream:
+      description: Name of the stream.
+      type: str
+    account:
+      description: O(account).
+      type: str
+    created:
+      description: When the stream was created, by which two streams of one name differ.
+      type: str
+    taken:
+      description: When the backup was begun.
+      type: str
+      sample: "2026-11-23T02:00:00.123456Z"
+    seconds:
+      description: How long it took, with reading it back.
+      type: float
+    server_version:
+      description: Version of the server that the module was connected to.
+      type: str
+    config:
+      description: The stream's configuration, in the server's words. Archives of 2.15 do not have it.
+      type: dict
+    state:
+      description: The stream's state when the backup was begun.
+      type: dict
+    archive:
+      description: Name of the archive.
+      type: str
+    format:
+      description: V(tar) up to 2.14, V(entries) from 2.15.
+      type: str
+    size:
+      description: Bytes of the archive.
+      type: int
+    sha256:
+      description: SHA-256 of the archive.
+      type: str
+    contents:
+      description:
+        - What the archive holds, null where O(verify=checksum).
+        - RV(ignore:digest) is the SHA-256 over sequence, time, subject, headers and body of every message, the same in
+          both formats.
+      type: dict
+      sample: {messages: 1000, bytes: 152000, largest: 100, first_seq: 1, last_seq: 1000, digest: 9228bdf7, exact: true}
+    consumers:
+      description: Configuration and position of each consumer, and whether the archive has it.
+      type: list
+      elements: dict
+    changed_meanwhile:
+      description: By how much the stream's messages and sequences changed while it was saved.
+      type: dict
+      sample: {messages: 12, first_seq: 0, last_seq: 12, num_deleted: 0}
+    caveats:
+      description: As RV(caveats).
+      type: list
+      elements: str
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CONTENTS, LEVELS
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    WRITE_SPEC,
+    misplaced_secrets,
+    store_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "stream": {"type": "str", "required": True},
+            "directory": {"type": "path", "required": True},
+            "consumers": {"type": "bool", "default": True},
+            "verify": {"type": "str", "choices": list(LEVELS), "default": CONTENTS},
+            "force": {"type": "bool", "default": False},
+            **WRITE_SPEC,
+            **TRANSFER_SPEC,
+            **ACCOUNT_SPEC,
+        }
+    )
+    params = module.params
+    module.no_log_values.update(misplaced_secrets(params))
+
+    def work(connections: Any) -> dict[str, Any]:
+        stream = require_name("stream", params["stream"])
+        wanted = WantedBackup(stream, store_of(params), params["verify"], pace_of(params), params["force"])
+        client = connections.client(params["account"])
+        result = back_up(client, connections.account(params["account"]), wanted, module.check_mode)
+        for caveat in result["caveats"]:
+            module.warn(f"stream {stream}: {caveat}")
+        return result
+
+    run_connected(module, work)
+
+
+if __name__ == "__main__":
+    main()

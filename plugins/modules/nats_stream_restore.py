@@ -1,0 +1,253 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_stream_restore
+short_description: Restore a stream with its consumers from a backup
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Restores what M(natsops.jetstream.nats_stream_backup) or C(nats stream backup) saved, under the same or another
+    name, with other subjects, replicas or placement, into this or another account or cluster.
+  - The archive is verified first. One that is truncated, altered or not the one of its backup is refused before
+    anything is created, as are the name and the subjects of another stream, and what the servers cannot read.
+  - Consumers come back at their ack floors. Those that the archive lacks are recreated there, with a delivery policy by
+    start sequence where they had acknowledged anything. A consumer with more replicas than its stream, for which a
+    server would refuse all of it, gets as many as the stream.
+  - Waits until every replica is in step and every durable consumer is there, and compares messages, sequences and ack
+    floors with the backup.
+  - A restore that fails removes what it created. Servers leave a part of the stream behind, from 2.15 one that takes
+    messages.
+  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users). It
+    must be allowed to publish to C($JS.API.STREAM.NAMES), C($JS.API.STREAM.{INFO,RESTORE,DELETE}.*),
+    C($JS.API.CONSUMER.{LIST,INFO,CREATE}.>) and C($JS.SNAPSHOT.RESTORE.>), and to subscribe to its inbox.
+extends_documentation_fragment:
+  - natsops.jetstream.accounts
+  - natsops.jetstream.accounts.account
+  - natsops.jetstream.backup_store
+  - natsops.jetstream.backup_identity
+  - natsops.jetstream.transfer
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Verifies the archive and what it would meet. The servers' limits and free servers show only in a real run.
+  diff_mode:
+    support: full
+    details:
+      - Shows the configuration, messages, sequences and consumers that there would be.
+  idempotent:
+    support: full
+    details:
+      - A stream that exists is never restored into. One that is just what was saved is left as it is, so that an
+        interrupted run over many streams can be repeated; any other fails with V(exists).
+options:
+  path:
+    description:
+      - Directory of the backup, on the host that runs the module.
+      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+    type: path
+    required: true
+  stream:
+    description:
+      - Another name for the stream. Archives of servers before 2.15 can be restored under their own name only.
+    type: str
+  subjects:
+    description:
+      - Other subjects, such as for a copy beside the stream itself.
+    type: list
+    elements: str
+  num_replicas:
+    description:
+      - Another number of replicas.
+    type: int
+  placement:
+    description:
+      - Another placement; an empty one removes it.
+    type: dict
+    suboptions:
+      cluster:
+        description: Name of the cluster.
+        type: str
+      tags:
+        description: Tags that every server must have.
+        type: list
+        elements: str
+  consumers:
+    description:
+      - Whether its consumers are restored too.
+    type: bool
+    default: true
+  verify:
+    description:
+      - How the archive is verified before anything is created.
+      - V(checksum) compares its size and SHA-256 with those of the backup. An archive that was never read back is read,
+        as by V(contents).
+      - V(contents) reads all of it, and V(records) verifies the checksum of each message too, see
+        M(natsops.jetstream.nats_stream_backup).
+    type: str
+    choices: [checksum, contents, records]
+    default: checksum
+  finish_timeout:
+    description:
+      - Seconds that the servers may take after the last byte. Before 2.12.15 and 2.14.5 they begin only then.
+    type: float
+    default: 3600
+  wait_timeout:
+    description:
+      - Seconds to wait until every replica is in step and every consumer is there, and after a failure until what there
+        was of the stream is gone.
+    type: float
+    default: 300
+notes:
+  - "Failures before anything is created: V(damaged), V(exists), V(overlap) and V(unsupported). V(incomplete) and
+    V(not_seen) mean that the stream is there, and what it lacks."
+  - From 2.15 the restored stream has forgotten the message ids of its duplicate window, and messages that were
+    delivered but not acknowledged are delivered again. RV(caveats) names both.
+seealso:
+  - module: natsops.jetstream.nats_stream_backup
+  - module: natsops.jetstream.nats_backup_info
+"""
+
+EXAMPLES = r"""
+- name: Restore a stream
+  natsops.jetstream.nats_stream_restore:
+    servers: [nats://n1.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+    path: /srv/backup/APP/ORDERS@20261123T020000.123456Z
+
+- name: Restore a copy beside it, to look something up
+  natsops.jetstream.nats_stream_restore:
+    path: /srv/backup/APP/ORDERS@20261123T020000.123456Z
+    stream: ORDERS_LAST_NIGHT
+    subjects: [last-night.>]
+    num_replicas: 1
+    consumers: false
+"""
+
+RETURN = r"""
+stream:
+  description: Name of the restored stream.
+  returned: success
+  type: str
+  sample: ORDERS
+bytes:
+  description: Bytes of the archive, which are sent.
+  returned: success
+  type: int
+  sample: 1048576
+messages:
+  description: How many messages the backup has.
+  returned: success
+  type: int
+  sample: 1000
+first_seq:
+  description: First sequence of the stream in the backup.
+  returned: success
+  type: int
+  sample: 1
+last_seq:
+  description: Last sequence of the stream in the backup.
+  returned: success
+  type: int
+  sample: 1000
+consumers:
+  description: Names of the consumers in the backup.
+  returned: success
+  type: list
+  elements: str
+  sample: [billing, shipping]
+recreated:
+  description: Those that the archive lacks and that were, or would be, created at their ack floors.
+  returned: success
+  type: list
+  elements: str
+  sample: [billing]
+fewer_replicas:
+  description: Those that get as many replicas as the stream, because they had more.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+caveats:
+  description: What the restored stream does not know or does again.
+  returned: success
+  type: list
+  elements: str
+  sample: ["messages that were delivered but not acknowledged are delivered again: billing (6)"]
+state:
+  description: State of the stream as the servers reported it at the end, null in check mode.
+  returned: success
+  type: dict
+  sample: {messages: 1000, bytes: 152000, first_seq: 1, last_seq: 1000, consumer_count: 2}
+seconds:
+  description: How long it took.
+  returned: success
+  type: float
+  sample: 2.5
+"""
+
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import Changes
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+    CHECKSUM,
+    LEVELS,
+    read_backup,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import WantedRestore, restore
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+
+def main() -> None:
+    placement = {"cluster": {"type": "str"}, "tags": {"type": "list", "elements": "str"}}
+    module = make_module(
+        {
+            "path": {"type": "path", "required": True},
+            "stream": {"type": "str"},
+            "subjects": {"type": "list", "elements": "str"},
+            "num_replicas": {"type": "int"},
+            "placement": {"type": "dict", "options": placement},
+            "consumers": {"type": "bool", "default": True},
+            "verify": {"type": "str", "choices": list(LEVELS), "default": CHECKSUM},
+            "finish_timeout": {"type": "float", "default": 3600.0},
+            "wait_timeout": {"type": "float", "default": 300.0},
+            **READ_SPEC,
+            **TRANSFER_SPEC,
+            **ACCOUNT_SPEC,
+        }
+    )
+    params = module.params
+
+    def work(connections: Any) -> dict[str, Any]:
+        if params["stream"] is not None:
+            require_name("stream", params["stream"])
+        own = ("stream", "subjects", "num_replicas", "placement", "consumers")
+        changes = Changes(**{name: params[name] for name in own})
+        wanted = WantedRestore(
+            changes, params["verify"], pace_of(params), positive(params["wait_timeout"], "wait_timeout")
+        )
+        backup = read_backup(store_of(params, "path"))
+        client = connections.client(params["account"])
+        result = restore(client, connections.account(params["account"]), backup, wanted, module.check_mode)
+        for caveat in result["caveats"]:
+            module.warn(f"stream {result['stream']}: {caveat}")
+        return result
+
+    run_connected(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From certificates in PEM form to what the rules of their rotation judge. Only on the controller: it needs cryptography."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.certificate_rotation import (
+    Certificate,
+    HostCertificates,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.required_action import epoch
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates, trusted
+
+
+def host_certificates(host: Mapping[str, Any], api_certificate: str = "") -> HostCertificates:
+    """Return what the rules judge about a host; its texts are described by the filter `nats_certificate_rotation`.
+
+    `api_certificate`: the certificate with which the playbook connects, where the servers ask for one
+    Raises ValueError when a text cannot be read.
+    """
+    installed, current, new = (_texts(host, key) for key in ("installed", "current", "new"))
+    old_ca, new_ca = _fingerprints(current["ca"]), _fingerprints(new["ca"])
+    presented = _certificates(installed["certificate"])[:1]
+    loaded_at = host.get("config_load_time")
+    return HostCertificates(
+        trusted=_certificates(installed["ca"]),
+        presented=presented[0] if presented else None,
+        current_ca=old_ca,
+        new_ca=new_ca,
+        new_certificate=next(iter(_fingerprints(new["certificate"])), None),
+        source=str(host.get("source") or "ca"),
+        rotating=boolean(host.get("rotating", False)),
+        running=boolean(host.get("running", True)),
+        recorded=boolean(host.get("recorded", True)),
+        unloaded=bool(loaded_at) and epoch(str(loaded_at)) < float(host.get("files_changed_at") or 0),
+        differs=boolean(host.get("will_change", False)) or installed != current,
+        certificate_path=str(host.get("certificate_path") or ""),
+        problems=list(host.get("problems") or ()),
+        missing=dict(host.get("missing") or {}),
+        bundle_complete={*old_ca, *new_ca} <= set(_fingerprints(str(host.get("bundle") or ""))),
+        issued_by_new_ca=_trusts(new["ca"], new["certificate"]),
+        same_ca=_trusts(installed["ca"], current["certificate"]) and _trusts(current["ca"], installed["certificate"]),
+        api_certificate_trusted=not (api_certificate and new_ca) or _trusts(new["ca"], api_certificate),
+    )
+
+
+def _texts(host: Mapping[str, Any], key: str) -> dict[str, str]:
+    texts = host.get(key) or {}
+    return {name: str(texts.get(name) or "").strip() for name in ("ca", "certificate")}
+
+
+def _certificates(pem: str) -> list[Certificate]:
+    return [Certificate(**found) for found in certificates(pem)]
+
+
+def _fingerprints(pem: str) -> list[str]:
+    return [certificate.sha256 for certificate in _certificates(pem)]
+
+
+def _trusts(authorities: str, pem: str) -> bool:
+    return bool(authorities and pem) and trusted(pem, authorities)

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Save streams as nats_backup does, without Ansible: what the timer of backups runs.
+
+    python program.pyz SETTINGS
+
+The settings are JSON: `connection` (options of the module's connection), `account_users`, `directory`, `streams`, `exclude`,
+`keep`, `rate_limit`, `verify`, `encrypt_to`. Exit status: 0 everything is saved; 1 nothing was saved; 4 something could not be
+saved.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    ConnectionOptions,
+    MissingLibrary,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import (
+    Outcome,
+    WantedRun,
+    save_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import IDLE_TIMEOUT, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+
+COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
+
+
+def save(settings: dict[str, Any]) -> Outcome:
+    """Save what is asked for. Raises NatsFailure."""
+    given = {key: value for key, value in settings["connection"].items() if value is not None}
+    own = ConnectionOptions(**{**given, "servers": tuple(given["servers"])})
+    users = account_users(own, settings["account_users"])
+    pace = {"idle_timeout": IDLE_TIMEOUT, "rate_limit": settings["rate_limit"], "consumers": True}
+    wanted = WantedRun(
+        store_of(settings),
+        tuple(users),
+        settings["streams"],
+        settings["exclude"],
+        settings["verify"],
+        pace_of(pace),
+        Keep(**settings["keep"]),
+    )
+    with Connections(own, users) as connections:
+        return save_streams(connections, wanted, Progress(None, None), check_mode=False)
+
+
+def main(path: str) -> int:
+    try:
+        outcome = save(json.loads(Path(path).read_text(encoding="utf-8")))
+    except MissingLibrary as missing:
+        print(f"nothing was saved: {missing.library} is not installed", file=sys.stderr)
+        return FAILED
+    except NatsFailure as failure:
+        print(f"nothing was saved: {failure.description}", file=sys.stderr)
+        return FAILED
+    print("\n".join(outcome.result["lines"]))
+    if outcome.failure is not None:
+        print(outcome.failure.description, file=sys.stderr)
+    return COMPLETE if outcome.failure is None else INCOMPLETE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of all tables, docs/reference/insights_tables.md, from their declarations. Runs nothing of Spark."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+
+from jetstream_insights import silver
+from jetstream_insights.gold import THEMES
+from jetstream_insights.gold.tables import Table
+
+_HEAD = """# Tables of the fleet insights
+
+How to read them is in [Fleet insights](../insights.md#read).
+
+## Silver
+
+Each row has `fleet`, `snapshot` and `taken` (start of the snapshot), and where a server reported it `server_id`, `server`,
+`cluster`, `version` and `received`. Beside these tables, the job `silver` writes `snapshots`, `failures` (answers that were not
+given) and `quarantine` (what could not be read), and the job `advisories` a table of that name.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD
+    yield from _table(
+        ("table", "a row for each", "further key", "made from"),
+        [(f"`{name}`", one.row, one.key, ", ".join(one.bronze + one.silver)) for name, one in silver.TABLES.items()],
+    )
+    yield from ("", "### Kinds of events", "", "`server_events.kind`, by the text of the line; null for any other:", "")
+    yield from _table(("kind", "regular expression"), [(kind, f"`{text}`") for kind, text in silver.EVENTS.items()])
+    yield from ("", "## Gold", "", "Each row has `fleet` and `day`. Null is unknown, which is not zero.")
+    for theme, tables in THEMES.items():
+        explained = inspect.getdoc(sys.modules[tables[0].make.__module__])
+        assert explained is not None
+        yield from ("", f"### {theme}", "", explained)
+        for table in tables:
+            yield from _gold(table)
+
+
+def _gold(table: Table) -> Iterator[str]:
+    yield from ("", f"#### `{table.name}`", "", f"A row for each {table.row}.", "")
+    columns = [(column.name, column.type, column.meaning) for column in table.columns]
+    yield from _table(("column", "type", "meaning"), columns)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + " --- |" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"

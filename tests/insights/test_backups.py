@@ -1,0 +1,258 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Findings on backups: from a catalogue that a real run wrote, and as nats_check judges the same catalogue; and how far mirrors
+and sources are behind in seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.checks import check_backup, prepare
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_drill import WantedDrill, drill
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import WantedRun, save_streams
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore, Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import Wanted, collect
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+from jetstream_insights.cli import DONE, main
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.evaluate import judge
+from jetstream_insights.findings.registry import Registry, Settings
+from jetstream_insights.findings.views import seconds_behind
+from jetstream_insights.jobs import empty
+from jetstream_insights.lake import Lake
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from support.nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses, binary
+
+VERSION = "2.15.1"
+OF_BACKUPS = {code for code, check in REGISTRY.checks.items() if check.view == "backups"}
+
+
+# --- from a run to the report ---------------------------------------------------------------------------------------------
+
+
+def back_up(cluster: NatsProcesses, store: Store, *exclude: str) -> None:
+    own = ConnectionOptions(tuple(cluster.urls), SYS_USER, SYS_PASSWORD, timeout=5)
+    users = account_users(own, [{**user, "nkey_seed": None} for user in cluster.account_users()])
+    wanted = WantedRun(store, tuple(users), ["*"], exclude, "contents", TransferPace(30.0), Keep())
+    with Connections(own, users) as connections:
+        assert save_streams(connections, wanted, Progress(None, None), check_mode=False).failure is None
+
+
+def snapshot(cluster: NatsProcesses, lake: Path, directory: Path) -> dict[str, Any]:
+    wanted = Wanted(lake, "test", ("jsz", "varz", "healthz"), cluster.names, backups=DirectoryStore(directory))
+    with Client(ConnectionOptions(tuple(cluster.urls), SYS_USER, SYS_PASSWORD, timeout=5)) as client:
+        return collect(client, wanted)[1]
+
+
+def test_a_real_catalogue_becomes_findings_and_a_report(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One stream is saved and proven, one only saved, one left out, and one came later."""
+    backups, lake, output = tmp_path / "backup", tmp_path / "lake", tmp_path / "report"
+    cluster = NatsProcesses(VERSION, tmp_path, ["n1"], cluster="")
+    cluster.start()
+    try:
+        for stream in ("PROVEN", "SAVED", "SCRATCH"):
+            cluster.add_stream(stream, 1)
+            cluster.app_request(f"{stream}.a", {"some": "thing"})
+        back_up(cluster, DirectoryStore(backups), "APP/SCRATCH")
+        wanted = WantedDrill(DirectoryStore(backups), "APP/PROVEN", binary(VERSION), tmp_path, 60.0, 60.0)
+        proof = drill(wanted, check_mode=False)["proof"]
+        cluster.add_stream("LATER", 1)
+        first = snapshot(cluster, lake, tmp_path / "nowhere")
+        (backups / "catalogue.json").chmod(0o644)
+        damaged = tmp_path / "damaged"
+        damaged.mkdir()
+        (damaged / "catalogue.json").write_text("{")
+        second = snapshot(cluster, lake, damaged)
+        third = snapshot(cluster, lake, backups)
+    finally:
+        cluster.kill()
+    for manifest, rows, complete in ((first, 4, True), (second, 0, False), (third, 4, True)):
+        assert (manifest["tables"]["backups"]["rows"], manifest["complete"]) == (rows, complete), manifest
+    (failure,) = second["quoted_failures"]
+    assert failure["endpoint"] == "backups"
+    assert "damaged/catalogue.json cannot be read: it is not JSON" in failure["description"]
+
+    thresholds = tmp_path / "thresholds.json"
+    thresholds.write_text(json.dumps({"skip": sorted(set(REGISTRY.checks) - OF_BACKUPS)}))
+    day = third["snapshot"][:8]
+    span = ["--from", f"{day[:4]}-{day[4:6]}-{day[6:]}", "--lake", str(lake), "--master", "local[1]"]
+    assert main(["silver", "gold", "findings", *span, "--thresholds", str(thresholds)]) == DONE
+    assert main(["report", *span, "--output", str(output)]) == DONE
+    capsys.readouterr()
+
+    content = json.loads((output / "report.json").read_text())["tables"]
+
+    def table(name: str) -> list[dict[str, Any]]:
+        names = [column[0] for column in content[name]["columns"]]
+        return [dict(zip(names, row)) for row in content[name]["rows"]]
+
+    shown = {row["stream"]: row for row in table("backups")}
+    assert {name: row["excluded"] for name, row in shown.items()} == {
+        "LATER": False,
+        "SAVED": False,
+        "PROVEN": False,
+        "SCRATCH": True,
+    }
+    assert shown["PROVEN"]["last_proven"] == proof["time"][:19] + "Z"
+    assert shown["PROVEN"]["restore_seconds"] == pytest.approx(proof["seconds"])
+    assert shown["SAVED"]["last_backup"] and not shown["SAVED"]["last_proven"]
+    assert not shown["LATER"]["last_backup"]
+
+    # Of the hour's last snapshot.
+    found = {(row["check"], row["stream"], row["result"]): row for row in table("findings") if row["taken"]}
+    assert set(found) == {("BACKUP_101", "LATER", "fail"), ("BACKUP_104", "SAVED", "fail")}
+    assert found["BACKUP_101", "LATER", "fail"]["remedy"] == (
+        "playbook `backup` with `nats_cluster_backup_streams: [APP/LATER]`; where it needs none, "
+        "`nats_cluster_backup_exclude`"
+    )
+    assert found["BACKUP_104", "SAVED", "fail"]["text"] == "no drill has ever restored it"
+    assert "`nats_cluster_backup_drill_stream: APP/SAVED`" in found["BACKUP_104", "SAVED", "fail"]["remedy"]
+
+    # What the two other snapshots hold, as the rows that are judged.
+    silver = Lake(spark, str(lake)).read("silver", "backups", [_hour(third)])
+    assert silver is not None
+    assert {row["extra"] for row in silver.collect()} == {None}
+    reported = silver.where(F.col("snapshot") == first["snapshot"]).collect()
+    assert {row["problem"] for row in reported} == {f"there is no {tmp_path}/nowhere/catalogue.json"}
+    assert {row["saved"] for row in reported} == {None}
+
+
+def _hour(manifest: Mapping[str, Any]) -> datetime:
+    return datetime.strptime(manifest["snapshot"][:11], "%Y%m%dT%H").replace(tzinfo=timezone.utc)
+
+
+# --- as nats_check judges -------------------------------------------------------------------------------------------------
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+
+
+def ago(**since: float) -> str:
+    return (NOW - timedelta(**since)).isoformat().replace("+00:00", "Z")
+
+
+def made(ok: bool, **since: float) -> dict[str, Any]:
+    return {
+        "time": ago(**since),
+        "ok": ok,
+        "reason": "" if ok else "3 messages are missing",
+        "seconds": 1.0 if ok else None,
+    }
+
+
+#: What became of a stream, and what its worst finding is.
+STORIES: dict[str, tuple[Callable[[Catalogue, str], Catalogue], str]] = {
+    "well": (lambda one, name: one.saved(name, ago(hours=25)).proven(name, made(True, days=89)), "OK"),
+    "late": (lambda one, name: one.saved(name, ago(hours=27)).proven(name, made(True, days=1)), "WARNING"),
+    "old": (lambda one, name: one.saved(name, ago(hours=51)).proven(name, made(True, days=1)), "CRITICAL"),
+    "failed": (
+        lambda one, name: one.saved(name, ago(hours=2)).failed(name, "no leader").proven(name, made(True, days=1)),
+        "CRITICAL",
+    ),
+    "never": (lambda one, name: one.failed(name, "no leader"), "CRITICAL"),
+    "unproven": (lambda one, name: one.saved(name, ago(hours=2)), "WARNING"),
+    "long_ago": (lambda one, name: one.saved(name, ago(hours=2)).proven(name, made(True, days=91)), "WARNING"),
+    "broken": (
+        lambda one, name: (
+            one.saved(name, ago(hours=2)).proven(name, made(True, days=2)).proven(name, made(False, days=1))
+        ),
+        "CRITICAL",
+    ),
+}
+
+
+def test_it_is_what_nats_check_says_of_the_same_catalogue(spark: SparkSession, tmp_path: Path) -> None:
+    catalogue = Catalogue()
+    for name, (story, _status) in STORIES.items():
+        catalogue = story(catalogue, f"APP/{name}")
+    key = {"fleet": "f", "snapshot": f"{NOW:%Y%m%dT%H%M%S.%fZ}-000000", "taken": NOW.isoformat()}
+    rows = {"backups": [{**key, **one.as_dict()} for one in protections(catalogue)], "snapshots": [key]}
+    lake = Lake(spark, str(tmp_path))
+    tables = {name: empty(lake, name) for name in ("backups", "streams", "servers", "failures", "snapshots")}
+    for name, found in rows.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text("".join(json.dumps(row) + "\n" for row in found))
+        tables[name] = spark.read.schema(tables[name].schema).json(str(path))
+    only = Registry({code: REGISTRY.checks[code] for code in OF_BACKUPS})
+    judged = [row for part in judge(tables, [key["snapshot"]], only, Settings()) for row in part.collect()]
+
+    given = {"directory": "/d", "age_warn": "26h", "age_critical": "50h", "proof_warn": "90d", "proof_critical": None}
+    for name, (_story, status) in STORIES.items():
+        options = prepare("backup", {**given, "streams": [f"APP/{name}"]})
+        assert check_backup(options, catalogue, NOW).status == status, name
+        severities = {row["severity"] for row in judged if row["stream"] == name and row["result"] == "fail"}
+        worst = "CRITICAL" if "critical" in severities else "WARNING" if severities else "OK"
+        assert worst == status, (name, severities)
+    assert {row["result"] for row in judged} == {"pass", "fail"}
+
+
+# --- how far behind in seconds --------------------------------------------------------------------------------------------
+
+
+def origin(name: str = "O", lag: int = 0, active: float = 1.0, **more: Any) -> dict[str, Any]:
+    return {"name": name, "lag": lag, "active": int(active * 1e9), **more}
+
+
+EXTERNAL: dict[str, Any] = {"external": {"api": "$JS.far.API", "deliver": ""}}
+#: The origins in two snapshots an hour apart, the last sequences of the stream, and the seconds behind at the second one. O
+#: stores 3,600 messages an hour; the stream's last message is 1,000 seconds old.
+CASES: dict[str, tuple[str, list[list[dict[str, Any]]], tuple[int, int], float | None]] = {
+    "in_step": ("mirror", [[origin()], [origin()]], (0, 3600), 1.0),
+    "behind": ("mirror", [[origin()], [origin(lag=600)]], (0, 3000), 600.0),
+    # Nothing that it lacks is older than its last message.
+    "far_behind": ("mirror", [[origin()], [origin(lag=3000)]], (0, 600), 1000.0),
+    "behind_source": ("source", [[origin()], [origin(lag=3000)]], (0, 600), 3000.0),
+    # Its origin is not seen here, and stored twice as much.
+    "elsewhere": ("mirror", [[origin(**EXTERNAL)], [origin(lag=1200, **EXTERNAL)]], (0, 6000), 600.0),
+    "filtered": ("source", [[origin(filter_subject="a")], [origin(lag=100, filter_subject="a")]], (0, 260), 1000.0),
+    "the_worst_counts": ("source", [[origin(), origin(**EXTERNAL)], [origin(lag=5), origin(lag=50)]], (0, 3600), 50.0),
+    "quiet_origin": ("mirror", [[origin(lag=3, **EXTERNAL)], [origin(lag=3, **EXTERNAL)]], (7, 7), 1000.0),
+    "dead_origin": ("mirror", [[origin()], [origin(active=5000)]], (0, 0), 5000.0),
+    "never_heard": ("mirror", [[origin()], [{**origin(), "active": -1}]], (0, 3600), None),
+    "not_reported": ("mirror", [[origin()], []], (0, 3600), None),
+}
+
+
+def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) -> None:
+    begin = NOW - timedelta(hours=1)
+    led: list[dict[str, Any]] = []
+    stored = []
+    for step, taken in enumerate((begin, NOW)):
+        key = {"fleet": "f", "snapshot": str(step), "taken": taken.isoformat(), "account": "A"}
+        stored.append({**key, "stream": "O", "last_seq": 3600 * step})
+        for name, (kind, origins, sequences, _seconds) in CASES.items():
+            wanted = max(len(of_it) for of_it in origins)
+            row = {**key, "stream": name, "last_seq": sequences[step], "origins": origins[step], "replicates": wanted}
+            mirrored = {"mirrored": "O"} if kind == "mirror" else {}
+            led.append({**row, **mirrored, "last_ts": (taken - timedelta(seconds=1000)).isoformat()})
+
+    def frame(name: str, schema: str, rows: list[dict[str, Any]]) -> DataFrame:
+        path = tmp_path / f"{name}.json"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return spark.read.schema(schema).json(str(path))
+
+    same = "fleet string, snapshot string, taken timestamp, account string, stream string, last_seq bigint"
+    of_origin = empty(Lake(spark, str(tmp_path)), "stream_replicas").schema["sources"].dataType.simpleString()
+    reported = frame("led", f"{same}, origins {of_origin}, replicates int, mirrored string, last_ts timestamp", led)
+    made = seconds_behind(reported, frame("stored", same, stored)).where("snapshot = '1'").collect()
+    found = {row["stream"]: row["behind"] for row in made}
+    wrong = {
+        name: (found.get(name), seconds)
+        for name, (_kind, _origins, _sequences, seconds) in CASES.items()
+        if found.get(name) != (None if seconds is None else pytest.approx(seconds))
+    }
+    assert not wrong

@@ -1,0 +1,299 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole accounts saved by `nats_backup` and restored by `nats_restore`, on real servers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils import progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.backup_site import Accounts, Record, Run, some_messages
+from support.module_runs import form
+from support.nats_processes import NatsProcesses
+
+OLD = "2.10.27"
+
+
+@pytest.fixture(scope="module")
+def cluster(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Run) -> Iterator[NatsProcesses]:
+    accounts = {"APP": "app", "OTHER": "other"}
+    made = NatsProcesses(version, tmp_path_factory.mktemp("accounts"), ["n1", "n2", "n3"], accounts=accounts)
+    made.start()
+    try:
+        yield form(made, run_module)
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def accounts(cluster: NatsProcesses, tmp_path: Path, run_module: Run) -> Iterator[Accounts]:
+    made = Accounts(cluster, run_module, tmp_path / "backup")
+    yield made
+    made.clear()
+    for site in made.sites.values():
+        site.client.close()
+
+
+def fill(accounts: Accounts, label: str) -> dict[str, Record]:
+    """Make streams of different kinds and return what is in each, by `ACCOUNT/STREAM`."""
+    app, other = accounts.sites["APP"], accounts.sites["OTHER"]
+    records: dict[str, Record] = {}
+    for site, stream, replicas, config in (
+        (app, f"{label}3", 3, {}),
+        (app, f"{label}1", 1, {}),
+        (app, f"{label}JOBS", 3, {"retention": "workqueue"}),
+        (other, f"{label}3", 1, {}),
+    ):
+        site.add(stream, replicas, **config)
+        site.cluster.add_consumer(stream, "worker", site.account)
+        record = site.produce(some_messages(stream, 60))
+        site.consume(stream, "worker", record, fetch=10, ack=6)
+        if config:
+            record.remove(*range(1, 7))
+        else:
+            site.api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": 20})
+            record.remove(20)
+        records[f"{site.account}/{stream}"] = record
+    mirror = f"A{label}MIRROR"  # by its name before what it copies
+    app.add(mirror, 1, mirror={"name": f"{label}3"}, subjects=[])
+    copied = records[f"APP/{label}3"].messages
+    assert wait_until(lambda: app.api.stream(mirror)["state"]["messages"], lambda count: count == 59, 30).done
+    records[f"APP/{mirror}"] = Record(dict(copied))
+    return records
+
+
+def test_accounts_come_back_whole(accounts: Accounts, version: str) -> None:
+    records = fill(accounts, "ALL")
+    predicted = accounts.run("backup", check_mode=True)
+    assert {row["name"] for row in predicted["streams"]} == set(records)
+    assert predicted["changed"] and not accounts.directory.exists()
+    saved = accounts.done("backup")
+    assert saved["diff"] == predicted["diff"]
+    assert [row["changed"] for row in saved["streams"]] == [True] * 5
+    assert not accounts.done("backup")["changed"]
+    told = accounts.catalogue()
+    assert {f"{row['account']}/{row['stream']}" for row in told["backups"]} == set(records) == set(told["streams"])
+    assert all(record["current"] and not record["problem"] for record in told["streams"].values())
+    assert (accounts.directory / "catalogue.json").stat().st_mode & 0o777 == 0o600
+    for row in told["backups"]:
+        assert row["messages"] == len(records[f"{row['account']}/{row['stream']}"].messages)
+        assert (accounts.directory / row["path"] / "backup.json").is_file()
+
+    # One that is in the way keeps all from being restored.
+    for site in accounts.sites.values():
+        site.clear()
+    accounts.sites["OTHER"].add("ALL3", 1)
+    told_why = accounts.refused("restore", "exists", streams=["*"])
+    assert "1 of 5 streams cannot be restored, and nothing was changed" in told_why
+    assert "OTHER/ALL3: stream ALL3 exists and is not what was saved" in told_why
+    assert accounts.sites["APP"].api.stream_names() == []
+    accounts.sites["OTHER"].clear()
+
+    planned = accounts.run("restore", check_mode=True, streams=["*"])
+    assert [row["name"] for row in planned["streams"]][-1] == "APP/AALLMIRROR"
+    assert sum("will be created" in line for line in planned["lines"]) == 5
+    restored = accounts.done("restore", streams=["*"])
+    assert {row["compared"]["digest"] for row in restored["streams"]} <= {"same", "not compared"}
+    by_name = {row["name"]: row["compared"] for row in restored["streams"]}
+    assert by_name["APP/ALL3"]["digest"] == by_name["APP/AALLMIRROR"]["digest"] == "same"
+    assert by_name["APP/ALL3"]["gaps"] == [1, 1]
+    for name, record in records.items():
+        account, _slash, stream = name.partition("/")
+        accounts.sites[account].assert_restored(stream, record)
+    again = accounts.done("restore", streams=["*"])
+    assert not again["changed"]
+    assert not list(accounts.directory.glob("*/.*")) and not list(accounts.directory.glob(".natsops-*"))
+
+
+def test_one_stream_as_it_was_then_into_another_account(accounts: Accounts, version: str) -> None:
+    app, other = accounts.sites["APP"], accounts.sites["OTHER"]
+    app.add("THEN", 1)
+    first = app.produce(some_messages("THEN", 20))
+    accounts.done("backup", streams=["APP/THEN"])
+    then = accounts.catalogue()["backups"][0]["taken"]
+    app.produce([("THEN.x", {}, b"bad migration")])
+    accounts.done("backup", streams=["APP/THEN"])
+    assert len(accounts.catalogue()["backups"]) == 2
+    result = accounts.done("restore", streams=[f"APP/THEN@{then}"], account="OTHER", num_replicas=3)
+    assert [row["name"] for row in result["streams"]] == ["OTHER/THEN"]
+    assert other.stored("THEN") == first.messages
+    assert other.api.stream("THEN")["config"]["num_replicas"] == 3
+    refusal = accounts.refused("restore", "invalid_option", streams=["APP/THEN@2020-01-01"])
+    assert "the oldest one of APP/THEN was taken at" in refusal
+    refusal = accounts.refused("restore", "invalid_option", streams=["APP/NONE"])
+    assert refusal == "streams: there is no backup of APP/NONE; there are backups of APP/THEN"
+    assert "say what is to be restored" in accounts.refused("restore", "invalid_option", streams=[])
+
+
+def test_a_stream_that_went_on_is_left_as_it_is_when_asked(accounts: Accounts) -> None:
+    app = accounts.sites["APP"]
+    for stream in ("GONE", "LIVE"):
+        app.add(stream, 1)
+        app.produce(some_messages(stream, 5))
+    accounts.done("backup")
+    app.produce([("LIVE.x", {}, b"later")])
+    app.api.delete_stream("GONE")
+    accounts.refused("restore", "exists", streams=["APP"])
+    result = accounts.done("restore", streams=["APP"], existing="skip")
+    assert {row["name"]: row["skipped"] for row in result["streams"]} == {"APP/GONE": False, "APP/LIVE": True}
+    assert app.api.stream("LIVE")["state"]["messages"] == 6
+    assert app.api.stream("GONE")["state"]["messages"] == 5
+
+
+def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts, version: str) -> None:
+    """The directory of one stream's backup is in the way of nobody but itself."""
+    app = accounts.sites["APP"]
+    for stream in ("FIRST", "LAST"):
+        app.add(stream, 1)
+        app.produce(some_messages(stream, 5))
+    app.add("MEMORY", 1, storage="memory")
+    result = accounts.run("backup")
+    if version != OLD:
+        assert not result.get("failed")
+        return
+    assert result["failure"]["code"] == "unsupported"
+    assert result["msg"].splitlines() == [
+        "1 of 3 streams were not saved, 2 are; run this again for the rest",
+        "APP/MEMORY: stream MEMORY was not saved: nats-server 2.10.27 cannot save a stream in memory; 2.15 can",
+    ]
+    told = accounts.catalogue()
+    assert [row["stream"] for row in told["backups"]] == ["FIRST", "LAST"]
+    assert "cannot save a stream in memory" in told["streams"]["APP/MEMORY"]["problem"]
+    assert not accounts.done("backup", exclude=["*/MEMORY"])["changed"]
+
+
+def test_a_long_transfer_shows_its_bytes(
+    accounts: Accounts, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.5)
+    app = accounts.sites["APP"]
+    app.add("LONG", 1)
+    app.produce([("LONG.x", {}, os.urandom(256 << 10)) for _number in range(8)])
+    lines = tmp_path / "lines"
+    accounts.done("backup", streams=["APP"], rate_limit="512KB", progress={"file": str(lines)})
+    shown = lines.read_text().splitlines()
+    assert len(shown) >= 3
+    assert re.fullmatch(r"\d+ s: 0 of 1 streams are saved; APP/LONG: [\d.]+ [KM]iB so far", shown[-1]), shown
+    app.clear()
+    lines.unlink()
+    accounts.done("restore", streams=["APP"], rate_limit="512KB", progress={"file": str(lines)})
+    shown = lines.read_text().splitlines()
+    assert len(shown) >= 3
+    assert re.fullmatch(r"\d+ s: 0 of 1 streams are restored; APP/LONG: [\d.]+ [KM]iB of 2.0 MiB", shown[-1]), shown
+
+
+def test_old_backups_go_and_the_newest_stays(accounts: Accounts) -> None:
+    app = accounts.sites["APP"]
+    app.add("KEPT", 1)
+    for number in range(4):
+        app.produce([("KEPT.x", {}, str(number).encode())])
+        accounts.done("backup")
+    paths = [row["path"] for row in accounts.catalogue()["backups"]]
+    assert len(paths) == 4
+    predicted = accounts.run("backup", check_mode=True, keep={"last": 2})
+    assert predicted["removed"] == paths[:2] and (accounts.directory / paths[0]).is_dir()
+    assert accounts.done("backup", keep={"last": 2})["removed"] == paths[:2]
+    assert [row["path"] for row in accounts.catalogue()["backups"]] == paths[2:]
+    assert sorted(path.name for path in (accounts.directory / "APP").iterdir()) == [
+        Path(path).name for path in paths[2:]
+    ]
+    assert not accounts.done("backup", keep={"last": 2})["changed"]
+    assert accounts.done("backup", keep={"daily": 1})["removed"] == paths[2:3]
+    accounts.refused("backup", "invalid_option", keep={"last": -1})
+
+
+def test_a_stream_that_was_deleted_is_judged_no_more_and_its_backups_stay(accounts: Accounts) -> None:
+    app = accounts.sites["APP"]
+    for stream in ("HERE", "GONE"):
+        app.add(stream, 1)
+    accounts.done("backup")
+    app.api.delete_stream("GONE")
+    accounts.done("backup", keep={"last": 1})
+    assert set(accounts.catalogue()["streams"]) == {"APP/HERE"}
+    assert {row["stream"] for row in accounts.catalogue()["backups"]} == {"HERE", "GONE"}
+
+
+def test_what_is_refused_before_anything_is_saved(accounts: Accounts) -> None:
+    accounts.sites["APP"].add("S", 1)
+    assert "no stream is APP/X" in accounts.refused("backup", "invalid_option", streams=["APP/S", "APP/X"])
+    assert "no user for account NONE" in accounts.refused("backup", "invalid_option", accounts=["NONE"])
+    with DirectoryStore(accounts.directory).locked():
+        result = accounts.run("backup")
+    assert result["failure"]["code"] == "locked"
+    assert f"another run writes to {accounts.directory} (process {os.getpid()} since" in result["msg"]
+    (accounts.directory / "catalogue.json").write_text("{")
+    assert "not JSON" in accounts.refused("backup", "damaged")
+    assert list(accounts.directory.glob("APP/*")) == []
+
+
+def test_a_damaged_backup_keeps_all_from_being_restored(accounts: Accounts) -> None:
+    app = accounts.sites["APP"]
+    for stream in ("GOOD", "HURT"):
+        app.add(stream, 1)
+        app.produce(some_messages(stream, 20))
+    saved = accounts.done("backup")
+    archive = next(Path(row["path"]) for row in saved["streams"] if row["stream"] == "HURT") / "stream.tar.s2"
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 2] ^= 4
+    archive.write_bytes(data)
+    app.clear()
+    assert "HURT" in accounts.refused("restore", "damaged", streams=["*"])
+    assert app.api.stream_names() == []
+    assert accounts.done("restore", streams=["APP/GOOD"])["changed"]
+
+
+def test_a_run_that_was_killed_continues(accounts: Accounts, tmp_path: Path) -> None:
+    """Killed while the second stream is saved, slowly; the first one is not saved again."""
+    app = accounts.sites["APP"]
+    app.add("A", 1)
+    app.produce(some_messages("A", 5))
+    app.add("B", 1)
+    app.produce([("B.x", {}, os.urandom(256 << 10)) for _number in range(12)])
+    script = (
+        "import json, sys\n"
+        "from ansible_collections.natsops.jetstream.plugins.modules import nats_backup\n"
+        "from ansible.module_utils import basic\n"
+        "basic._ANSIBLE_ARGS = sys.stdin.buffer.read(); basic._ANSIBLE_PROFILE = 'legacy'\n"
+        "nats_backup.main()\n"
+    )
+    arguments = {
+        **accounts.cluster.app_connection(),
+        "directory": str(accounts.directory),
+        "rate_limit": "512KB",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode())
+    process.stdin.close()
+    try:
+        staged = wait_until(lambda: list(accounts.directory.glob("*/.natsops-backup-B@*")), bool, 30)
+        assert staged.done
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    result = accounts._run_module(
+        "nats_backup", accounts.cluster.app_connection(), False, directory=str(accounts.directory)
+    )
+    assert not result.get("failed"), result
+    assert {row["stream"]: row["changed"] for row in result["streams"]} == {"A": False, "B": True}
+    assert not list(accounts.directory.glob("*/.natsops-*"))
+    shutil.rmtree(accounts.directory)

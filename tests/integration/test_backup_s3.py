@@ -1,0 +1,409 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups of real streams in object storage, and what is left of those that do not get there."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyrage
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import s3_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.s3_store import S3Options
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.backup_site import Accounts, Run, some_messages
+from support.module_runs import form, run_in_process
+from support.nats_processes import NatsProcesses, free_ports
+from support.nats_processes import binary as nats_server
+from support.object_storage import BUCKET, ObjectStorage
+
+PLACE = f"s3://{BUCKET}/nats"
+
+
+@pytest.fixture(scope="module")
+def cluster(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Run) -> Iterator[NatsProcesses]:
+    accounts = {"APP": "app", "OTHER": "other"}
+    made = NatsProcesses(version, tmp_path_factory.mktemp("s3"), ["n1", "n2", "n3"], accounts=accounts)
+    made.start()
+    try:
+        yield form(made, run_module)
+    finally:
+        made.kill()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStorage]:
+    made = ObjectStorage(tmp_path_factory.mktemp("storage"))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def storage(running: ObjectStorage) -> Iterator[ObjectStorage]:
+    yield running
+    running.clear()
+
+
+class InStorage(Accounts):
+    """Two accounts whose backups are in object storage."""
+
+    def __init__(self, cluster: NatsProcesses, run_module: Run, storage: ObjectStorage) -> None:
+        super().__init__(cluster, run_module, Path("nowhere"))
+        self.storage = storage
+
+    def run(self, name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        return super().run(name, check_mode, **{"directory": PLACE, "s3": self.storage.options, **options})
+
+    def catalogue(self) -> dict[str, Any]:
+        return json.loads(self.storage.read("nats/catalogue.json"))
+
+
+@pytest.fixture
+def accounts(cluster: NatsProcesses, storage: ObjectStorage, run_module: Run) -> Iterator[InStorage]:
+    made = InStorage(cluster, run_module, storage)
+    yield made
+    made.clear()
+    for site in made.sites.values():
+        site.client.close()
+
+
+def backups_in(storage: ObjectStorage) -> list[str]:
+    """Return the folders that hold an archive and what says that it is a backup."""
+    found = storage.names()
+    return [key.rpartition("/")[0] for key in found if key.endswith("/backup.json")]
+
+
+def archives_in(storage: ObjectStorage) -> list[str]:
+    return [key for key in storage.names() if "/stream.tar.s2" in key]
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_accounts_come_back(
+    accounts: InStorage, storage: ObjectStorage, version: str, tmp_path: Path, encrypted: bool
+) -> None:
+    records = {}
+    for name, site in accounts.sites.items():
+        site.add("ORDERS", 1)
+        site.cluster.add_consumer("ORDERS", "worker", name)
+        record = site.produce(some_messages("ORDERS", 40))
+        site.consume("ORDERS", "worker", record, fetch=10, ack=6)
+        site.api.call("STREAM.MSG.DELETE.ORDERS", {"seq": 20})
+        record.remove(20)
+        records[name] = record
+    identity = pyrage.x25519.Identity.generate()
+    file = tmp_path / "identity"
+    file.write_text(str(identity))
+    write: dict[str, Any] = {"encrypt_to": [str(identity.to_public())]} if encrypted else {}
+    read: dict[str, Any] = {"identity_file": str(file)} if encrypted else {}
+
+    predicted = accounts.run("backup", check_mode=True, **write)
+    assert predicted["changed"] and storage.names() == []
+    results = [accounts.done("backup", **write)]
+    assert results[0]["diff"] == predicted["diff"]
+    assert all(row["path"].startswith(f"{PLACE}/") for row in results[0]["streams"])
+    assert not accounts.done("backup", **write)["changed"]
+    # No lock and nothing else is left.
+    assert {key.rpartition("/")[2] for key in storage.names()} == {
+        "catalogue.json",
+        "backup.json",
+        "stream.tar.s2.age" if encrypted else "stream.tar.s2",
+    }
+    assert storage.uploads() == []
+    rows = accounts.catalogue()["backups"]
+    assert [f"nats/{row['path']}" for row in rows] == sorted(
+        backups_in(storage), key=lambda name: name.rpartition("@")[2]
+    )
+
+    s3 = storage.options
+    results.append(run_in_process("nats_backup_info", {}, path=PLACE, s3=s3, verify="contents", **read))
+    assert [row["problem"] for row in results[-1]["backups"]] == ["", ""]
+    options: dict[str, Any] = {"directory": PLACE, "s3": s3, "work_directory": str(tmp_path / "work")}
+    results.append(run_in_process("nats_backup_drill", {}, binary=nats_server(version), **options, **read))
+    assert results[-1]["proof"]["ok"], results[-1]
+    assert [record["proof"] is not None for _name, record in sorted(accounts.catalogue()["streams"].items())] == [
+        True,
+        False,
+    ]
+    checked = run_in_process(
+        "nats_check", accounts.cluster.sys_connection(), checks=[{"backup": {"directory": PLACE, "s3": s3}}]
+    )
+    assert checked["status"] == "OK", checked
+
+    accounts.clear()
+    results.append(accounts.done("restore", streams=["*"], **read))
+    assert {row["compared"]["digest"] for row in results[-1]["streams"]} == {"same"}
+    for name, record in records.items():
+        accounts.sites[name].assert_restored("ORDERS", record)
+    assert not any(s3["secret_key"] in json.dumps(result) for result in results)
+
+
+def test_one_stream_by_its_place(accounts: InStorage, storage: ObjectStorage) -> None:
+    site = accounts.sites["APP"]
+    site.add("ONE", 1)
+    record = site.produce(some_messages("ONE", 30))
+    saved = site.done("backup", stream="ONE", directory=PLACE, s3=storage.options)
+    site.clear()
+    site.done("restore", path=saved["path"], s3=storage.options)
+    site.assert_restored("ONE", record)
+
+
+def test_a_snapshot_takes_the_catalogue_along(
+    accounts: InStorage, storage: ObjectStorage, run_module: Run, tmp_path: Path
+) -> None:
+    accounts.sites["APP"].add("ORDERS", 1)
+    accounts.done("backup")
+    options = {"lake": str(tmp_path), "endpoints": ["jsz"], "fleet": "test", "backups": PLACE, "s3": storage.options}
+    taken = run_module("nats_snapshot", accounts.cluster.sys_connection(), **options)
+    assert not taken.get("failed") and taken["complete"], taken
+    (file,) = (tmp_path / "bronze" / "backups").rglob("*.jsonl.gz")
+    (line,) = map(json.loads, gzip.decompress(file.read_bytes()).decode().splitlines())
+    assert line["stream"] == "ORDERS" and line["data"]["saved"], line
+
+
+def test_old_backups_go(accounts: InStorage, storage: ObjectStorage) -> None:
+    site = accounts.sites["APP"]
+    site.add("S", 1)
+    for _time in range(3):
+        site.produce(some_messages("S", 3))
+        accounts.done("backup")
+    before = backups_in(storage)
+    assert len(before) == 3
+    site.produce(some_messages("S", 3))
+    result = accounts.done("backup", keep={"last": 2})
+    assert [f"nats/{folder}" for folder in result["removed"]] == before[:2]
+    assert len(backups_in(storage)) == len(archives_in(storage)) == len(accounts.catalogue()["backups"]) == 2
+
+
+def test_a_damaged_archive_is_refused(accounts: InStorage, storage: ObjectStorage) -> None:
+    site = accounts.sites["APP"]
+    site.add("HURT", 1)
+    site.produce(some_messages("HURT", 30))
+    accounts.done("backup")
+    (key,) = archives_in(storage)
+    data = bytearray(storage.read(key))
+    data[len(data) // 2] ^= 1
+    storage.write(key, bytes(data))
+    site.clear()
+    assert f"s3://{BUCKET}/{key}: its SHA-256" in accounts.refused("restore", "damaged", streams=["*"])
+    storage.write(key, bytes(data[:-1]))
+    assert "bytes instead of" in accounts.refused("restore", "damaged", streams=["*"])
+
+
+# --- what does not get there --------------------------------------------------------------------------------------------
+
+
+def some_stream(accounts: InStorage) -> None:
+    site = accounts.sites["APP"]
+    site.add("S", 1)
+    site.produce(some_messages("S", 20))
+
+
+@pytest.mark.parametrize("wrong", ["secret_key", "access_key"])
+def test_wrong_credentials(accounts: InStorage, storage: ObjectStorage, wrong: str) -> None:
+    some_stream(accounts)
+    given = {**storage.options, wrong: "AKIAWRONGWRONGWRONGW"}
+    for name, options in (("backup", {}), ("restore", {"streams": ["*"]})):
+        why = accounts.refused(name, "authorization", s3=given, **options)
+        assert PLACE in why and "refuses the credentials" in why
+    read = run_in_process("nats_backup_info", {}, path=PLACE, s3=given)
+    assert read["failure"]["code"] == "authorization", read
+    assert storage.names() == []
+
+
+def test_no_credentials(
+    accounts: InStorage, storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    why = accounts.refused("backup", "authorization", s3={"endpoint_url": storage.url})
+    assert "there are no credentials for it" in why
+
+
+def test_credentials_of_the_environment(
+    accounts: InStorage, storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_stream(accounts)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", storage.options["access_key"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", storage.options["secret_key"])
+    assert accounts.done("backup", s3={"endpoint_url": storage.url})["changed"]
+
+
+def test_an_endpoint_that_does_not_answer(accounts: InStorage) -> None:
+    (port,) = free_ports(1)
+    s3 = {**accounts.storage.options, "endpoint_url": f"http://127.0.0.1:{port}"}
+    assert f"no answer from http://127.0.0.1:{port}" in accounts.refused("backup", "unreachable", s3=s3)
+
+
+def test_a_bucket_that_is_not_there(accounts: InStorage) -> None:
+    assert "has no bucket nothing" in accounts.refused("backup", "invalid_option", directory="s3://nothing/nats")
+    assert "there is no bucket in it" in accounts.refused("backup", "invalid_option", directory="s3://")
+
+
+def large_stream(accounts: InStorage, megabytes: int) -> None:
+    site = accounts.sites["APP"]
+    site.add("LARGE", 1)
+    site.produce([("LARGE.x", {}, os.urandom(512 << 10)) for _number in range(2 * megabytes)])
+
+
+def test_a_full_storage_leaves_nothing(accounts: InStorage, tmp_path: Path) -> None:
+    full = ObjectStorage(tmp_path, full=True)
+    full.start()
+    try:
+        large_stream(accounts, 12)
+        result = accounts.run("backup", s3=full.options)
+        assert result["failure"]["code"] in ("write_failed", "unreachable"), result
+        assert "APP/LARGE" in result["msg"] and f"s3://{BUCKET}" in result["msg"]
+        assert backups_in(full) == [] == archives_in(full)
+        told = json.loads(full.read("nats/catalogue.json"))
+        assert told["backups"] == [] and told["streams"]["APP/LARGE"]["problem"]
+    finally:
+        full.kill()
+
+
+def start_a_run(accounts: InStorage) -> subprocess.Popen[bytes]:
+    """Start a slow run in a process of its own, and return it once it has begun to upload."""
+    script = (
+        "import json, sys\n"
+        "from ansible_collections.natsops.jetstream.plugins.modules import nats_backup\n"
+        "from ansible.module_utils import basic\n"
+        "basic._ANSIBLE_ARGS = sys.stdin.buffer.read(); basic._ANSIBLE_PROFILE = 'legacy'\n"
+        "nats_backup.main()\n"
+    )
+    connection = accounts.cluster.app_connection()
+    arguments = {**connection, "directory": PLACE, "s3": accounts.storage.options, "rate_limit": "2MB"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode())
+    process.stdin.close()
+    assert wait_until(accounts.storage.uploads, bool, 30).done
+    return process
+
+
+def test_a_run_that_was_killed(
+    accounts: InStorage, storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch, run_module: Run
+) -> None:
+    large_stream(accounts, 20)
+    process = start_a_run(accounts)
+    try:
+        options = {"directory": PLACE, "s3": storage.options}
+        own = accounts.cluster.app_connection()
+        other = run_module("nats_backup", own, False, **options)
+        assert other["failure"]["code"] == "locked", other
+        assert f"process {process.pid} on" in other["msg"]
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert backups_in(storage) == [] == archives_in(storage)
+    assert storage.uploads() != []
+    # Its lock holds for some minutes.
+    assert run_module("nats_backup", own, False, **options)["failure"]["code"] == "locked"
+    monkeypatch.setattr(s3_store, "LOCK_SECONDS", 0.05)
+    result = run_module("nats_backup", own, False, **options)
+    assert not result.get("failed"), result
+    assert [row["changed"] for row in result["streams"]] == [True]
+    assert (len(backups_in(storage)), len(archives_in(storage)), storage.uploads()) == (1, 1, [])
+    assert not [key for key in storage.names() if key.endswith(".lock")]
+
+
+def test_a_storage_that_ends_meanwhile(cluster: NatsProcesses, run_module: Run, tmp_path: Path) -> None:
+    storage = ObjectStorage(tmp_path)
+    storage.start()
+    accounts = InStorage(cluster, run_module, storage)
+    try:
+        large_stream(accounts, 20)
+        ended = threading.Timer(2.0, storage.kill)
+        ended.start()
+        result = accounts.run("backup", rate_limit="2MB")
+        ended.join()
+        assert result["failure"]["code"] == "unreachable", result
+        assert f"no answer from {storage.url}" in result["msg"]
+    finally:
+        storage.kill()
+        accounts.clear()
+        for site in accounts.sites.values():
+            site.client.close()
+
+
+def test_what_is_half_there_is_removed_when_it_is_old(
+    accounts: InStorage, storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_stream(accounts)
+    storage.write("nats/APP/GONE@20261101T020000.000000Z/stream.tar.s2", b"half")
+    storage.client.create_multipart_upload(Bucket=BUCKET, Key="nats/APP/GONE@20261102T020000.000000Z/stream.tar.s2")
+    accounts.done("backup")
+    # Another one may be writing it just now. (Uploads began in 2010, says moto.)
+    assert "GONE" in str(storage.names())
+    assert "GONE" not in str(accounts.catalogue())
+    monkeypatch.setattr(s3_store, "_LEFT_BEHIND", timedelta(0))
+    accounts.done("backup")
+    assert "GONE" not in str(storage.names()) and storage.uploads() == []
+    assert len(backups_in(storage)) == 1
+
+
+def test_a_lock_is_renewed_and_given_back(storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_store, "LOCK_SECONDS", 1.0)
+    store = s3_store.s3_store(PLACE, S3Options(**storage.options))
+    with store.locked():
+        before = storage.client.head_object(Bucket=BUCKET, Key="nats/.lock")["LastModified"]
+
+        def renewed() -> bool:
+            return bool(storage.client.head_object(Bucket=BUCKET, Key="nats/.lock")["LastModified"] > before)
+
+        assert wait_until(renewed, bool, 10).done
+    assert storage.names() == []
+
+
+@pytest.mark.parametrize("code", [None, "NotImplemented"], ids=["ignored", "refused"])
+def test_a_lock_where_conditions_are_unknown(
+    storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch, code: str | None
+) -> None:
+    """Some servers ignore the condition, others refuse it."""
+    put = s3_store._Lock._put
+
+    def without(self: Any, **condition: str) -> None:
+        if condition and code:
+            raise NatsFailure(code, "A header you provided implies functionality that is not implemented")
+        put(self)
+
+    monkeypatch.setattr(s3_store._Lock, "_put", without)
+    store = s3_store.s3_store(PLACE, S3Options(**storage.options))
+    with store.locked(), pytest.raises(NatsFailure, match="another run writes to") as caught, store.locked():
+        pass
+    assert caught.value.code == "locked"
+    assert storage.names() == []
+
+
+def test_a_lost_connection_is_made_again(storage: ObjectStorage) -> None:
+    storage.write("nats/large", bytes(range(256)) * 20_000)
+    store = s3_store.s3_store(PLACE, S3Options(**storage.options))
+    with store.open("large") as file:
+        begin = file.read(10)
+        raw: Any = file.raw  # type: ignore[attr-defined]
+        raw._body._raw_stream.close()
+        with contextlib.suppress(ValueError):
+            assert begin + file.read() == bytes(range(256)) * 20_000
+    shutil.rmtree("nowhere", ignore_errors=True)

@@ -1,0 +1,425 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A second site on real servers: its state, checkpoints and failover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Records
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.nats_processes import NatsProcesses, free_ports
+from support.site_pair import STREAM, Producer, Run, SitePair
+
+
+@pytest.fixture
+def pair(version: str, tmp_path: Path, run_module: Run) -> Iterator[SitePair]:
+    made = SitePair(version, tmp_path, run_module)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+def test_the_state_of_a_mirror(pair: SitePair) -> None:
+    pair.add_stream()
+    pair.add_consumer("worker")
+    for number in range(20):
+        pair.publish(pair.east, "orders.1", ident=f"m{number}")
+    pair.in_step()
+    wait_until(pair.status, lambda row: row["state"] == "following", 20)
+    row = pair.status()
+    assert (row["state"], row["position"], row["behind"]) == ("following", 20, 0)
+    assert row["loss"]["known"] and row["loss"]["messages"] == 0
+    # Nobody knows yet where the consumers are.
+    assert row["consumers"] == [{"name": "worker", "origin": 0, "saved": None}]
+    assert not row["in_order"] and "no checkpoint" in row["problems"][0]
+
+    pair.consume("worker", 10, lambda sequence: sequence <= 8)
+    predicted = pair.run("nats_dr_checkpoint", check_mode=True)
+    assert predicted["changed"] and pair.west_api.stream_names() == [STREAM]
+    assert pair.done("nats_dr_checkpoint")["streams"][0]["consumers"] == 1
+    assert not pair.done("nats_dr_checkpoint")["changed"]
+    row = pair.status()
+    assert row["consumers"] == [{"name": "worker", "origin": 8, "saved": 8}] and row["in_order"]
+    (message, *_others) = pair.status(max_checkpoint_age=0.001)["problems"]
+    assert "checkpoint is" in message
+
+    # The mirror says that its lag is 0, for ever.
+    pair.east.kill()
+    wait_until(lambda: pair.west_api.stream(STREAM)["mirror"]["active"], lambda active: active > 2e9, 20)
+    assert pair.west_api.stream(STREAM)["mirror"]["lag"] == 0
+    row = pair.status(max_loss_seconds=1)
+    assert (row["state"], row["behind"], row["loss"]["known"]) == ("origin silent", None, False)
+    assert "unknown, at least 0 messages: what the origin stored after sequence 20" in row["loss"]["text"]
+    assert row["contact"] > 2 and not row["in_order"]
+    assert any("RPO exceeded" in problem for problem in row["problems"])
+    assert row["consumers"] == [{"name": "worker", "origin": None, "saved": 8}]
+    failed = pair.run("nats_dr_checkpoint")
+    assert failed["failed"] and "1 of 1 streams have no new checkpoint" in failed["msg"]
+
+
+def test_what_is_no_copy_is_said(pair: SitePair) -> None:
+    pair.add_stream()
+    assert pair.status(streams=[{"stream": STREAM, "copy": "NONE"}])["state"] == "missing"
+    pair.west_api.create_stream({"name": "OTHER", "subjects": ["other"], "storage": "file", "num_replicas": 1})
+    assert pair.status(streams=[{"stream": STREAM, "copy": "OTHER"}])["state"] == "unrelated"
+    pair.publish(pair.east, "orders.1")
+    pair.publish(pair.east, "orders.1")
+    pair.in_step()
+    config = pair.east_api.stream(STREAM)["config"]
+    pair.east_api.delete_stream(STREAM)
+    assert pair.status()["state"] == "diverged"
+    pair.east_api.create_stream(config)
+    pair.publish(pair.east, "orders.1")
+    row = pair.status()
+    assert row["state"] == "diverged" and not row["loss"]["known"]
+    assert "recreated" in row["problems"][0]
+
+
+def fill(pair: SitePair, **config: Any) -> None:
+    pair.add_stream(**config)
+    pair.add_consumer("worker")
+    for number in range(30):
+        pair.publish(pair.east, f"orders.{number % 3}", f"m-{number}".encode(), ident=f"m-{number}")
+    pair.add_consumer("fresh", deliver_policy="new")
+    pair.consume("worker", 12, lambda sequence: sequence <= 8 or sequence == 11)
+    pair.in_step()
+    wait_until(pair.status, lambda row: row["state"] == "following", 20)
+
+
+def options_of(version: str) -> dict[str, Any]:
+    """Return where the messages go: before 2.12 to another stream."""
+    return {"streams": [{"stream": STREAM, **({} if version >= "2.12" else {"promoted": "SERVING"})}]}
+
+
+def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
+    fill(pair)
+    stream = STREAM if version >= "2.12" else "SERVING"
+    if version < "2.12":
+        assert "name it with `promoted`" in pair.refused("nats_dr_failover", "needs_name", fence="subjects")
+    assert "is not sealed" in pair.refused("nats_dr_failover", "not_fenced", fence="sealed", **options_of(version))
+    assert "answers" in pair.refused(
+        "nats_dr_failover", "origin_answers", fence="dead", dead="east", **options_of(version)
+    )
+    planned = pair.run("nats_dr_failover", check_mode=True, fence="subjects", **options_of(version))
+    assert planned["changed"] and "fence: stream ORDERS of east gets the subject" in planned["lines"][0]
+    assert pair.east_api.stream(STREAM)["config"]["subjects"] == ["orders.>"]
+
+    done = pair.done("nats_dr_failover", fence="subjects", **options_of(version))
+    (row,) = done["streams"]
+    assert row["complete"] and row["stream"] == stream and row["messages"] == 30
+    info = pair.west_api.stream(stream)
+    assert info["config"]["subjects"] == ["orders.>"] and not info["config"].get("mirror")
+    assert not info["config"].get("sources")
+    assert list(pair.stored(pair.west_api, stream).values()) == [f"m-{number}" for number in range(30)]
+    floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
+    assert floors == {"worker": (8, 4), "fresh": (30, 0)}
+    # A client of either site reaches the promoted stream, and the origin's takes nothing.
+    assert pair.publish(pair.west, "orders.1", ident="m-29") == {"stream": stream, "seq": 31}
+    assert pair.east_api.stream(STREAM)["state"]["last_seq"] == 30
+    assert pair.west_api.consumer(stream, "fresh")["num_pending"] == 1
+
+    again = pair.done("nats_dr_failover", fence="subjects", **options_of(version))
+    assert not again["changed"] and again["streams"][0]["last_copied"] == 30
+    assert pair.status(**options_of(version))["state"] == "promoted"
+
+
+def test_what_the_display_promised_is_what_the_producer_recorded(pair: SitePair, version: str) -> None:
+    """Under load the link between the sites breaks, and later the origin dies."""
+    fill(pair)
+    producer = Producer(pair.east.url("e1"))
+    producer.start()
+    producer.wait_for(300)
+    under_load = pair.status()
+    assert under_load["loss"]["known"]
+    pair.link.cut()
+    count = len(producer.acknowledged)
+    producer.wait_for(count + 300)
+    pair.done("nats_dr_checkpoint")
+    at_checkpoint = pair.status()
+    producer.wait_for(len(producer.acknowledged) + 300)
+    producer.stop()
+    # Both sides still answer, so what would be lost is known, although the mirror has forgotten its origin.
+    shown = wait_until(pair.status, lambda row: row["state"] == "disconnected", 30).value
+    assert shown["state"] == "disconnected" and shown["loss"]["known"]
+    assert "the site does not hear the origin, although it answers" in shown["problems"][0]
+
+    pair.east.kill()
+    options = {**options_of(version), "fence": "dead", "dead": "east"}
+    assert "name the origin that is gone" in pair.refused(
+        "nats_dr_failover", "not_fenced", **{**options, "dead": "west"}
+    )
+    assert "nobody can see" in pair.refused("nats_dr_failover", "origin_silent", **{**options, "fence": "subjects"})
+    dead = pair.status(**options_of(version))
+    assert (dead["state"], dead["loss"]["known"]) == ("origin silent", False)
+    assert "would be lost" in pair.refused("nats_dr_failover", "loss", max_loss_messages=10, **options)
+    done = pair.done("nats_dr_failover", **options)
+    (row,) = done["streams"]
+
+    # The producer's record has the last word.
+    lost = {seq: ident for ident, seq in producer.acknowledged.items() if seq > row["position"]}
+    kept = {seq: ident for ident, seq in producer.acknowledged.items() if seq <= row["position"]}
+    stored = pair.stored(pair.west_api, row["stream"])
+    assert kept.items() <= stored.items() and not set(lost.values()) & set(stored.values())
+    assert len(stored) == row["messages"] == row["position"] == row["last_copied"] == shown["position"]
+    assert shown["loss"]["messages"] == len(lost) > 600
+    # After its death nobody knows more than that it was no less than at the checkpoint.
+    assert at_checkpoint["loss"]["messages"] <= len(lost)
+    assert 300 <= row["promised"]["messages"] == dead["loss"]["messages"] <= len(lost)
+    assert any("promised: lost would be unknown, at least" in line for line in done["lines"])
+    print(
+        f"{version}: {len(producer.acknowledged)} acknowledged; under load {under_load['loss']['text']}; "
+        f"shown {shown['loss']['text']}; then {dead['loss']['text']}; lost {len(lost)}"
+    )
+
+
+def test_a_consumer_never_begins_behind_what_the_site_lost(pair: SitePair, version: str) -> None:
+    """Its origin acknowledged messages that the site never got; the next ones there have their sequences."""
+    fill(pair)
+    pair.link.cut()
+    for number in range(10):
+        pair.publish(pair.east, "orders.1", f"lost-{number}".encode())
+    pair.consume("fresh", 10)
+    pair.done("nats_dr_checkpoint")
+    assert {"name": "fresh", "origin": 40, "saved": 40} in pair.status()["consumers"]
+    pair.east.kill()
+    (row,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options_of(version))["streams"]
+    assert row["position"] == 30
+    assert {one["name"]: (one["origin_floor"], one["floor"]) for one in row["consumers"]}["fresh"] == (40, 30)
+    assert pair.publish(pair.west, "orders.1")["seq"] == 31
+    assert pair.west_api.consumer(row["stream"], "fresh")["num_pending"] == 1
+
+
+def test_an_origin_gets_its_subjects_back_when_the_site_does_not_catch_up(pair: SitePair, version: str) -> None:
+    fill(pair)
+    pair.link.cut()
+    pair.publish(pair.east, "orders.1")
+    options = {**options_of(version), "fence": "subjects", "wait_timeout": 2}
+    failed = pair.run("nats_dr_failover", **options)
+    assert failed.get("failed"), failed
+    assert failed["failure"]["code"] == "not_caught_up" and "has its subjects again (orders.>)" in failed["msg"]
+    assert pair.publish(pair.east, "orders.1")["seq"] == 32
+    assert pair.west_api.stream(STREAM)["config"]["mirror"]
+    # Nothing of it is left, and with the link it succeeds.
+    pair.link.mend()
+    (row,) = pair.done("nats_dr_failover", **{**options, "wait_timeout": 30})["streams"]
+    assert row["complete"] and row["position"] == 32
+
+
+def test_an_origin_whose_clients_still_publish_is_not_fenced(pair: SitePair, version: str) -> None:
+    fill(pair)
+    producer = Producer(pair.east.url("e1"))
+    producer.start()
+    producer.wait_for(50)
+    failed = pair.run("nats_dr_failover", fence="permissions", watch=1, **options_of(version))
+    producer.stop()
+    assert failed["failure"]["code"] == "not_fenced" and "within 1 seconds" in failed["msg"]
+    assert pair.west_api.stream(STREAM)["config"]["mirror"]
+    (row,) = pair.done("nats_dr_failover", fence="permissions", watch=1, **options_of(version))["streams"]
+    assert row["complete"]
+
+
+def test_without_a_checkpoint_nothing_is_promoted_on_its_own_name(pair: SitePair, version: str) -> None:
+    fill(pair)
+    pair.east.kill()
+    options = {**options_of(version), "fence": "dead", "dead": "east"}
+    assert "there is no checkpoint of it" in pair.refused("nats_dr_failover", "no_checkpoint", **options)
+    options["streams"] = [{**options["streams"][0], "subjects": ["orders.>"]}]
+    (row,) = pair.done("nats_dr_failover", **{**options, "consumers": False})["streams"]
+    assert pair.west_api.stream(row["stream"])["config"]["subjects"] == ["orders.>"]
+
+
+@pytest.mark.parametrize("records", [2, 3, 4])
+def test_a_failover_that_was_cut_off_goes_on(
+    pair: SitePair, version: str, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    """Right after each of its steps, before it could record that."""
+    fill(pair)
+    keep, kept = Records.keep, []
+
+    def cut_off(self: Records, stream: str, copy: Any, record: Any) -> None:
+        kept.append(record)
+        if len(kept) == records:
+            raise NatsFailure("connection_lost", "cut off")
+        keep(self, stream, copy, record)
+
+    options = {"fence": "subjects", **options_of(version)}
+    with monkeypatch.context() as patched:
+        patched.setattr(Records, "keep", cut_off)
+        assert pair.run("nats_dr_failover", **options)["failure"]["code"] == "connection_lost"
+    assert pair.run("nats_dr_checkpoint", **options_of(version))[
+        "failed"
+    ]  # of a fenced origin there is nothing to save
+    (row,) = pair.done("nats_dr_failover", **options)["streams"]
+    assert row["changed"] and row["complete"] and row["subjects"] == ["orders.>"] and row["last_copied"] == 30
+    floors = {one["name"]: one["floor"] for one in row["consumers"]}
+    assert floors == {"worker": 8, "fresh": 30}
+    assert list(pair.stored(pair.west_api, row["stream"]).values()) == [f"m-{number}" for number in range(30)]
+    assert not pair.done("nats_dr_failover", **options)["changed"]
+
+
+def test_deleted_messages_move_the_floors_of_a_stream_that_takes_over(pair: SitePair, version: str) -> None:
+    fill(pair)
+    for sequence in (2, 3, 9, 20):
+        pair.west_api.call(f"STREAM.MSG.DELETE.{STREAM}", {"seq": sequence})
+    (row,) = pair.done("nats_dr_failover", fence="subjects", **options_of(version))["streams"]
+    stored = pair.stored(pair.west_api, row["stream"])
+    assert len(stored) == 26 and "m-8" not in stored.values()
+    client = pair.west_api.consumer(row["stream"], "worker")
+    # It acknowledged the first eight, of which two are not there any more.
+    assert client["num_pending"] == 20
+    assert row["last_copied"] == (30 if version >= "2.12" else 26)
+
+
+def test_clusters_of_one_supercluster(version: str, tmp_path: Path, run_module: Run) -> None:
+    """Both sides in one meta group and account: the fence frees the subjects for the copy, also of an origin that is dead."""
+    gateways = dict(zip(("east", "west"), free_ports(2)))
+    remotes = ", ".join(f'{{ name: {name}, url: "nats://127.0.0.1:{port}" }}' for name, port in gateways.items())
+    clusters = {}
+    for name, servers in (("east", ["e1"]), ("west", ["w1", "w2"])):
+        (tmp_path / name).mkdir()
+        clusters[name] = NatsProcesses(version, tmp_path / name, servers, cluster=name)
+        for server in servers:
+            port = gateways[name] if server in ("e1", "w1") else free_ports(1)[0]
+            clusters[name].write_config(
+                server, f'gateway {{ name: {name}, listen: "127.0.0.1:{port}", gateways: [{remotes}] }}'
+            )
+        clusters[name].start()
+    west, east = clusters["west"], clusters["east"]
+    try:
+        for stream in ("ORDERS", "BILLS"):
+            base: dict[str, Any] = {"placement": {"cluster": "east"}, "subjects": [f"{stream.lower()}.>"]}
+            wait_until(lambda: west.add_stream(stream, 1, **base), bool, 30)  # noqa: B023
+            copy: dict[str, Any] = {"placement": {"cluster": "west"}, "mirror": {"name": stream}, "subjects": []}
+            west.add_stream(f"{stream}_WEST", 1, **copy)
+            west.add_consumer(stream, "worker")
+
+        def options(stream: str) -> dict[str, Any]:
+            promoted = {} if version >= "2.12" else {"promoted": f"{stream}_SERVING"}
+            return {
+                "origin": {"name": "east"},
+                "site": {"name": "west"},
+                "streams": [{"account": "APP", "stream": stream, "copy": f"{stream}_WEST", **promoted}],
+                "account_users": west.account_users(),
+            }
+
+        connection = {**west.sys_connection(), "timeout": 2}
+        for stream in ("ORDERS", "BILLS"):
+            seen = wait_until(
+                lambda: run_module("nats_dr_info", connection, **options(stream)),  # noqa: B023
+                lambda found: bool(found["streams"][0]["state"] == "following"),
+                30,
+            )
+            assert seen.done, seen.value
+            assert run_module("nats_dr_checkpoint", connection, **options(stream))["changed"]
+        planned = run_module("nats_dr_failover", connection, **options("ORDERS"), fence="subjects")
+        assert not planned.get("failed"), planned
+        assert planned["streams"][0]["complete"]
+
+        east.kill()
+        wait_until(lambda: run_module("nats_cluster_info", connection)["servers"], bool, 30)
+        silent = run_module("nats_dr_info", connection, **options("BILLS"))["streams"][0]
+        assert (silent["state"], silent["loss"]["known"]) == ("origin silent", False)
+        lost = run_module("nats_dr_failover", connection, **options("BILLS"), fence="dead", dead="east")
+        assert not lost.get("failed"), lost
+        (row,) = lost["streams"]
+        config = west.app_request(f"$JS.API.STREAM.INFO.{row['stream']}")["config"]
+        assert config["subjects"] == ["bills.>"] and not config.get("mirror")
+        assert [one["name"] for one in row["consumers"]] == ["worker"]
+    finally:
+        east.kill()
+        west.kill()
+
+
+# --- failback -----------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_the_site_wrote_comes_back(pair: SitePair, version: str) -> None:
+    """After a loss, with messages that only the origin has, and with ids that both sides stored."""
+    fill(pair)
+    assert "has not taken the origin's place" in pair.refused("nats_dr_failback", "no_failback")
+    pair.done("nats_dr_checkpoint")
+    pair.link.cut()
+    for number in range(5):
+        pair.publish(pair.east, "orders.1", f"lost-{number}".encode(), ident=f"lost-{number}")
+    pair.east.kill()
+    options = options_of(version)
+    (row,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options)["streams"]
+    target = row["stream"]
+    # The producer sends again what it is not sure of, which both sides have then.
+    for ident in ("m-29", "lost-4", "new-0", "new-1", "new-2"):
+        pair.publish(pair.west, "orders.1", ident.encode(), ident=ident)
+    pair.consume("worker", 24, site=pair.west, stream=target)
+    assert "the origin does not answer" in pair.refused("nats_dr_failback", "no_failback", **options)
+
+    # Back, but out of reach of the site.
+    pair.east.start()
+    wait_until(lambda: pair.east_api.stream(STREAM), bool, 20)
+    failed = pair.run("nats_dr_failback", **options, wait_timeout=3)
+    assert failed["failure"]["code"] == "not_caught_up", failed
+    assert pair.publish(pair.west, "orders.1", b"new-3", ident="new-3")["stream"] == target
+    pair.link.mend()
+    planned = pair.run("nats_dr_failback", check_mode=True, **options)
+    assert any("at most 5 messages are only at the origin" in line for line in planned["lines"])
+    done = pair.done("nats_dr_failback", **options)
+    (row,) = done["streams"]
+    stored = list(pair.stored(pair.east_api, STREAM).values())
+    before = [f"m-{number}" for number in range(30)]
+    lost = [f"lost-{number}" for number in range(5)]
+    new = ["m-29", "lost-4", "new-0", "new-1", "new-2", "new-3"]
+    assert stored == before + lost + new
+    assert (row["returned"], row["stranded"], row["twice"]) == (6, 5, ["lost-4", "m-29"])
+    config = pair.east_api.stream(STREAM)["config"]
+    assert config["subjects"] == ["orders.>"] and not config.get("sources")
+    assert config["duplicate_window"] == 120_000_000_000
+    assert pair.publish(pair.east, "orders.1", b"after")["seq"] == 42
+    # It had 32 of the site's messages; the origin has five that it never got, so that it gets all from there.
+    floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
+    assert floors == {"worker": (30, 2), "fresh": (30, 0)}
+    assert pair.east_api.consumer(STREAM, "worker")["num_pending"] == 12
+    assert "has not taken the origin's place" in pair.refused("nats_dr_failback", "no_failback", **options)
+
+
+def test_a_planned_failover_comes_back_under_load(pair: SitePair, version: str) -> None:
+    fill(pair)
+    options = options_of(version)
+    (row,) = pair.done("nats_dr_failover", fence="subjects", **options)["streams"]
+    producer = Producer(pair.west.url("w1"))
+    producer.start("new")
+    producer.wait_for(300)
+    (row,) = pair.done("nats_dr_failback", **options)["streams"]
+    producer.stop()
+    stored = list(pair.stored(pair.east_api, STREAM).values())
+    acknowledged = sorted(producer.acknowledged, key=lambda ident: int(ident.partition("-")[2]))
+    # Each acknowledged message is there once, and those that were there before are not there again.
+    assert stored[:30] == [f"m-{number}" for number in range(30)]
+    assert sorted(stored) == sorted(set(stored)) and set(acknowledged) <= set(stored)
+    assert not row["twice"] and not row["stranded"]
+    print(f"{version}: {len(acknowledged)} acknowledged since the failover, {row['returned']} came back at the switch")
+
+
+def test_what_is_dropped_for_its_id_keeps_the_site_serving(pair: SitePair, version: str) -> None:
+    """The site stored an id twice, further apart than its duplicate window is long; 2.15 drops the second one on the way."""
+    fill(pair, duplicate_window=100_000_000)
+    options = options_of(version)
+    (row,) = pair.done("nats_dr_failover", fence="subjects", **options)["streams"]
+    first = pair.publish(pair.west, "orders.1", b"one", ident="twice")["seq"]
+    seen = wait_until(
+        lambda: pair.publish(pair.west, "orders.1", b"two", ident="twice"), lambda ack: ack["seq"] > first, 20
+    )
+    assert seen.done
+    pair.publish(pair.west, "orders.1", b"three", ident="once")
+    result = pair.run("nats_dr_failback", **options, wait_timeout=10)
+    if version < "2.12":
+        assert list(pair.stored(pair.east_api, STREAM).values())[-3:] == ["one", "two", "three"]
+        return
+    assert result["failure"]["code"] == "incomplete", result
+    assert "did not come to the origin, such as sequence 32" in result["msg"]
+    assert pair.publish(pair.west, "orders.1", b"four")["stream"] == row["stream"]

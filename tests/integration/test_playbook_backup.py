@@ -1,0 +1,118 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks of backups with encryption and object storage, and the program of their timer."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import nats
+import pyrage
+import pytest
+from support.documents import CHECKOUT
+from support.nats_processes import binary
+from support.object_storage import BUCKET, ObjectStorage
+from support.role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create
+
+pytestmark = pytest.mark.playbook
+
+PLACE = f"s3://{BUCKET}/nats"
+
+
+def publish(cluster: RoleCluster, count: int) -> None:
+    async def work() -> None:
+        connection = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
+        try:
+            for number in range(count):
+                await connection.jetstream().publish("ORDERS.a", b"message %d" % number)
+        finally:
+            await connection.close()
+
+    asyncio.run(work())
+
+
+def timer_program() -> Any:
+    spec = importlib.util.spec_from_file_location("backup_program", CHECKOUT / "roles/nats_cluster/files/backup.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["backup_program"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    storage = ObjectStorage(tmp_path)
+    identity = pyrage.x25519.Identity.generate()
+    (tmp_path / "identity.txt").write_text(str(identity))
+    cluster = RoleCluster(tmp_path, ["n1", "n2", "n3"])
+    cluster.variables.update(
+        nats_cluster_backup_directory=PLACE,
+        nats_cluster_backup_encrypt_to=[str(identity.to_public())],
+        nats_cluster_backup_identity_file=str(tmp_path / "identity.txt"),
+        nats_cluster_backup_drill_binary=binary("2.15.1"),
+        nats_cluster_backup_drill_work_directory=str(tmp_path / "work"),
+    )
+    storage.start()
+    cluster.variables["nats_cluster_backup_s3"] = storage.options
+    try:
+        with cluster.deployed():
+            create(cluster, "ORDERS", 3, subjects=["ORDERS.>"])
+            publish(cluster, 20)
+            outputs = [cluster.playbook("backup", "-vvv").output]
+            assert f"Streams saved to {PLACE}" in outputs[0]
+            own = storage.read(f"nats/{json.loads(storage.read('nats/catalogue.json'))['cluster'][0]['path']}")
+            files = json.loads(pyrage.decrypt(own, [identity]))["files"]
+            assert set(files) == {f"{name}/nats-server.conf" for name in cluster.hosts} | {"servers.json"}
+            assert all("APP" in files[f"{name}/nats-server.conf"] for name in cluster.hosts)
+            assert [server["host"] for server in json.loads(files["servers.json"])] == list(cluster.hosts)
+            assert not any(secret in str(files) for secret in (APP_PASSWORD, OPERATOR_PASSWORD, SYSTEM_PASSWORD, "$2"))
+            assert "files of the cluster itself" not in cluster.playbook("backup").output
+            (archive,) = [name for name in storage.names() if name.endswith(".s2.age")]
+            assert archive.startswith("nats/APP/ORDERS@")
+            outputs.append(cluster.playbook("backup_drill", "-vvv").output)
+            assert "is proven: 20 messages" in outputs[-1]
+            outputs.append(cluster.playbook("restore", "-vvv", nats_cluster_restore_streams=["*"]).output)
+            assert "is there, just as saved" in outputs[-1]
+            assert not any(
+                secret in output for output in outputs for secret in (storage.options["secret_key"], str(identity))
+            )
+
+            # A host that is down keeps nothing from being saved.
+            cluster.add("n4")
+            cluster.hosts["n4"].update(ansible_connection="ssh", ansible_port=1)
+            assert "files of the cluster itself" in cluster.playbook("backup").output
+            row = json.loads(storage.read("nats/catalogue.json"))["cluster"][-1]
+            assert row["files"] == [*(f"{name}/nats-server.conf" for name in ("n1", "n2", "n3")), "servers.json"]
+            del cluster.hosts["n4"]
+
+            # What the timer runs, with the settings that it is given.
+            publish(cluster, 5)
+            user = {"account": "APP", "user": "operator-APP", "password": OPERATOR_PASSWORD}
+            settings = {
+                "connection": {"servers": cluster.urls},
+                "account_users": [user],
+                "directory": PLACE,
+                "s3": storage.options,
+                "encrypt_to": [str(identity.to_public())],
+                "streams": ["*"],
+                "exclude": [],
+                "keep": {"last": 1},
+                "rate_limit": None,
+                "verify": "contents",
+            }
+            (tmp_path / "settings.json").write_text(json.dumps(settings))
+            assert timer_program().main(str(tmp_path / "settings.json")) == 0
+            assert "1 old backups removed" in capsys.readouterr().out
+            assert len([name for name in storage.names() if name.endswith(".s2.age")]) == 1
+            settings["s3"] = {**storage.options, "secret_key": "wrong"}
+            (tmp_path / "settings.json").write_text(json.dumps(settings))
+            assert timer_program().main(str(tmp_path / "settings.json")) == 1
+            assert "refuses the credentials" in capsys.readouterr().err
+    finally:
+        storage.kill()

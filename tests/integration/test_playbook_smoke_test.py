@@ -1,0 +1,61 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The smoke test at the end of a deployment: when it runs, what it prints, and what it stops."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.module_runs import Runner
+from support.nats_processes import free_ports
+from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster
+
+pytestmark = pytest.mark.playbook
+
+NAMES = ["n1", "n2", "n3"]
+TASK = "nats_cluster : Send messages between all servers"
+RESULT = re.compile(
+    r"6 pairs of 3 servers carry messages \(app of account APP\); a stream of 3 replica\(s\) was written, read and deleted"
+)
+
+
+def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> None:
+    cluster = RoleCluster(tmp_path, NAMES)
+    app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
+    try:
+        first = cluster.playbook("deploy")
+        assert first.output.count(TASK) == 1
+        assert RESULT.search(first.output), first.output
+        assert APP_PASSWORD not in first.output
+        assert run_module("nats_stream_info", app)["streams"] == []
+
+        # A run that changes nothing does without, unless it is asked for.
+        assert TASK not in cluster.playbook("deploy").output
+        asked = cluster.playbook("deploy", nats_cluster_smoke_test="always").output
+        assert RESULT.search(asked), asked
+        assert set(re.findall(r"changed=(\d+)", asked)) == {"0"}
+        assert TASK not in cluster.playbook("deploy", "--check", nats_cluster_smoke_test="always").output
+
+        # A reload is a change, of which this one is wrong.
+        wrong = f"127.0.0.1:{free_ports(1)[0]}"
+        cluster.hosts["n2"]["nats_server_client_advertise"] = wrong
+        assert TASK not in cluster.playbook("deploy", "--limit", "n2", nats_cluster_smoke_test="never").output
+        failed = cluster.playbook("deploy", fails=True, nats_cluster_smoke_test="always").output
+        cause = f"n2 advertises {wrong} to clients: connection refused: nothing listens there"
+        assert cause in failed, failed
+        assert "nats_cluster : Stop because messages do not arrive" in failed
+        printed = failed[failed.index("Stop because messages do not arrive") : failed.index("PLAY RECAP")]
+        assert len(printed.splitlines()) <= 25, printed
+        assert APP_PASSWORD not in failed
+
+        # Without a user whose password is known it is the system user's.
+        del cluster.hosts["n2"]["nats_server_client_advertise"]
+        cluster.variables["nats_server_accounts"] = {"APP": {"jetstream": True, "users": []}}
+        run = cluster.playbook("deploy")
+        assert "6 pairs of 3 servers carry messages (sys)" in run.output, run.output
+        assert "operator-APP of account APP: " in run.output
+    finally:
+        cluster.kill()

@@ -1,0 +1,228 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The smoke test on a good cluster, and on clusters with the faults that it is for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.module_runs import Runner, form
+from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, free_ports
+
+MakeCluster = Callable[..., NatsProcesses]
+NAMES = ["n1", "n2", "n3"]
+
+
+def smoke(run_module: Runner, cluster: NatsProcesses, **options: Any) -> dict[str, Any]:
+    """Run it as a deployment does: as the system user, with the users of the accounts."""
+    given = {"account_users": cluster.account_users(), "expected_servers": cluster.names, **options}
+    return run_module("nats_cluster_smoke_test", cluster.sys_connection(), **given)
+
+
+def connected(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
+    """Return the cluster once every server advertises all, which it does when it has its routes."""
+    end = time.monotonic() + 20
+    while True:
+        info = run_module("nats_server_info", cluster.sys_connection(), endpoints=["varz"], timeout=1)
+        rows = {row["name"]: row["varz"].get("connect_urls") or [] for row in info.get("servers", ())}
+        if set(rows) == set(cluster.names) and all(len(urls) >= len(rows) for urls in rows.values()):
+            return cluster
+        assert time.monotonic() < end, rows
+        time.sleep(0.1)
+
+
+def streams(cluster: NatsProcesses) -> list[str]:
+    return cluster.app_request("$JS.API.STREAM.NAMES").get("streams") or []
+
+
+def connections_so_far(cluster: NatsProcesses, run_module: Runner) -> int:
+    """Return how many connections the servers have ever accepted."""
+    info = run_module("nats_server_info", cluster.sys_connection(), endpoints=["varz"])
+    return sum(row["varz"]["total_connections"] for row in info["servers"])
+
+
+def test_a_good_cluster(healthy: NatsProcesses, run_module: Runner) -> None:
+    before, had = streams(healthy), connections_so_far(healthy, run_module)
+    result = smoke(run_module, healthy)
+    took = connections_so_far(healthy, run_module) - had - 1
+    assert result["ok"] and not result.get("failed"), result
+    assert result["summary"] == (
+        "6 pairs of 3 servers carry messages (app of account APP); a stream of 3 replica(s) was written, read and deleted"
+    )
+    assert result["servers"] == sorted(healthy.names)
+    assert result["account"] == "APP"
+    assert (result["not_tested"], result["failures"], result["addresses"]) == ([], [], [])
+    assert result["changed"] is False
+    assert streams(healthy) == before
+    # To each server, one that chose the user, and two for the stream.
+    assert took <= len(healthy.names) + 3
+
+    without = smoke(run_module, healthy, stream=False)
+    assert without["ok"] and without["stream"] == {"replicas": 0, "reason": "not asked for"}
+    assert APP_PASSWORD not in str(result) and SYS_PASSWORD not in str(result)
+
+
+def test_check_mode_connects_and_sends_nothing(healthy: NatsProcesses, run_module: Runner) -> None:
+    result = smoke(run_module, healthy, check_mode=True)
+    assert result["ok"] and result["pairs"] == {"tested": 0, "broken": []}
+    assert result["summary"] == "3 servers let sys in"
+    assert result["not_tested"] == ["check mode: nothing was sent"]
+    assert result["stream"]["replicas"] == 0
+
+
+def test_a_wrong_client_advertise(make_cluster: MakeCluster, run_module: Runner, version: str) -> None:
+    cluster = make_cluster(["n1"], cluster="")
+    cluster.kill()
+    wrong = f"127.0.0.1:{free_ports(1)[0]}"
+    cluster = make_cluster(NAMES, jetstream=[])
+    cluster.kill("n2")
+    cluster.write_config("n2", f'client_advertise: "{wrong}"')
+    cluster.start("n2")
+    connected(cluster, run_module)
+    result = smoke(run_module, cluster)
+    assert result["failed"] and not result["ok"]
+    assert result["failure"]["code"] == "smoke_test_failed"
+    assert result["failures"] == [f"n2 advertises {wrong} to clients: connection refused: nothing listens there"]
+    assert len(result["msg"].splitlines()) == 3
+    # A server of another cluster has taken the address.
+    other = make_cluster(["x1"], cluster="", accounts={}, plain_accounts={"APP": "app"}, jetstream=[])
+    other.kill("x1")
+    other.ports["x1"] = int(wrong.rpartition(":")[2])
+    other.write_config("x1")
+    other.start("x1")
+    end = time.monotonic() + 20
+    while "nothing listens" in (result := smoke(run_module, cluster))["msg"] and time.monotonic() < end:
+        time.sleep(0.1)
+    assert result["failures"] == [f"{wrong} is advertised to clients and leads to x1, a server of another cluster"]
+
+
+def test_an_advertised_address_is_used_like_a_server(make_cluster: MakeCluster, run_module: Runner) -> None:
+    """One that is known by another name."""
+    cluster = make_cluster(NAMES, jetstream=[])
+    cluster.kill("n3")
+    cluster.write_config("n3", f'client_advertise: "localhost:{cluster.ports["n3"]}"')
+    cluster.start("n3")
+    connected(cluster, run_module)
+    result = smoke(run_module, cluster)
+    assert result["ok"], result
+    assert result["addresses"] == [{"address": f"localhost:{cluster.ports['n3']}", "server": "n3", "reason": ""}]
+    # n3 is there twice.
+    assert result["pairs"] == {"tested": 12, "broken": []}
+    # A server that is only known by what the others advertise.
+    two = {**cluster.sys_connection(), "servers": cluster.urls[:1]}
+    result = run_module(
+        "nats_cluster_smoke_test", two, account_users=cluster.account_users(), expected_servers=[*NAMES, "n4"]
+    )
+    assert result["servers"] == NAMES
+    assert result["failures"] == ["no address leads to n4"]
+
+
+def restricted(make_cluster: MakeCluster, run_module: Runner, permissions: str) -> NatsProcesses:
+    """Return a cluster whose user of the account APP has these permissions."""
+    cluster = make_cluster(NAMES)
+    cluster.kill()
+    for name in NAMES:
+        path = cluster.config_file(name)
+        path.write_text(path.read_text().replace("{user: app,", f"{{permissions: {permissions}, user: app,"))
+    cluster.start()
+    return form(cluster, run_module)
+
+
+def test_without_a_user_who_may(make_cluster: MakeCluster, run_module: Runner) -> None:
+    """It is done as the system user then, and says so."""
+    cluster = restricted(make_cluster, run_module, '{ publish: "orders.>", subscribe: "orders.>" }')
+    result = smoke(run_module, connected(cluster, run_module))
+    assert result["ok"], result
+    assert result["account"] is None
+    assert result["summary"] == "6 pairs of 3 servers carry messages (sys)"
+    assert [text.partition(":")[0] for text in result["not_tested"]] == [
+        "app of account APP",
+        "no user of an account may send messages",
+        "no stream was tried",
+    ]
+    assert "permissions violation" in result["not_tested"][0]
+    # One of the users cannot log in; one who may is found, and another one of its account manages the stream.
+    users = [
+        {"account": "APP", "user": "app", "password": "wrong"},
+        {"account": "APP", "user": "app", "password": APP_PASSWORD},
+    ]
+    result = smoke(run_module, cluster, account_users=users, subject="orders.smoke")
+    assert result["ok"] and result["account"] == "APP", result
+    assert "does not accept user 'app'" in result["not_tested"][0]
+    assert result["stream"]["replicas"] == 0
+
+
+def test_a_route_that_is_missing(make_cluster: MakeCluster, run_module: Runner) -> None:
+    """n1 and n2 know each other by an address where nothing listens, and have routes to n3 alone, which passes nothing on."""
+    cluster = make_cluster(NAMES, accounts={}, plain_accounts={"APP": "app"}, jetstream=[])
+    cluster.kill()
+    nowhere = free_ports(1)[0]
+    for name in NAMES:
+        cluster.write_config(name)
+        text = cluster.config_file(name).read_text()
+        routes = text[text.index("routes: [") : text.index("]", text.index("routes: [")) + 1]
+        to = "" if name == "n3" else f'"nats://127.0.0.1:{cluster.route_ports["n3"]}"'
+        cluster.config_file(name).write_text(text.replace(routes, f'advertise: "127.0.0.1:{nowhere}", routes: [{to}]'))
+    cluster.start()
+    users = [{"account": "APP", "user": "app", "password": APP_PASSWORD}]
+    end = time.monotonic() + 20
+    while True:
+        result = smoke(run_module, cluster, account_users=users, wait_timeout=2)
+        if len(result["pairs"]["broken"]) == 2 or time.monotonic() > end:
+            break
+    assert result["failures"] == ["n1 and n2 exchange no messages"], result
+    assert result["msg"].splitlines()[-1].startswith("$ ansible-playbook natsops.jetstream.diagnose")
+    assert len(result["msg"].splitlines()) == 3
+    cluster.kill("n2")
+    result = smoke(run_module, cluster, account_users=users, wait_timeout=2)
+    assert "nothing listens there" in result["failures"][0]
+    assert result["failures"][0].startswith(cluster.url("n2"))
+
+
+def test_a_stream_that_cannot_be_written_is_deleted(make_cluster: MakeCluster, run_module: Runner) -> None:
+    allowed = '["natsops.smoke_test.*", "$JS.API.>"]'
+    cluster = restricted(make_cluster, run_module, f'{{ publish: {allowed}, subscribe: ["natsops.>", "_INBOX.>"] }}')
+    result = smoke(run_module, cluster)
+    assert result["ok"] and result["account"] == "APP", result
+    assert result["stream"]["replicas"] == 0
+    assert "it cannot be written: the server refused the request: " in result["stream"]["reason"]
+    # Asked by a user who sees all of the account.
+    info = run_module("nats_stream_info", cluster.sys_connection())
+    assert info["streams"] == []
+
+
+def test_an_account_that_may_have_no_further_stream(make_cluster: MakeCluster, run_module: Runner) -> None:
+    cluster = form(make_cluster(NAMES), run_module)
+    for name in NAMES:
+        path = cluster.config_file(name)
+        path.write_text(path.read_text().replace("jetstream: enabled", "jetstream: {max_streams: 1}"))
+        cluster.processes[name].send_signal(1)
+    end = time.monotonic() + 20
+    while cluster.app_request("$JS.API.INFO")["limits"]["max_streams"] != 1:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    cluster.add_stream("ORDERS", 3)
+    result = smoke(run_module, cluster)
+    assert result["ok"], result
+    assert result["stream"]["replicas"] == 0
+    assert "it cannot be created: maximum number of streams reached" in result["stream"]["reason"]
+    assert streams(cluster) == ["ORDERS"]
+
+
+def test_a_stream_that_takes_every_subject_keeps_nothing(make_cluster: MakeCluster, run_module: Runner) -> None:
+    cluster = form(make_cluster(NAMES), run_module)
+    cluster.add_stream("EVERYTHING", 1, subjects=["natsops.>"])
+    result = smoke(run_module, cluster)
+    assert result["ok"] and result["account"] is None, result
+    assert "the stream EVERYTHING takes what is sent on natsops.smoke_test." in result["not_tested"][0]
+    assert cluster.app_request("$JS.API.STREAM.INFO.EVERYTHING")["state"]["messages"] == 0
+
+
+@pytest.mark.parametrize("wait_timeout", [0, -1])
+def test_a_wrong_option(run_module: Runner, wait_timeout: float) -> None:
+    result = run_module("nats_cluster_smoke_test", {"servers": ["nats://127.0.0.1:1"]}, wait_timeout=wait_timeout)
+    assert result["failure"]["code"] == "invalid_option"

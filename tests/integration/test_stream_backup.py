@@ -1,0 +1,793 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups of real streams: saved by `nats_stream_backup`, deleted, restored by `nats_stream_restore`, and compared with what
+their producer wrote down."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import nats
+import pyrage
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Call,
+    Download,
+    NatsFailure,
+    Upload,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from nats.aio.client import Client as NatsPy
+from support.backup_site import Record, Run, Site, some_messages
+from support.load import patiently
+from support.module_runs import form
+from support.nats_processes import NatsProcesses, collections_path
+from support.object_storage import BUCKET, ObjectStorage
+
+OLD, NEW = "2.10.27", "2.15.1"
+ARCHIVE = "stream.tar.s2"
+# Each test has a stream of another name: a server of 2.10 assigns the consumers of a restored stream some time later, also to a
+# new stream that has the name by then.
+FIXTURES = Path(__file__).parents[1] / "unit" / "module_utils" / "backup" / "archives"
+
+
+@pytest.fixture(scope="module")
+def site(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Run) -> Iterator[Site]:
+    cluster = NatsProcesses(version, tmp_path_factory.mktemp("saved"), ["n1", "n2", "n3"])
+    cluster.start()
+    made = Site(cluster, run_module)
+    try:
+        form(cluster, run_module)
+        yield made
+    finally:
+        made.client.close()
+        cluster.kill()
+
+
+@pytest.fixture(autouse=True)
+def tidy(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "site" in request.fixturenames:
+        request.getfixturevalue("site").clear()
+
+
+@pytest.fixture
+def save(site: Site, tmp_path: Path) -> Callable[..., Path]:
+    """Save a stream: predicted, done, and not done again."""
+
+    def saved(stream: str, **options: Any) -> Path:
+        options = {"stream": stream, "directory": str(tmp_path / "backup"), **options}
+        predicted = site.run("backup", check_mode=True, **options)
+        assert (predicted["changed"], predicted["path"]) == (True, None), predicted
+        assert not list((tmp_path / "backup").glob(f"{stream}@*"))
+        real = site.done("backup", **options)
+        assert real["changed"] and real["reason"] == predicted["reason"] == "there is none yet"
+        assert real["diff"] == predicted["diff"]
+        again = site.done("backup", **options)
+        assert (again["changed"], again["path"], again["reason"]) == (False, real["path"], ""), again
+        path = Path(real["path"])
+        assert (path.stat().st_mode & 0o777, (path / ARCHIVE).stat().st_mode & 0o777) == (0o700, 0o600)
+        assert (path / "backup.json").stat().st_mode & 0o777 == 0o600
+        return path
+
+    return saved
+
+
+def manifest_of(path: Path) -> dict[str, Any]:
+    return json.loads((path / "backup.json").read_text())
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_every_message_and_position_comes_back(
+    site: Site, save: Callable[..., Path], version: str, replicas: int
+) -> None:
+    name = f"ORDERS{replicas}"
+    site.add(name, replicas, subjects=[f"{name}.>"])
+    for consumer, options in (("all", {}), ("three", {"filter_subject": f"{name}.3"}), ("idle", {})):
+        site.cluster.add_consumer(name, consumer, **options)
+    record = site.produce(some_messages(name))
+    for sequence in (1, 2, 50, 120):
+        site.api.call(f"STREAM.MSG.DELETE.{name}", {"seq": sequence})
+    record.remove(1, 2, 50, 120)
+    site.consume(name, "all", record, fetch=20, ack=20)
+    site.consume(name, "three", record, f"{name}.3", fetch=4, ack=3)
+    site.consume(name, "idle", record)
+    path = save(name)
+    told = manifest_of(path)
+    assert told["contents"]["messages"] == len(record.messages) == 116
+    assert told["contents"]["last_seq"] == 120
+    record.assert_positions(told["consumers"])
+    assert bool(told["caveats"]) == (version == OLD and replicas == 3)
+
+    assert site.done("restore", path=str(path))["changed"] is False
+    site.produce([(f"{name}.x", {}, b"later")])
+    assert "last_seq is 121 instead of 120" in site.refused("restore", "exists", path=str(path))
+    site.api.delete_stream(name)
+    predicted = site.run("restore", check_mode=True, path=str(path))
+    assert (predicted["changed"], predicted["bytes"]) == (True, (path / ARCHIVE).stat().st_size)
+    assert site.api.find_stream(name) is None
+    real = site.done("restore", path=str(path))
+    assert real["diff"] == predicted["diff"]
+    site.assert_restored(name, record)
+    assert site.done("restore", path=str(path))["changed"] is False
+    config = site.api.stream(name)["config"]
+    assert (config["num_replicas"], config["subjects"]) == (replicas, [f"{name}.>"])
+    # What is stored next does not take the place of what was deleted.
+    assert set(site.produce([(f"{name}.x", {}, b"next")]).messages) == {121}
+
+
+def restore(site: Site, path: Path, stream: str, **options: Any) -> dict[str, Any]:
+    """Delete a stream, restore it, and return the result."""
+    site.api.delete_stream(stream)
+    wait_until(lambda: site.api.find_stream(stream), lambda found: found is None, 20)
+    return site.done("restore", path=str(path), **options)
+
+
+@pytest.mark.parametrize("messages", [0, 5])
+def test_an_empty_stream_goes_on_where_it_was(site: Site, save: Callable[..., Path], messages: int) -> None:
+    site.add(f"EMPTY{messages}", 1)
+    record = site.produce(some_messages(f"EMPTY{messages}", messages))
+    site.api.purge_stream(f"EMPTY{messages}")
+    path = save(f"EMPTY{messages}")
+    restore(site, path, f"EMPTY{messages}")
+    assert site.done("restore", path=str(path))["changed"] is False
+    assert site.stored(f"EMPTY{messages}") == {}
+    assert set(site.produce([(f"EMPTY{messages}.a", {}, b"next")], record).messages) == set(range(1, messages + 2))
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_work_queue_keeps_what_nobody_has_done(site: Site, save: Callable[..., Path], replicas: int) -> None:
+    site.add("JOBS", replicas, retention="workqueue")
+    site.cluster.add_consumer("JOBS", "worker")
+    record = site.produce(some_messages("JOBS"))
+    site.consume("JOBS", "worker", record, fetch=30, ack=20)
+    record.remove(*range(1, 21))
+    wait_until(lambda: site.api.stream("JOBS")["state"]["messages"], lambda count: count == 100, 20)
+    path = save("JOBS")
+    caveats = restore(site, path, "JOBS")["caveats"]
+    assert any("delivered again: worker (10)" in caveat for caveat in caveats), caveats
+    site.assert_restored("JOBS", record)
+    # The ten that were delivered and not acknowledged come again, at the latest after the time that they may take.
+    assert site.api.consumer("JOBS", "worker")["ack_floor"]["stream_seq"] == 20
+
+
+def test_buckets_come_back(site: Site, save: Callable[..., Path], version: str) -> None:
+    content = bytes(range(256)) * 2000
+
+    async def fill() -> None:
+        connection = await site.connect()
+        try:
+            stream = connection.jetstream(timeout=10)
+            values = await stream.create_key_value(bucket="SETTINGS", history=3, replicas=3)
+            for number in range(20):
+                await values.put(f"key.{number % 5}", f"value {number}".encode())
+            await values.delete("key.1")
+            await values.purge("key.2")
+            objects = await stream.create_object_store(bucket="FILES", config=nats.js.api.ObjectStoreConfig(replicas=1))
+            await objects.put("report.bin", content)
+        finally:
+            await connection.close()
+
+    async def read() -> tuple[dict[str, bytes], bytes]:
+        connection = await site.connect()
+        try:
+            stream = connection.jetstream(timeout=10)
+            values = await stream.key_value("SETTINGS")
+            # A follower that still catches up may be asked, on 2.10.
+            keys = await patiently(values.keys)
+            found = {key: (await values.get(key)).value or b"" for key in keys}
+            return found, (await (await stream.object_store("FILES")).get("report.bin")).data or b""
+        finally:
+            await connection.close()
+
+    asyncio.run(fill())
+    before = {stream: site.stored(stream) for stream in ("KV_SETTINGS", "OBJ_FILES")}
+    paths = {stream: save(stream) for stream in before}
+    for stream, path in paths.items():
+        assert manifest_of(path)["contents"]["messages"] == len(before[stream])
+        restore(site, path, stream)
+        assert site.stored(stream) == before[stream]
+    assert asyncio.run(read()) == (
+        {"key.0": b"value 15", "key.3": b"value 18", "key.4": b"value 19"},
+        content,
+    )
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_backup_under_load_is_a_prefix_of_what_was_stored(site: Site, tmp_path: Path, replicas: int) -> None:
+    site.add("LOADED", replicas)
+    record, stop = Record(), threading.Event()
+    thread = site.produce_until(stop, "LOADED.a", record)
+    try:
+        assert wait_until(lambda: len(record.messages), lambda count: count > 300, 60).done
+        saved = site.done("backup", stream="LOADED", directory=str(tmp_path), rate_limit="512KB")
+        after = len(record.messages)
+        assert wait_until(lambda: len(record.messages), lambda count: count > after + 50, 60).done
+    finally:
+        stop.set()
+        thread.join()
+    told = saved["backup"]
+    assert told["changed_meanwhile"]["messages"] > 0
+    assert told["contents"]["messages"] == told["contents"]["last_seq"] < len(record.messages)
+    restore(site, Path(saved["path"]), "LOADED")
+    last = told["contents"]["last_seq"]
+    assert site.stored("LOADED") == {sequence: record.messages[sequence] for sequence in range(1, last + 1)}
+
+
+def test_a_stream_in_memory_from_2_15(site: Site, save: Callable[..., Path], version: str, tmp_path: Path) -> None:
+    site.add("FAST", 1, storage="memory")
+    record = site.produce(some_messages("FAST"))
+    if version == OLD:
+        directory = tmp_path / "backup"
+        assert "in memory" in site.refused("backup", "unsupported", stream="FAST", directory=str(directory))
+        assert not directory.exists()
+        return
+    restore(site, save("FAST"), "FAST")
+    site.assert_restored("FAST", record)
+    assert site.api.stream("FAST")["config"]["storage"] == "memory"
+
+
+def test_consumers_that_the_archive_lacks_are_recreated(site: Site, save: Callable[..., Path], version: str) -> None:
+    """Before 2.15 a server saves only the consumers that it holds itself."""
+    site.add("EVENTS", 3)
+    record = site.produce(some_messages("EVENTS"))
+    for number in range(6):
+        site.cluster.add_consumer("EVENTS", f"c{number}", num_replicas=1)
+        site.consume("EVENTS", f"c{number}", record, fetch=10 + number, ack=number * 2)
+    leader = site.api.stream("EVENTS")["cluster"]["leader"]
+    elsewhere = {row["name"] for row in site.api.consumers("EVENTS").rows if row["cluster"]["leader"] != leader}
+    path = save("EVENTS")
+    missing = {row["name"] for row in manifest_of(path)["consumers"] if not row["in_archive"]}
+    assert missing == (elsewhere if version == OLD else set())
+    assert set(restore(site, path, "EVENTS")["recreated"]) == missing
+    site.assert_restored("EVENTS", record)
+    pending = {row["name"]: row["num_pending"] for row in site.api.consumers("EVENTS").rows}
+    for name in missing:
+        assert pending[name] == len([sequence for sequence in record.messages if sequence >= record.positions[name][1]])
+
+
+def test_consumers_of_what_is_new_get_nothing_old(site: Site, save: Callable[..., Path]) -> None:
+    """On 2.10 some of the six are missing from the archive, and report an ack floor of 0."""
+    site.add("NEWS", 3)
+    site.produce(some_messages("NEWS"))
+    for number in range(6):
+        site.cluster.add_consumer("NEWS", f"c{number}", num_replicas=1, deliver_policy="new")
+    restore(site, save("NEWS"), "NEWS")
+    assert [row["num_pending"] for row in site.api.consumers("NEWS").rows] == [0] * 6
+
+
+def test_a_copy_beside_it(site: Site, save: Callable[..., Path], version: str) -> None:
+    site.add("ORIGINAL", 1)
+    site.cluster.add_consumer("ORIGINAL", "worker")
+    record = site.produce(some_messages("ORIGINAL"))
+    path = save("ORIGINAL")
+    if version == OLD:
+        told = site.refused("restore", "unsupported", path=str(path), stream="COPY", subjects=["copy.>"])
+        assert "under its own name ORIGINAL only" in told
+        assert site.api.stream_names() == ["ORIGINAL"]
+        return
+    assert "ORIGINAL" in site.refused("restore", "overlap", path=str(path), stream="COPY")
+    site.done("restore", path=str(path), stream="COPY", subjects=["copy.>"], num_replicas=3, consumers=False)
+    site.assert_restored("COPY", record)
+    config = site.api.stream("COPY")["config"]
+    assert (config["subjects"], config["num_replicas"]) == (["copy.>"], 3)
+    assert site.stored("ORIGINAL") == record.messages
+
+
+def test_a_consumer_with_more_replicas_than_its_stream(site: Site, save: Callable[..., Path]) -> None:
+    """A server would refuse all of it (10126), from 2.15 with a part of the stream left behind."""
+    site.add("FITTED", 3)
+    site.cluster.add_consumer("FITTED", "three", num_replicas=3)
+    site.cluster.add_consumer("FITTED", "any")
+    record = site.produce(some_messages("FITTED"))
+    site.consume("FITTED", "three", record, fetch=9, ack=9)
+    site.consume("FITTED", "any", record, fetch=5, ack=4)
+    result = restore(site, save("FITTED"), "FITTED", num_replicas=1)
+    assert result["fewer_replicas"] == ["three"]
+    site.assert_restored("FITTED", record)
+    assert site.api.stream("FITTED")["config"]["num_replicas"] == 1
+
+
+def test_a_restored_stream_knows_no_message_ids_from_2_15(site: Site, save: Callable[..., Path], version: str) -> None:
+    site.add("DEDUPED", 1)
+    site.produce([("DEDUPED.a", {"Nats-Msg-Id": "1"}, b"once")])
+    result = restore(site, save("DEDUPED"), "DEDUPED")
+    again = site.produce([("DEDUPED.a", {"Nats-Msg-Id": "1"}, b"once")])
+    assert set(again.messages) == ({1} if version == OLD else {2})
+    assert any("duplicate window of 2m" in caveat for caveat in result["caveats"]) == (version == NEW)
+
+
+def test_a_new_backup_only_where_something_is_new(site: Site, save: Callable[..., Path]) -> None:
+    site.add("NEWEST", 1)
+    site.cluster.add_consumer("NEWEST", "worker")
+    record = site.produce(some_messages("NEWEST", 20))
+    first = save("NEWEST")
+    options = {"stream": "NEWEST", "directory": str(first.parent)}
+
+    def reason(**more: Any) -> str:
+        result = site.done("backup", **{**options, **more})
+        assert result["changed"] and result["path"] != str(first)
+        return result["reason"]
+
+    site.consume("NEWEST", "worker", record, fetch=3, ack=3)
+    assert reason() == "consumers were changed or moved on since"
+    site.produce([("NEWEST.a", {}, b"more")])
+    assert reason() == "messages were stored or removed since"
+    site.api.update_stream({**site.api.stream("NEWEST")["config"], "description": "all orders"})
+    assert reason() == "its configuration is another"
+    newest = Path(site.done("backup", **options)["path"])
+    (newest / ARCHIVE).write_bytes((newest / ARCHIVE).read_bytes()[:-1])
+    assert "the last one is damaged" in reason()
+    assert reason(force=True) == "asked for by `force`"
+    site.api.delete_stream("NEWEST")
+    site.add("NEWEST", 1)
+    assert reason() == "the stream is another one of the same name"
+
+
+@pytest.mark.parametrize("fault", ["truncated", "flipped", "swapped"])
+def test_a_damaged_archive_is_refused_before_anything_is_created(
+    site: Site, save: Callable[..., Path], fault: str
+) -> None:
+    site.add("DAMAGED", 1)
+    site.add("OTHERS", 1)
+    site.produce(some_messages("DAMAGED"))
+    site.produce(some_messages("OTHERS"))
+    path, other = save("DAMAGED"), save("OTHERS")
+    archive = path / ARCHIVE
+    data = bytearray(archive.read_bytes())
+    if fault == "truncated":
+        del data[-20:]
+    elif fault == "flipped":
+        data[len(data) // 2] ^= 4
+    else:
+        data = bytearray((other / ARCHIVE).read_bytes())
+    archive.write_bytes(data)
+    site.api.delete_stream("DAMAGED")
+    assert str(archive) in site.refused("restore", "damaged", path=str(path))
+    # As the nats CLI leaves a backup, without any checksum of its own.
+    told = manifest_of(path)
+    state = {**told["state"], "last_seq": told["state"]["last_seq"] + (fault == "swapped")}
+    (path / "backup.json").write_text(json.dumps({"config": told["config"], "state": state}))
+    site.refused("restore", "damaged", path=str(path))
+    assert site.api.stream_names() == ["OTHERS"]
+
+
+def test_what_the_nats_cli_saved_is_restored(site: Site, save: Callable[..., Path]) -> None:
+    """It keeps configuration and state beside the archive, and nothing else."""
+    site.add("CLI", 1)
+    site.cluster.add_consumer("CLI", "worker")
+    record = site.produce(some_messages("CLI"))
+    site.consume("CLI", "worker", record, fetch=7, ack=6)
+    path = save("CLI")
+    told = manifest_of(path)
+    (path / "backup.json").write_text(json.dumps({"config": told["config"], "state": told["state"]}))
+    result = restore(site, path, "CLI")
+    assert (result["messages"], result["consumers"]) == (120, ["worker"])
+    site.assert_restored("CLI", record)
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
+def test_a_restored_stream_moves(
+    site: Site, save: Callable[..., Path], run_module: Run, version: str, sealed: bool
+) -> None:
+    """Also one that somebody else restored. The meta leader is elsewhere: it forgets a restore of its own."""
+    name = f"MOVED{sealed:d}"
+    site.add(name, 1)
+    record = site.produce(some_messages(name))
+    if sealed:
+        site.api.update_stream({**site.api.stream(name)["config"], "sealed": True})
+    path = save(name)
+    system = site.cluster.sys_connection()
+
+    def replica() -> str:
+        return str(site.api.stream(name)["cluster"].get("leader") or "")
+
+    def move() -> None:
+        home = replica()
+        users = site.cluster.account_users()
+        options = {"stream": name, "server_name": home, "accept_loss": version == OLD}
+        moved = run_module("nats_stream_peer", system, account="APP", account_users=users, **options)
+        assert not moved.get("failed"), moved
+        assert replica() != home
+        site.assert_restored(name, record)
+
+    restore(site, path, name)
+    stepped = run_module("nats_meta_stepdown", system, away_from=[replica()])
+    assert not stepped.get("failed"), stepped
+    home = replica()
+    if version == NEW:
+        site.api.evacuate_stream_peer(name, home)
+        assert wait_until(replica, lambda leader: leader not in ("", home), 20).done
+    move()
+    site.api.delete_stream(name)
+    told = manifest_of(path)
+    site.api.restore_stream(told["config"], told["state"], [(path / ARCHIVE).read_bytes()], TransferPace(idle=20))
+    move()
+
+
+def test_an_archive_of_2_10_is_restored_by_2_15_and_not_the_other_way_round(
+    site: Site, save: Callable[..., Path], version: str
+) -> None:
+    other = OLD if version == NEW else NEW
+    path = FIXTURES / f"backup-{other}"
+    told = manifest_of(path)
+    if version == OLD:
+        assert f"cannot be read by {OLD}" in site.refused("restore", "unsupported", path=str(path))
+        assert site.api.stream_names() == []
+        return
+    result = site.done("restore", path=str(path))
+    assert (result["stream"], result["messages"]) == ("S", told["contents"]["messages"])
+    again = manifest_of(save("S"))
+    assert (again["format"], told["format"]) == ("entries", "tar")
+    # Sequences, times, subjects, headers and bodies of all messages.
+    assert again["contents"]["digest"] == told["contents"]["digest"]
+    floors = {row["name"]: row["ack_floor"]["stream_seq"] for row in told["consumers"]}
+    assert {row["name"]: row["ack_floor"]["stream_seq"] for row in site.api.consumers("S").rows} == floors
+
+
+def test_a_consumer_without_a_leader_is_named(broken: Site, version: str, tmp_path: Path) -> None:
+    """From 2.15 it would fail the snapshot; before it would be missing from it, and its position from the backup."""
+    for number in range(6):
+        broken.cluster.add_consumer("ORDERS", f"c{number}", num_replicas=1)
+    leader = broken.api.stream("ORDERS")["cluster"]["leader"]
+    alone = {
+        row["name"]: row["cluster"]["leader"] for row in broken.api.consumers("ORDERS").rows if row["name"] != "worker"
+    }
+    victim = next(server for server in alone.values() if server != leader)
+    broken.cluster.kill(victim)
+    gone = {name for name, server in alone.items() if server == victim}
+    options: dict[str, Any] = {"stream": "ORDERS", "directory": str(tmp_path / "backup")}
+
+    def refusal() -> str:
+        result = broken.run("backup", **options)
+        return result["msg"] if (result.get("failure") or {}).get("code") == "leaderless" else ""
+
+    seen = wait_until(refusal, lambda told: all(name in told for name in gone) and "worker" not in told, 60)
+    assert seen.done, seen.value
+    assert not (tmp_path / "backup").exists()
+    result = broken.done("backup", **options, consumers=False)
+    assert (result["backup"]["contents"]["messages"], result["backup"]["consumers"]) == (30, [])
+
+
+def test_a_message_larger_than_the_servers_take(site: Site, save: Callable[..., Path], version: str) -> None:
+    site.add("LARGE", 1)
+    record = site.produce([("LARGE.a", {}, random_bytes(5000, 1))])
+    path = save("LARGE")
+    told = manifest_of(path)
+    site.api.delete_stream("LARGE")
+    small = NatsProcesses(version, path.parent, ["small"], cluster="", extra="max_payload: 4096")
+    small.start()
+    try:
+        there = Site(small, site._run_module)
+        wait_until(there.api.stream_names, lambda names: True, 30)
+        if version == OLD:
+            # Its archives are restored as files.
+            there.done("restore", path=str(path))
+            assert there.stored("LARGE") == record.messages
+        else:
+            largest = f"a message of {told['contents']['largest']} bytes"
+            assert largest in there.refused("restore", "unsupported", path=str(path))
+            assert there.api.stream_names() == []
+        there.client.close()
+    finally:
+        small.kill()
+
+
+# --- faults -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_leaves_nothing(site: Site, tmp_path: Path) -> None:
+    site.add("FULL", 1)
+    site.produce([("FULL.a", {}, random_bytes(200_000, number)) for number in range(20)])
+    directory = tmp_path / "backup"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        result = site.run("backup", stream="FULL", directory=str(directory))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert result["failure"]["code"] == "write_failed", result
+    assert str(directory) in result["msg"]
+    assert list(directory.iterdir()) == []
+    # The server has noticed that nobody listens any more, and gives it once more.
+    assert wait_until(lambda: site.run("backup", stream="FULL", directory=str(directory)), succeeded, 20).done
+
+
+def succeeded(result: dict[str, Any]) -> bool:
+    return not result.get("failed")
+
+
+def random_bytes(size: int, seed: int) -> bytes:
+    """Return bytes that no compression makes smaller."""
+    return random.Random(seed).randbytes(size)
+
+
+def kill_when(cluster: NatsProcesses, name: str, ready: Callable[[], bool]) -> threading.Thread:
+    """Kill a server as soon as something is so."""
+
+    def work() -> None:
+        if wait_until(ready, bool, 60, 0.02).done:
+            cluster.kill(name)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.fixture
+def broken(make_cluster: Callable[..., NatsProcesses], run_module: Run) -> Iterator[Site]:
+    """A cluster of three that a test may break, with a stream of 12 MB that takes a while at the least rate."""
+    made = Site(form(make_cluster(["n1", "n2", "n3"]), run_module), run_module)
+    try:
+        made.add("ORDERS", 3)
+        made.cluster.add_consumer("ORDERS", "worker")
+        made.produce([("ORDERS.a", {}, random_bytes(400_000, number)) for number in range(30)])
+        yield made
+    finally:
+        made.client.close()
+
+
+def test_a_server_killed_during_a_backup(broken: Site, tmp_path: Path) -> None:
+    directory = tmp_path / "backup"
+
+    def some_of_it() -> bool:
+        return any(path.stat().st_size > 1_000_000 for path in directory.glob(f".*/{ARCHIVE}"))
+
+    options: dict[str, Any] = {"stream": "ORDERS", "directory": str(directory)}
+    leader = broken.api.stream("ORDERS")["cluster"]["leader"]
+    thread = kill_when(broken.cluster, leader, some_of_it)
+    result = broken.run("backup", **options, rate_limit="1MB", idle_timeout=6)
+    thread.join()
+    assert result.get("failed"), result
+    assert result["failure"]["code"] in ("idle", "connection_lost", "interrupted"), result
+    assert "stream ORDERS was not saved" in result["msg"]
+    assert list(directory.iterdir()) == []
+    # Another one leads.
+    assert wait_until(lambda: broken.run("backup", **options), succeeded, 60).done
+
+
+def test_a_server_killed_during_a_restore(broken: Site, tmp_path: Path) -> None:
+    path = Path(broken.done("backup", stream="ORDERS", directory=str(tmp_path / "backup"))["path"])
+    before = broken.stored("ORDERS")
+    broken.api.delete_stream("ORDERS")
+    leader: list[str] = []
+
+    def under_way() -> bool:
+        """Return whether a server takes the upload, which only it logs; the rate leaves ten more seconds."""
+        leader[:] = [name for name in broken.cluster.names if "Starting restore for stream" in broken.cluster.log(name)]
+        return bool(leader)
+
+    def kill() -> None:
+        assert wait_until(under_way, bool, 60, 0.02).done
+        broken.cluster.kill(leader[0])
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    result = broken.run("restore", path=str(path), rate_limit="1MB", idle_timeout=6, wait_timeout=90)
+    thread.join()
+    assert result.get("failed"), result
+    assert result["failure"]["code"] in ("idle", "connection_lost", "interrupted"), result
+    assert "what there was of it is removed" in result["msg"], result
+    assert broken.api.stream_names() == []
+    broken.cluster.start(leader[0])
+    assert wait_until(lambda: broken.run("restore", path=str(path)), succeeded, 60).done
+    assert broken.stored("ORDERS") == before
+
+
+def test_a_lone_server_killed_during_a_restore_and_started_again(
+    make_cluster: Callable[..., NatsProcesses], run_module: Run, tmp_path: Path
+) -> None:
+    """From 2.15 it comes back with what it had stored of the stream, which takes messages."""
+    site = Site(make_cluster(["n1"], cluster=""), run_module)
+    try:
+        wait_until(site.api.stream_names, lambda names: True, 30)
+        site.add("ALONE", 1)
+        site.produce([("ALONE.a", {}, random_bytes(400_000, number)) for number in range(20)])
+        before = site.stored("ALONE")
+        path = Path(site.done("backup", stream="ALONE", directory=str(tmp_path / "backup"))["path"])
+        site.api.delete_stream("ALONE")
+
+        def kill() -> None:
+            assert wait_until(lambda: "Starting restore for stream" in site.cluster.log("n1"), bool, 60, 0.02).done
+            site.cluster.kill("n1")
+            site.cluster.start("n1")
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        result = site.run("restore", path=str(path), rate_limit="1MB", idle_timeout=6, wait_timeout=90)
+        thread.join()
+        assert result["failure"]["code"] in ("idle", "connection_lost", "interrupted"), result
+        assert "what there was of it is removed" in result["msg"], result
+        assert site.api.stream_names() == []
+        site.done("restore", path=str(path))
+        assert site.stored("ALONE") == before
+    finally:
+        site.client.close()
+
+
+def test_a_failed_restore_leaves_no_part_of_the_stream(site: Site, save: Callable[..., Path], version: str) -> None:
+    """The archive is altered after it was verified: from 2.15 a server has stored the messages before the fault by then."""
+    site.add("FAILED", 3)
+    site.cluster.add_consumer("FAILED", "worker")
+    record = site.produce(some_messages("FAILED"))
+    site.consume("FAILED", "worker", record)
+    path = save("FAILED")
+    archive = path / ARCHIVE
+    whole = archive.read_bytes()
+    altered = bytearray(whole)
+    altered[len(whole) - 40] ^= 1
+    archive.write_bytes(altered)
+    told = manifest_of(path)
+    (path / "backup.json").write_text(json.dumps({**told, "sha256": hashlib.sha256(altered).hexdigest()}))
+    site.api.delete_stream("FAILED")
+    result = site.run("restore", path=str(path))
+    assert result["failure"]["err_code"] == 10062, result
+    assert "what there was of it is removed" in result["msg"]
+    assert site.api.stream_names() == []
+    archive.write_bytes(whole)
+    (path / "backup.json").write_text(json.dumps(told))
+    site.done("restore", path=str(path))
+    site.assert_restored("FAILED", record)
+
+
+class Peer:
+    """The other side of a transfer, which a test plays."""
+
+    def __init__(self, site: Site, subject: str, on_message: Callable[[NatsPy, Any], Any], wait: float = 0) -> None:
+        self._ready = threading.Event()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._play(site, subject, on_message, wait)))
+
+    async def _play(self, site: Site, subject: str, on_message: Callable[[NatsPy, Any], Any], wait: float) -> None:
+        connection = await site.connect()
+        if not wait:
+            await self._subscribe(connection, subject, on_message)
+        self._ready.set()
+        await asyncio.sleep(wait)
+        if wait:
+            await self._subscribe(connection, subject, on_message)
+        await asyncio.get_running_loop().run_in_executor(None, self._done.wait, 30)
+        await connection.close()
+
+    async def _subscribe(self, connection: NatsPy, subject: str, on_message: Callable[[NatsPy, Any], Any]) -> None:
+        async def take(message: Any) -> None:
+            await on_message(connection, message)
+
+        await connection.subscribe(subject, cb=take)
+        await connection.flush()
+
+    def __enter__(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(30)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+def test_a_receiver_that_is_known_late_gets_everything_in_order(site: Site) -> None:
+    """The server that takes an upload may be known elsewhere only after its reply has come."""
+    seen: list[bytes] = []
+
+    async def take(_connection: NatsPy, message: Any) -> None:
+        seen.append(message.data)
+        await message.respond(b"" if message.data else b"whole")
+
+    chunks = [bytes([number]) * 10 for number in range(40)]
+    with Peer(site, "late.chunks", take, wait=0.7):
+        reply = site.client.upload("late.chunks", chunks, Upload(lambda reply: None, idle=10, finish=10))
+    assert (seen, reply.body) == ([*chunks, b""], b"whole")
+    nobody = Upload(lambda reply: None, idle=0.5, finish=1)
+    with pytest.raises(NatsFailure, match="no longer takes the chunks"):
+        site.client.upload("nobody.there", chunks, nobody)
+
+
+def test_a_sender_that_does_not_know_its_receiver_yet_is_asked_again(site: Site) -> None:
+    asked: list[str] = []
+
+    async def send(connection: NatsPy, message: Any) -> None:
+        inbox = message.data.decode()
+        asked.append(inbox)
+        await message.respond(b"{}")
+        if len(asked) < 3:
+            await connection.publish(inbox, b"", headers={"Status": "408", "Description": "No Interest"})
+            return
+        await connection.publish(inbox, b"all")
+        await connection.publish(inbox, b"", headers={"Status": "204"})
+
+    got: list[bytes] = []
+    download = Download(lambda inbox: Call("late.sender", inbox.encode()), lambda reply: None, got.append, 10, 10)
+    with Peer(site, "late.sender", send):
+        site.client.download(download)
+    assert (got, len(set(asked))) == ([b"all"], 3)
+
+
+def test_what_a_sender_says_in_place_of_the_rest(site: Site) -> None:
+    async def send(connection: NatsPy, message: Any) -> None:
+        await message.respond(b"{}")
+        await connection.publish(message.data.decode(), b"some")
+        status = {"Status": "500", "Description": "could not load"}
+        await connection.publish(message.data.decode(), b"", headers=status)
+
+    download = Download(
+        lambda inbox: Call("bad.sender", inbox.encode()), lambda reply: None, lambda chunk: None, 10, 10
+    )
+    with Peer(site, "bad.sender", send), pytest.raises(NatsFailure, match="early: 500 could not load") as caught:
+        site.client.download(download)
+    assert caught.value.code == "interrupted"
+
+
+# --- memory -------------------------------------------------------------------------------------------------------------
+
+MEASURE = """
+import json, re, sys
+from support.module_runs import run_in_process
+name, connection, options = json.loads(sys.argv[1])
+result = run_in_process(name, connection, **options)
+assert not result.get("failed"), result
+# What getrusage tells is at least what the parent had when it forked.
+peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+print(json.dumps([peak, result.get("path"), result["bytes"]]))
+"""
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, dict[str, Any]]]:
+    """The options with which a stream is saved somewhere, and those with which it is restored from there."""
+    identity = pyrage.x25519.Identity.generate()
+    (tmp_path / "identity").write_text(str(identity))
+    if request.param == "plain":
+        yield {"backup": {"directory": str(tmp_path)}, "restore": {}}
+        return
+    write, read = {"encrypt_to": [str(identity.to_public())]}, {"identity_file": str(tmp_path / "identity")}
+    if request.param == "encrypted":
+        yield {"backup": {"directory": str(tmp_path), **write}, "restore": read}
+        return
+    storage = ObjectStorage(tmp_path)
+    storage.start()
+    try:
+        s3 = {"s3": storage.options}
+        yield {"backup": {"directory": f"s3://{BUCKET}/nats", **write, **s3}, "restore": {**read, **s3}}
+    finally:
+        storage.kill()
+
+
+# `more` is in MiB: the parts that are on their way to object storage are of 8 MiB, and the small stream has one of them only.
+@pytest.mark.parametrize(("place", "more"), [("plain", 16), ("encrypted", 16), ("s3", 72)], indirect=["place"])
+def test_memory_does_not_grow_with_the_stream(
+    site: Site, tmp_path: Path, place: dict[str, dict[str, Any]], more: int
+) -> None:
+    def measured(name: str, **options: Any) -> tuple[int, str, int]:
+        arguments = json.dumps([f"nats_stream_{name}", site.cluster.app_connection(), options])
+        environment = {"PYTHONPATH": f"{Path(__file__).parents[1]}:{collections_path()}", "PATH": "/usr/bin:/bin"}
+        command = [sys.executable, "-c", MEASURE, arguments]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, timeout=240)
+        return tuple(json.loads(done.stdout.splitlines()[-1]))
+
+    peaks: dict[int, list[int]] = {}
+    for size in (6, 60):
+        stream = f"S{size}"
+        site.add(stream, 1)
+        site.produce([(f"{stream}.a", {}, random_bytes(500_000, number)) for number in range(2 * size)])
+        saving, path, _bytes = measured("backup", stream=stream, **place["backup"])
+        site.api.delete_stream(stream)
+        restoring, _path, bytes_sent = measured("restore", path=path, **place["restore"])
+        assert bytes_sent > size * 1_000_000 * 0.99
+        peaks[size] = [saving, restoring]
+        site.api.delete_stream(stream)
+    for small, large in zip(*peaks.values()):
+        assert large < 200 << 20, peaks
+        assert large - small < more << 20, peaks
+    print(peaks)

@@ -1,0 +1,230 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster whose streams are saved and restored, and the record of what their producer knows."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+import nats
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from nats.aio.client import Client as NatsPy
+from support import load
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
+
+Run = Callable[..., dict[str, Any]]
+Message = tuple[str, dict[str, str], bytes]
+
+
+@dataclass
+class Record:
+    """What a producer knows that was stored, by sequence, and of each consumer the last message that it acknowledged and the
+    first one that it did not."""
+
+    messages: dict[int, Message] = field(default_factory=dict)
+    positions: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def remove(self, *sequences: int) -> None:
+        for sequence in sequences:
+            del self.messages[sequence]
+
+    def assert_positions(self, consumers: list[dict[str, Any]]) -> None:
+        """See that each consumer's ack floor lies between the two: what it acknowledged does not come again, the rest does."""
+        floors = {row["name"]: position(row) for row in consumers}
+        assert set(floors) == set(self.positions)
+        for name, (last, following) in self.positions.items():
+            assert last <= floors[name] < following, (name, floors[name], last, following)
+
+
+class Site:
+    """A cluster with one user, and the modules that are run on it."""
+
+    def __init__(self, cluster: NatsProcesses, run_module: Run, user: str = APP_USER) -> None:
+        self.cluster = cluster
+        self.user = user
+        self.account = next(name for name, of_it in cluster.accounts.items() if of_it == user)
+        self._run_module = run_module
+        options = ConnectionOptions(tuple(cluster.urls), user, APP_PASSWORD, timeout=5)
+        self.client = Client(options)
+        self.api = JetStreamApi(self.client, self.account)
+
+    def run(self, name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        return self._run_module(f"nats_stream_{name}", self.cluster.app_connection(), check_mode, **options)
+
+    def done(self, name: str, **options: Any) -> dict[str, Any]:
+        result = self.run(name, **options)
+        assert not result.get("failed"), result
+        return result
+
+    def refused(self, name: str, code: str, **options: Any) -> str:
+        """Run a module in check mode and for real, see that both refuse, and return the message."""
+        results = [self.run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
+        for result in results:
+            assert result.get("failed"), result
+            assert result["failure"]["code"] == code, result
+        assert results[0]["msg"] == results[1]["msg"]
+        return results[1]["msg"]
+
+    def clear(self) -> None:
+        for name in self.api.stream_names():
+            with contextlib.suppress(NatsFailure):
+                self.api.delete_stream(name)
+        wait_until(self.api.stream_names, lambda names: not names, 20)
+
+    def produce(self, messages: list[Message], record: Record | None = None) -> Record:
+        """Store messages and return what was acknowledged."""
+        found = record or Record()
+
+        async def work() -> None:
+            connection = await self.connect()
+            try:
+                stream = connection.jetstream(timeout=10)
+                for subject, headers, body in messages:
+                    ack = await stream.publish(subject, body, headers=headers or None)
+                    found.messages[ack.seq] = (subject, headers, body)
+            finally:
+                await connection.close()
+
+        asyncio.run(work())
+        return found
+
+    def produce_until(self, stop: threading.Event, subject: str, record: Record) -> threading.Thread:
+        """Store messages one after another until asked to stop, and write down each that is acknowledged."""
+
+        async def work() -> None:
+            connection = await self.connect()
+            try:
+                stream = connection.jetstream(timeout=10)
+                for number in itertools.count():
+                    if stop.is_set():
+                        return
+                    message: Message = (subject, {}, f"{number} ".encode() * 300)
+                    record.messages[(await stream.publish(subject, message[2])).seq] = message
+            finally:
+                await connection.close()
+
+        thread = threading.Thread(target=lambda: asyncio.run(work()))
+        thread.start()
+        return thread
+
+    def consume(
+        self, stream: str, consumer: str, record: Record, subject: str = "", fetch: int = 0, ack: int = 0
+    ) -> None:
+        """Fetch messages of a consumer with that filter and acknowledge the first of them."""
+        wanted = sorted(seq for seq, message in record.messages.items() if subject in ("", message[0]))
+
+        async def work() -> list[int]:
+            connection = await self.connect()
+            try:
+                subscription = await connection.jetstream(timeout=10).pull_subscribe_bind(
+                    consumer=consumer, stream=stream
+                )
+                fetched = await load.fetch(subscription, fetch)
+                for message in fetched[:ack]:
+                    await message.ack_sync(timeout=10)
+                return [message.metadata.sequence.stream for message in fetched]
+            finally:
+                await connection.close()
+
+        if fetch:
+            assert asyncio.run(work()) == wanted[:fetch]
+        record.positions[consumer] = (wanted[ack - 1] if ack else 0, wanted[ack])
+
+    async def connect(self) -> NatsPy:
+        living = [self.cluster.url(name) for name in self.cluster.processes]
+        return await nats.connect(living, user=self.user, password=APP_PASSWORD)
+
+    def add(self, stream: str, replicas: int = 1, **config: Any) -> None:
+        self.cluster.add_stream(stream, replicas, self.account, **config)
+
+    def stored(self, stream: str) -> dict[int, Message]:
+        """Return every message of a stream, read one by one."""
+        state = self.api.stream(stream)["state"]
+        sequences = range(state["first_seq"], state["last_seq"] + 1)
+        answers = self.api.call_many([(f"STREAM.MSG.GET.{stream}", {"seq": sequence}) for sequence in sequences])
+        found = {}
+        for sequence, answer in zip(sequences, answers):
+            if isinstance(answer, NatsFailure):
+                assert answer.err_code == 10037, answer.description
+                continue
+            message = answer["message"]
+            found[sequence] = (
+                message["subject"],
+                headers_of(base64.b64decode(message.get("hdrs", ""))),
+                base64.b64decode(message.get("data", "")),
+            )
+        assert len(found) == state["messages"]
+        return found
+
+    def assert_restored(self, stream: str, record: Record) -> None:
+        """See that a stream has every message and every position that was written down, and nothing else."""
+        assert self.stored(stream) == record.messages
+        record.assert_positions(list(self.api.consumers(stream).rows))
+
+
+class Accounts:
+    """Two accounts, and the modules that save and restore them."""
+
+    def __init__(self, cluster: NatsProcesses, run_module: Run, directory: Path) -> None:
+        self.cluster = cluster
+        self.sites = {name: Site(cluster, run_module, user) for name, user in cluster.accounts.items()}
+        self.directory = directory
+        self._run_module = run_module
+
+    def run(self, name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        users = [
+            {"account": account, "user": user, "password": APP_PASSWORD}
+            for account, user in self.cluster.accounts.items()
+        ]
+        given = {"directory": str(self.directory), "account_users": users, **options}
+        return self._run_module(f"nats_{name}", self.cluster.sys_connection(), check_mode, **given)
+
+    def done(self, name: str, **options: Any) -> dict[str, Any]:
+        result = self.run(name, **options)
+        assert not result.get("failed"), result["msg"]
+        return result
+
+    def refused(self, name: str, code: str, **options: Any) -> str:
+        results = [self.run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
+        for result in results:
+            assert result.get("failed"), result
+            assert result["failure"]["code"] == code, result
+        return results[1]["msg"]
+
+    def catalogue(self) -> dict[str, Any]:
+        return json.loads((self.directory / "catalogue.json").read_text())
+
+    def clear(self) -> None:
+        for site in self.sites.values():
+            site.clear()
+
+
+def headers_of(block: bytes) -> dict[str, str]:
+    lines = block.decode().split("\r\n")[1:]
+    return {line.partition(":")[0]: line.partition(":")[2].strip() for line in lines if line}
+
+
+def some_messages(prefix: str, count: int = 120) -> list[Message]:
+    """Return messages of different sizes, with and without headers, one of them empty."""
+    found: list[Message] = []
+    for number in range(count):
+        headers = {"Nats-Msg-Id": f"{prefix}-{number}", "trace": "äöü"[: number % 3] or "-"} if number % 3 == 0 else {}
+        body = b"" if number == 7 else f"message {number} ".encode() * (number % 40 + 1)
+        found.append((f"{prefix}.{number % 11}", headers, body))
+    return found

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes what a run costs as JSON lines to the file LAB_COSTS: each task, each host that it is for, each module that is run.
+
+A task is what Ansible starts a process for, on each host: skipped ones and includes too, `meta` not. A module run is counted
+where a module is executed, on the host or on another in its name, so that an action with two modules, such as `copy`, counts
+twice, and one without a module, such as `set_fact`, not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+name: lab_costs
+type: notification
+short_description: Counts tasks and module runs for the tests
+description: >-
+  JSON objects with the keys task, action and at (a task begins, seconds of a monotonic clock), host (the task is for it),
+  host and module (a module is executed), or only at (the end).
+author: natsops maintainers
+"""
+
+_execute_module = ActionBase._execute_module
+
+
+def _write(**entry: Any) -> None:
+    # Workers write too: one short line in append mode stays in one piece.
+    with open(os.environ["LAB_COSTS"], "a", encoding="utf-8") as record:
+        record.write(json.dumps(entry) + "\n")
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "lab_costs"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._host = ""
+
+        def execute(action: ActionBase, module_name: str | None = None, *others: Any, **named: Any) -> Any:
+            _write(host=self._host, module=module_name or action._task.action)
+            return _execute_module(action, module_name, *others, **named)
+
+        ActionBase._execute_module = execute
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        _write(task=task.get_name(), action=task.action, at=time.monotonic())
+
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
+        self.v2_playbook_on_task_start(task, False)
+
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        # The process of the task on this host is forked next, and knows by this for which host it executes modules.
+        self._host = host.get_name()
+        _write(host=self._host)
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        _write(at=time.monotonic())

@@ -1,0 +1,154 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What people are told to type: the fenced blocks of README.md and the guides in docs, and the commands in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+#: Without docs/reference, which is made from what the code declares.
+PATHS = [
+    CHECKOUT / "README.md",
+    *sorted((CHECKOUT / "docs").glob("*.md")),
+    *sorted((CHECKOUT / "docs/internals").glob("*.md")),
+]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command as a shell takes it, with the lines that continue it, without a comment that is a line of its own."""
+
+    where: str
+    """File and line."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block."""
+
+    path: str
+    """Of the document in the checkout."""
+    line: int
+    """Of the block's first line."""
+    language: str
+    """What stands behind the fence: sh, yaml, …; empty for a picture."""
+    heading: str
+    file: str
+    """The name of the file that it is, where the sentence before it ends with it: "`inventory.yml`:"."""
+    text: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}"
+
+    @property
+    def commands(self) -> list[Command]:
+        """The commands of a shell's block; a loop or anything else that is indented belongs to the line before it."""
+        found: list[Command] = []
+        goes_on = False
+        for number, line in enumerate(self.text.splitlines(), self.line):
+            if goes_on or line.startswith((" ", "done")):
+                last = found.pop()
+                found.append(Command(last.where, f"{last.text}\n{line}"))
+            elif line.strip() and not line.startswith("#"):
+                found.append(Command(f"{self.path}:{number}", line))
+            goes_on = line.endswith("\\")
+        return found
+
+
+@dataclass(frozen=True)
+class Document:
+    """One of the documents, by its path in the checkout."""
+
+    path: str
+
+    @cached_property
+    def text(self) -> str:
+        return (CHECKOUT / self.path).read_text(encoding="utf-8")
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """Its fenced blocks, in order."""
+        found: list[Block] = []
+        heading, before, start, language = "", "", 0, ""
+        inside: list[str] | None = None
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if line.startswith("```") and inside is None:
+                inside, start, language = [], number + 1, line[3:].strip()
+            elif line.startswith("```") and inside is not None:
+                named = re.search(r"`([\w./-]+\.\w+)`[^`]*:$", before)
+                text = "".join(f"{one}\n" for one in inside)
+                found.append(Block(self.path, start, language, heading, named[1] if named else "", text))
+                inside, before = None, ""
+            elif inside is not None:
+                inside.append(line)
+            elif line.startswith("#"):
+                heading, before = line.lstrip("# "), ""
+            elif line.strip():
+                before = line
+        if inside is not None:
+            raise ValueError(f"{self.path}:{start - 1}: a block is not closed")
+        return found
+
+    def of(self, *languages: str) -> list[Block]:
+        """Its blocks in these languages."""
+        return [block for block in self.blocks if block.language in languages]
+
+
+DOCUMENTS = [Document(str(path.relative_to(CHECKOUT))) for path in PATHS]
+
+
+def typed(text: str, inside: Sequence[str] = (), **where: Any) -> str:
+    """Run what a reader types into a shell, by the command `inside`; return what it printed. `where`: cwd and env, as subprocess
+    takes them. A shell that fails is an error."""
+    done = subprocess.run(
+        [*inside, "bash", "-c", text],
+        **where,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout}"
+    return done.stdout
+
+
+class Terminal:
+    """What a user types into one shell: where it stands and what it exports goes on from block to block."""
+
+    def __init__(self, home: Path, folder: Path, environment: dict[str, str]) -> None:
+        self._state = home / ".state"
+        self._state.write_text(f"cd {folder}\n")
+        # Of the tests' own environment only what says where pip finds packages, and what saves processor time.
+        self._environment = {
+            key: value for key, value in os.environ.items() if key.startswith("PIP_") or key == "PYTHONPATH"
+        }
+        self._environment |= {
+            "HOME": str(home),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            **environment,
+        }
+
+    def type(self, text: str, inside: Sequence[str] = ()) -> str:
+        """Run the text, by the command `inside`; return what it printed. Any command of it that fails is an error."""
+        script = (
+            f'. {self._state}\nset -eo pipefail\n{text}\n{{ export -p; printf "cd %q\\n" "$PWD"; }} > {self._state}\n'
+        )
+        return typed(script, inside, env=self._environment)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.type("pwd").strip())

@@ -1,0 +1,871 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A healthy fleet as rows of the silver and gold tables, and for each check what must change for it to fail.
+
+Each change gets a copy of the fleet, whose name is that of the check: all of them are judged in one Spark job.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+
+#: Snapshots over a day; the last one is that which checks of one moment judge.
+END = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+STEPS = 6
+LAST = STEPS - 1
+STEP = timedelta(hours=4)
+SERVERS = ("n1", "n2", "n3", "n4", "n5")
+GIB = 1 << 30
+HEALTHY = "healthy"
+
+
+def at(step: int) -> datetime:
+    return END - (LAST - step) * STEP
+
+
+def snapshot(step: int) -> str:
+    return f"{at(step):%Y%m%dT%H%M%S.%fZ}-000000"
+
+
+def reported(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+#: Tables of others, with the columns that checks name, as docs/reference/insights_tables.md describes them.
+GOLD = {
+    "account_limits": "fleet string, snapshot string, taken timestamp, account string, max_conn bigint, max_leaf bigint, "
+    "max_subs bigint, expired boolean, expires timestamp",
+    "leadership": "fleet string, day date, kind string, account string, stream string, consumer string, leaders array<string>, "
+    "snapshots int, counted int, most_in_10m int, flap double",
+    "storms": "fleet string, day date, storm string, server string, `begin` timestamp, `end` timestamp, groups int, streams int, "
+    "consumers int, cause string, maintenance boolean",
+    "divergence": "fleet string, day date, account string, stream string, server string, leader string, compared int, "
+    "`begin` timestamp, diverged boolean, behind boolean, messages bigint, leader_messages bigint, last_seq bigint, "
+    "leader_last_seq bigint, share double, tolerance double",
+    "consumer_lag": "fleet string, day date, account string, stream string, consumer string, state string, snapshots int, "
+    "num_pending bigint, num_ack_pending bigint, ack_rate double, ingest_rate double, pending_slope double, trend double, "
+    "catch_up double, stuck_seconds double",
+    "capacity": "fleet string, day date, scope string, resource string, name string, cluster string, state string, `limit` "
+    "double, "
+    "used_ratio double, changed boolean, slope_p50 double, full_p10 double, full_p50 double, full_p90 double",
+    "headroom": "fleet string, day date, snapshot string, taken timestamp, cluster string, scope string, name string, "
+    "servers_left int, need double, free double, largest double, fits boolean, days double",
+}
+HOSTS = "server string, config_digest string, open_files bigint, plaintext_passwords bigint"
+
+
+def peer(name: str, **more: Any) -> Row:
+    return {
+        "name": name,
+        "peer": f"id-{name}",
+        "current": True,
+        "offline": False,
+        "active": 350_000_000,
+        "lag": 0,
+        **more,
+    }
+
+
+def _server(name: str, number: int, moment: datetime, step: int) -> Row:
+    row = {
+        "server_id": f"ID{name}",
+        "server": name,
+        "cluster": "C1",
+        "version": "2.15.1",
+        "received": reported(moment),
+        "domain": "",
+        "tags": [f"az:{'abcde'[number]}", "ssd"],
+        "jetstream": True,
+        "rtt": 0.001,
+        "clock_offset": 0.0,
+        "known_servers": 5,
+        "start": reported(at(0) - timedelta(days=9)),
+        "now": reported(moment),
+        "tls_cert_not_after": "2028-01-01T00:00:00Z",
+        "config_digest": f"sha256:{name}",
+        "system_account": "SYS",
+        "cpu": 40.0,
+        "mem": 100_000_000,
+        "cores": 4,
+        "gomaxprocs": 4,
+        "gomemlimit": 8 * GIB,
+        "connections": 100,
+        "max_connections": 65536,
+        "total_connections": 1000 + step,
+        "routes": 16,
+        "remotes": 4,
+        "leafnodes": 0,
+        "slow_consumers": 0,
+        "auth_required": True,
+        "tls_required": True,
+        "js_store_dir": "/data",
+        "js_unique_tag": "az:",
+        "js_sync_interval": 10.0,
+        "js_sync_always": False,
+        "route_pool_size": 3,
+        "js_memory": 0,
+        "js_storage": 2 * GIB,
+        "js_reserved_storage": 3 * GIB,
+        "js_max_memory": GIB,
+        "js_max_storage": 1000 * GIB,
+        "js_ha_assets": 10,
+        "js_max_ha_assets": 2000,
+        "js_streams": 12,
+        "js_consumers": 2,
+        "js_api_total": 1000 * step,
+        "js_api_errors": step,
+        "js_api_inflight": 0,
+        "meta_leader": "n1",
+        "meta_size": 5,
+        "health": "ok",
+        "health_code": 200,
+        "varz_reported": True,
+        "jsz_reported": True,
+        "healthz_reported": True,
+        "varz_extra": {},
+    }
+    if name == "n1":
+        others = [peer(other) for other in SERVERS if other != name]
+        row |= {"meta_replicas": others, "meta_pending": 0, "meta_quorum_needed": 3, "meta_snapshot_duration": 0.1}
+    return row
+
+
+def _group(led_by: str, hosts: tuple[str, ...]) -> Row:
+    return {
+        "cluster": "C1",
+        "leader": led_by,
+        "leaders": [led_by],
+        "hosts": list(hosts),
+        "members": list(hosts),
+        "views": [led_by],
+        "peers": [peer(name) for name in hosts if name != led_by],
+        "num_replicas": len(hosts),
+        "quorum": len(hosts) // 2 + 1,
+        "created": reported(at(0) - timedelta(days=9)),
+        "leader_since": reported(at(0) - timedelta(days=8)),
+        "config_hash": "1",
+    }
+
+
+def _stream(name: str, moment: datetime, step: int) -> Row:
+    mirrored = {"mirror": {"name": "S"}} if name == "MIRROR" else {}
+    return {
+        "account": "A",
+        "stream": name,
+        "messages": 2000,
+        "bytes": 1 << 20,
+        "first_seq": 1,
+        "last_seq": 2000 + step,
+        "num_subjects": 10,
+        "num_deleted": 0,
+        "consumer_count": 1,
+        "first_ts": reported(moment - timedelta(days=1)),
+        "last_ts": reported(moment),
+        "raft_group": f"S-{name}",
+        "config": mirrored,
+        "lost_messages": 0,
+        "lost_bytes": 0,
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "max_bytes": GIB,
+        "max_msgs": -1,
+        "max_consumers": -1,
+        "max_age": 7 * 86400.0,
+        "placement_cluster": "C1",
+        "placement_tags": ["ssd"],
+        "metadata": {"io.nats.monitor.enabled": "true"},
+    }
+
+
+def _consumer(moment: datetime, step: int) -> Row:
+    return {
+        "account": "A",
+        "stream": "S",
+        "consumer": "worker",
+        "num_ack_pending": 1,
+        "num_redelivered": 0,
+        "num_waiting": 1,
+        "num_pending": 10,
+        "paused": False,
+        "delivered_consumer_seq": 1000,
+        "delivered_stream_seq": 1990 + step,
+        "ack_floor_stream_seq": 1989 + step,
+        "last_delivered": reported(moment),
+        "last_acked": reported(moment),
+        "raft_group": "C-worker",
+        "durable": True,
+        "pull": True,
+        "ack_policy": "explicit",
+        "max_deliver": 5,
+        "max_ack_pending": 1000,
+        "max_waiting": 512,
+        "metadata": {"io.nats.monitor.enabled": "true"},
+    }
+
+
+def _replicas(row: Row, group: Row, more: Row) -> Iterator[Row]:
+    shared = {
+        key: value for key, value in group.items() if key not in ("leaders", "hosts", "members", "views", "quorum")
+    }
+    for name in group["hosts"]:
+        leads = name == group["leader"]
+        yield {
+            **row,
+            **shared,
+            "server": name,
+            "server_id": f"ID{name}",
+            "version": "2.15.1",
+            "is_leader": leads,
+            "is_backed": leads,
+            "peers": group["peers"] if leads else None,
+            **more,
+        }
+
+
+def _moment(step: int) -> Rows:
+    moment = at(step)
+    hosts = ("n1", "n2", "n3")
+    rows: Rows = {name: [] for name in ("streams", "stream_replicas", "consumers", "consumer_replicas", "failures")}
+    rows["servers"] = [_server(name, number, moment, step) for number, name in enumerate(SERVERS)]
+    rows["snapshots"] = [
+        {
+            "ended": reported(moment + timedelta(seconds=2)),
+            "source": "test",
+            "servers": 5,
+            "servers_known": 5,
+            "missing": [],
+            "complete": True,
+            "failures": 0,
+            "clock_offset_min": 0.0,
+            "clock_offset_median": 0.0,
+            "clock_offset_max": 0.0,
+            "slowest_rtt": 0.001,
+        }
+    ]
+    rows["meta_peers"] = [
+        {
+            "server_id": "IDn1",
+            "server": "n1",
+            "cluster": "C1",
+            "leader": "n1",
+            "cluster_size": 5,
+            "by_leader": True,
+            "peer": name,
+            "current": True,
+            "offline": False,
+            "active": 0.3,
+            "lag": 0,
+        }
+        for name in SERVERS
+    ]
+    for name, led_by, holding in (("S", "n1", hosts), ("MIRROR", "n2", ("n2", "n4", "n5"))):
+        group = _group(led_by, holding)
+        row = _stream(name, moment, step)
+        rows["streams"].append(row | group)
+        rows["stream_replicas"] += _replicas(row, group, _mirror() if name == "MIRROR" else {})
+    group = _group("n3", hosts)
+    rows["consumers"] = [_consumer(moment, step) | group]
+    rows["consumer_replicas"] = list(_replicas(_consumer(moment, step), group, {}))
+    rows["raft_groups"] = [
+        {
+            "server_id": f"ID{name}",
+            "server": name,
+            "cluster": "C1",
+            "account": "$SYS",
+            "raft_group": "_meta_",
+            "state": "LEADER" if name == "n1" else "FOLLOWER",
+            "leader": "n1",
+            "wal_error": "",
+            "size": 5,
+            "quorum_needed": 3,
+            "committed": 100,
+            "applied": 100,
+            "term": 7,
+            "overrun": False,
+            "paused": False,
+            "catching_up": False,
+            "ipq_proposal_len": 0,
+            "ipq_entry_len": 0,
+            "ipq_resp_len": 0,
+            "ipq_apply_len": 0,
+            "wal_bytes": 1000,
+            "wal_messages": 10,
+        }
+        for name in SERVERS
+    ]
+    place = {"server_id": "IDn1", "server": "n1", "cluster": "C1"}
+    network = place | {"rtt": 0.001}
+    rows["routes"] = [network | {"cid": 7, "remote_name": "n2", "pending_size": 0}]
+    rows["gateways"] = [
+        network
+        | {
+            "server": name,
+            "server_id": f"ID{name}",
+            "gateway": "C1",
+            "direction": "outbound",
+            "configured": True,
+            "cid": 9,
+            "pending_bytes": 0,
+        }
+        for name in SERVERS
+    ]
+    rows["leafnodes"] = [network | {"cid": 11, "name": "leaf", "account": "A"}]
+    rows["connections"] = [
+        place
+        | {
+            "account": "A",
+            "kind": "Client",
+            "lang": "go",
+            "lang_version": "1.40",
+            "connections": 3,
+            "rtt_max": 0.002,
+            "pending_bytes": 0,
+            "stalls": 0,
+        }
+    ]
+    rows["backups"] = [
+        {
+            "server": "backups on ctl",
+            "account": "A",
+            "stream": name,
+            "excluded": False,
+            "saved": reported(moment - timedelta(hours=2)),
+            "problem": "",
+            "drilled": reported(moment - timedelta(days=9)),
+            "drill_problem": "",
+            "proven": reported(moment - timedelta(days=9)),
+            "restore_seconds": 2.0,
+        }
+        for name in ("S", "MIRROR")
+    ]
+    rows["accounts"] = [
+        {
+            "server_id": "IDn1",
+            "server": "n1",
+            "cluster": "C1",
+            "account": name,
+            "connections": many,
+            "leafnodes": 0,
+            "num_subscriptions": 10,
+            "slow_consumers": 0,
+            "js_memory": 0,
+            "js_storage": stored,
+            "js_reserved_memory": 0,
+            "js_reserved_storage": 10 * GIB,
+        }
+        for name, many, stored in (("A", 3, GIB), ("SYS", 1, 0), ("$G", 0, 0))
+    ]
+    rows["account_limits"] = [
+        {
+            "account": name,
+            "max_conn": 100,
+            "max_leaf": 10,
+            "max_subs": -1,
+            "expired": False,
+            "expires": "2028-01-01T00:00:00Z",
+        }
+        for name in ("A", "SYS", "$G")
+    ]
+    for found in rows.values():
+        for made in found:
+            made.update({"snapshot": snapshot(step), "taken": reported(moment)})
+    return rows
+
+
+def _gold() -> Rows:
+    key = {"day": f"{END:%Y-%m-%d}"}
+    consumer = {"account": "A", "stream": "S", "consumer": "worker"}
+    asset = key | {"scope": "server", "name": "n1", "cluster": "C1"}
+    led = {"leaders": ["n1"], "snapshots": 6, "counted": 0, "most_in_10m": 0, "flap": 0.0}
+    return {
+        "leadership": [
+            key | led | {"kind": "stream", "account": "A", "stream": "S", "consumer": ""},
+            key | led | consumer | {"kind": "consumer"},
+        ],
+        "storms": [
+            key
+            | {
+                "storm": "n1@t",
+                "server": "n1",
+                "begin": reported(at(4)),
+                "end": reported(END),
+                "groups": 9,
+                "streams": 5,
+                "consumers": 4,
+                "cause": "upgrade",
+                "maintenance": False,
+            }
+        ],
+        "divergence": [
+            key
+            | {
+                "account": "A",
+                "stream": "S",
+                "server": "n2",
+                "leader": "n1",
+                "compared": 6,
+                "diverged": False,
+                "behind": False,
+                "messages": 2000,
+                "leader_messages": 2000,
+                "last_seq": 2000,
+                "leader_last_seq": 2000,
+                "share": 0.0,
+                "tolerance": 10.0,
+            }
+        ],
+        "consumer_lag": [
+            key
+            | consumer
+            | {
+                "state": "current",
+                "snapshots": 6,
+                "num_pending": 10,
+                "num_ack_pending": 1,
+                "pending_slope": 0.0,
+                "trend": 0.0,
+            },
+            key
+            | consumer
+            | {
+                "consumer": "late",
+                "state": "catching_up",
+                "snapshots": 6,
+                "num_pending": 10,
+                "pending_slope": -1.0,
+                "trend": -1.0,
+                "catch_up": 10.0,
+            },
+        ],
+        "capacity": [
+            asset
+            | {
+                "resource": "file",
+                "state": "growing",
+                "limit": 1e12,
+                "used_ratio": 0.1,
+                "changed": False,
+                "slope_p50": 1e6,
+                "full_p10": 100.0,
+                "full_p50": 200.0,
+                "full_p90": 300.0,
+            }
+        ],
+        "headroom": [
+            asset
+            | {
+                "snapshot": snapshot(LAST),
+                "taken": reported(END),
+                "servers_left": 4,
+                "need": 1e9,
+                "free": 1e12,
+                "largest": 1e9,
+                "fits": True,
+            }
+        ],
+    }
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------------
+
+Values = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """New values in the rows of a table that have the values of `where`; a function gets the number of the snapshot."""
+
+    table: str
+    values: Values
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+    def apply(self, rows: Rows, step: int) -> None:
+        for row in rows[self.table]:
+            if all(row.get(key) == value for key, value in self.where.items()):
+                row.update(copy.deepcopy(dict(self.values(step) if callable(self.values) else self.values)))
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The rows of a table that are not there; with `steps` only in these snapshots."""
+
+    table: str
+    where: Mapping[str, Any]
+    steps: tuple[int, ...] = tuple(range(STEPS))
+
+    def apply(self, rows: Rows, step: int) -> None:
+        if step in self.steps:
+            rows[self.table] = [
+                row for row in rows[self.table] if any(row.get(key) != value for key, value in self.where.items())
+            ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What must change for a check to fail, and what its finding then names, beside what the healthy fleet calls it."""
+
+    changes: tuple[Change | Drop, ...]
+    subject: Mapping[str, str] = field(default_factory=dict)
+
+
+def change(table: str, values: Values, **where: Any) -> Change:
+    return Change(table, values, where)
+
+
+def case(
+    table: str, values: Values, *more: Change | Drop, where: Mapping[str, Any] | None = None, **subject: str
+) -> Case:
+    """Return a case in which a row has these values: that of the first server, of stream S, of the consumer, …"""
+    about = {"account": "$SYS", **subject} if table == "raft_groups" else subject
+    return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), about)
+
+
+FIRST: dict[str, Mapping[str, Any]] = {
+    "servers": {"server": "n1"},
+    "raft_groups": {"server": "n1"},
+    "streams": {"stream": "S"},
+    "backups": {"stream": "S"},
+    "stream_replicas": {"stream": "S", "server": "n1"},
+    "consumer_replicas": {"server": "n1"},
+    "accounts": {"account": "A"},
+    "meta_peers": {"peer": "n2"},
+    "gateways": {"server": "n1"},
+    "consumer_lag": {"consumer": "worker"},
+}
+_HIDDEN = {"name": "n3", "peer": "id-n3", "current": False, "offline": False, "active": 60_000_000_000, "lag": 0}
+_BEHIND = {"peers": [peer("n2"), _HIDDEN]}
+_MIRROR = {"stream": "MIRROR"}
+_LEADS_MIRROR = {"stream": "MIRROR", "server": "n2"}
+
+
+def _mirror(**values: Any) -> Row:
+    return {"mirror": {"name": "S", "lag": 0, "active": 1_000_000_000, **values}}
+
+
+def _watched(**values: str) -> Row:
+    return {
+        "metadata": {
+            "io.nats.monitor.enabled": "true",
+            **{f"io.nats.monitor.{key.replace('_', '-')}": value for key, value in values.items()},
+        }
+    }
+
+
+CASES: dict[str, Case] = {
+    "FLEET_101": case("snapshots", {"complete": False, "servers": 4, "missing": ["n9"]}),
+    "FLEET_102": case("snapshots", {"clock_offset_median": -7.0}),
+    "FLEET_103": case("snapshots", lambda step: {"ended": reported(at(step) + timedelta(seconds=45))}),
+    "FLEET_104": case("snapshots", {"slowest_rtt": 1.5}),
+    "SERVER_001": case("servers", {"health": "unavailable", "health_code": 503, "health_error": "no meta leader"}),
+    "SERVER_002": case("servers", {"version": "2.14.0"}),
+    "SERVER_003": case("servers", {"cpu": 395.0}),
+    "SERVER_004": case("servers", {"slow_consumers": 1}),
+    "SERVER_005": case("servers", {"js_storage": 950 * GIB}),
+    "SERVER_006": case("servers", {"domain": "my hub"}),
+    "SERVER_007": case("servers", {"auth_required": False}),
+    "SERVER_008": case(
+        "servers", {"varz_extra": {"cluster": {"tls_cert_not_after": reported(END + timedelta(days=20))}}}
+    ),
+    "SERVER_101": case("servers", {"js_reserved_storage": 950 * GIB}),
+    "SERVER_102": case("servers", {"js_store_dir": "/tmp/nats/jetstream"}),
+    "SERVER_103": case("servers", {"js_max_storage": 1_071_234_564_096}),
+    "SERVER_104": case("servers", {"js_sync_interval": 120.0}),
+    "SERVER_105": case("servers", {"gomemlimit": None}),
+    "SERVER_106": case("servers", {"connections": 60000}),
+    "SERVER_107": case("servers", {"remotes": 3}),
+    "SERVER_108": case("servers", {"routes": 15}),
+    "SERVER_109": case("servers", {"clock_offset": 0.8}),
+    "SERVER_110": case("servers", {"server": "n2"}, where={"server": "n1"}, server="n2"),
+    "SERVER_111": case("servers", {"system_account": "$SYS"}),
+    "SERVER_112": case("servers", {"leafnodes": 2}),
+    "SERVER_113": case("servers", {"tags": ["ssd"]}),
+    "SERVER_114": case("servers", {"js_api_inflight": 900}),
+    "SERVER_115": case("servers", {"js_ha_assets": 990, "js_max_ha_assets": 1000}),
+    "HOST_101": case("servers", {"config_digest": "sha256:old"}),
+    "HOST_102": case("servers", {"connections": 70000}),
+    "HOST_103": case("servers", {"server": "plain"}, server="plain"),
+    "CLUSTER_001": case("servers", {"mem": 900_000_000}),
+    "CLUSTER_002": case("gateways", {"configured": False}),
+    "CLUSTER_003": case("servers", {"js_ha_assets": 1500}),
+    "CLUSTER_004": case("servers", {"cluster": "C 1"}, where={}, cluster="C 1"),
+    "CLUSTER_101": case("streams", {"num_replicas": 5}),
+    "CLUSTER_102": case("servers", {"js_unique_tag": "rack:"}),
+    "CLUSTER_103": case("servers", {"tags": ["az:a"]}, where={}),
+    "CLUSTER_104": case("servers", {"js_max_storage": 500 * GIB}),
+    "CLUSTER_105": case("streams", {"leader": "n1", "leaders": ["n1"]}, where={}),
+    "CLUSTER_106": case("servers", {"js_streams": 60}),
+    "CLUSTER_107": case("servers", {"js_storage": 60 * GIB}),
+    "CLUSTER_108": case("servers", {"connections": 900}),
+    "GATEWAY_101": case("servers", {"cluster": "C2"}, where={"server": "n5"}),
+    "META_001": case("meta_peers", {"offline": True}, server="n2"),
+    "META_002": case("servers", {"meta_leader": ""}, where={"server": "n4"}),
+    "META_101": case("servers", {"meta_size": 6}, where={}),
+    "META_102": case(
+        "servers",
+        {"meta_replicas": [peer("n2"), peer("n3"), *(peer(name, active=60_000_000_000) for name in ("n4", "n5"))]},
+    ),
+    "META_103": case("meta_peers", {"lag": 5000}, server="n2"),
+    "META_104": case("servers", {"meta_size": 4}, where={"server": "n4"}),
+    "META_105": case("meta_peers", {"peer": "ghost"}, server="ghost"),
+    "META_106": case("servers", {"meta_replicas": [peer("n2"), peer("n3"), peer("n4")], "meta_size": 4}),
+    "META_107": case("servers", {"meta_pending": 900}),
+    "META_108": case("servers", {"meta_snapshot_duration": 9.0}),
+    "META_109": case(
+        "servers", {"tags": ["az:a"]}, change("servers", {"tags": ["az:a"]}, server="n3"), where={"server": "n2"}
+    ),
+    "RAFT_101": case("raft_groups", {"wal_error": "no space left"}),
+    "RAFT_102": case("raft_groups", {"committed": 900}),
+    "RAFT_103": case("raft_groups", {"ipq_apply_len": 5000}),
+    "RAFT_104": case("raft_groups", {"wal_bytes": 20 * GIB}),
+    "RAFT_105": case("raft_groups", {"leader": "", "state": "CANDIDATE"}),
+    "RAFT_106": case("raft_groups", {"overrun": True}),
+    "RAFT_107": case("raft_groups", {"catching_up": True}),
+    "RAFT_108": case("raft_groups", {"quorum_needed": 2}),
+    "JETSTREAM_001": case("stream_replicas", {"last_seq": 1000}, where={"stream": "S", "server": "n2"}),
+    "JETSTREAM_002": case("streams", {"num_subjects": 2_000_000}),
+    "JETSTREAM_003": case("streams", {"bytes": 1020 << 20}),
+    "JETSTREAM_004": case("stream_replicas", _watched(msgs_critical="2000")),
+    "JETSTREAM_005": case("consumers", _watched(unprocessed_critical="10")),
+    "STREAM_101": case("streams", {"leader": None, "leaders": [], "views": [], "peers": None}),
+    "STREAM_102": case("streams", {"leader": None, "leaders": ["n1", "n2"], "peers": None}),
+    "STREAM_103": case("streams", {"num_replicas": 1, "peers": []}),
+    "STREAM_104": case("streams", _BEHIND),
+    "STREAM_105": case("streams", {"peers": [peer("n2")]}),
+    "STREAM_106": case("streams", {"peers": [peer("n2"), peer("n3", current=False, lag=900)]}),
+    "STREAM_107": case("streams", {"lost_messages": 3}),
+    "STREAM_108": case("streams", {"num_deleted": 5_000_000}),
+    "STREAM_109": case("streams", {"num_replicas": 2, "peers": [peer("n2")]}),
+    "STREAM_110": case("streams", {"max_bytes": -1, "max_age": 0.0}),
+    "STREAM_111": case("streams", {"storage": "memory", "num_replicas": 1}),
+    "STREAM_112": case("streams", {"first_ts": reported(END - timedelta(days=8))}),
+    "STREAM_113": case("streams", {"cluster": "C2"}),
+    "STREAM_114": case("streams", {"consumer_count": 5000}),
+    "STREAM_115": case("streams", {"account": "$G"}, account="$G"),
+    "STREAM_116": case("servers", {"tags": ["az:b", "ssd"]}),
+    "STREAM_117": case("stream_replicas", {"messages": 500}, where={"stream": "S", "server": "n3"}),
+    "STREAM_118": case("servers", {"tags": ["az:c"]}, where={"server": "n3"}),
+    "STREAM_119": case("stream_replicas", _mirror(lag=50000), where=_LEADS_MIRROR, stream="MIRROR"),
+    "STREAM_120": case("stream_replicas", _mirror(active=-1), where=_LEADS_MIRROR, stream="MIRROR"),
+    "STREAM_121": case("streams", {"peers": [peer("n2"), peer("n3"), peer("n4")]}),
+    "CONSUMER_101": case("consumers", {"leader": None, "leaders": [], "views": [], "peers": None}),
+    "CONSUMER_102": case("consumers", {"leader": None, "leaders": ["n1", "n2"], "peers": None}),
+    "CONSUMER_103": case("consumers", _BEHIND),
+    "CONSUMER_104": case("consumers", {"peers": [peer("n2")]}),
+    "CONSUMER_105": case("consumers", {"num_ack_pending": 950}),
+    "CONSUMER_106": case("consumers", {"num_redelivered": 200, "num_ack_pending": 500}),
+    "CONSUMER_107": case("consumers", {"num_pending": 2_000_000}),
+    "CONSUMER_108": case(
+        "consumers", {"num_waiting": 0, "last_delivered": reported(END - timedelta(hours=5)), "last_acked": None}
+    ),
+    "CONSUMER_109": case("consumers", {"paused": True}),
+    "CONSUMER_110": case("consumers", {"num_waiting": 500}),
+    "CONSUMER_111": case("consumers", {"delivered_stream_seq": 9000}),
+    "CONSUMER_112": case("streams", {"first_seq": 1999}),
+    "CONSUMER_113": case("consumer_replicas", {"ack_floor_stream_seq": 100}),
+    "CONSUMER_114": case("consumers", {"max_deliver": -1, "num_redelivered": 1}),
+    "ACCOUNTS_001": case("accounts", {"connections": 95}),
+    "ACCOUNTS_101": case("accounts", {"js_storage": 99 * GIB // 10}),
+    "ACCOUNTS_102": case("accounts", {"slow_consumers": 2}),
+    "ACCOUNTS_103": case("accounts", {"js_storage": 5}, where={"account": "SYS"}, account="SYS"),
+    "ACCOUNTS_105": case("account_limits", {"expires": reported(END + timedelta(days=5))}, where={"account": "A"}),
+    "ACCOUNTS_104": case("accounts", {"connections": 5}, where={"account": "$G"}, account="$G"),
+    "CONN_101": case("connections", {"pending_bytes": 1 << 24}),
+    "CONN_102": case("connections", {"rtt_max": 0.4}),
+    "CONN_103": case("connections", {"stalls": 400}),
+    "ROUTE_101": case("routes", {"rtt": 0.2}),
+    "ROUTE_102": case("routes", {"pending_size": 1 << 24}),
+    "GATEWAY_102": case("gateways", {"pending_bytes": 1 << 24}),
+    "GATEWAY_103": case("gateways", {"configured": False}),
+    "LEAF_001": case("leafnodes", {"name": "my leaf"}),
+    "LEAF_101": case("leafnodes", {"rtt": 0.9}),
+    # --- over a time --------------------------------------------------------------------------------------------------------
+    "SERVER_201": case("servers", lambda step: {"server_id": "IDn1" if step < 3 else "IDnew"}),
+    "SERVER_202": case("servers", lambda step: {"server_id": f"ID{step}"}),
+    "SERVER_203": case("servers", lambda step: {"slow_consumers": 10 * step}),
+    "SERVER_204": case("servers", lambda step: {"js_api_errors": 50 * step}),
+    "SERVER_205": case("servers", lambda step: {"mem": 100_000_000 * (1 + step)}),
+    "SERVER_206": case("servers", lambda step: {"config_digest": "sha256:a" if step < 3 else "sha256:b"}),
+    "SERVER_207": case("servers", lambda step: {"health": "error" if step == 2 else "ok"}),
+    "SERVER_208": Case((Drop("servers", {"server": "n4"}, (2, 3)),), {"server": "n4"}),
+    "SERVER_209": case("servers", lambda step: {"js_max_storage": (1000 - step) * GIB}),
+    "SERVER_210": case("servers", lambda step: {"js_disabled": step > 3}),
+    "SERVER_211": case("servers", {"cpu": 300.0}),
+    "SERVER_212": case("servers", lambda step: {"total_connections": 5000 * step}),
+    "META_201": case("servers", lambda step: {"meta_leader": SERVERS[step % 2]}, where={}),
+    "META_202": case("servers", lambda step: {"meta_leader": "" if step == 2 else "n1"}, where={}),
+    "META_203": case("servers", lambda step: {"meta_size": 5 if step else 7}, where={}),
+    "CLUSTER_201": case("storms", {"cause": "unknown"}),
+    "STREAM_201": case("leadership", {"flap": 6.0, "counted": 8}, where={"kind": "stream"}, consumer=""),
+    "CONSUMER_201": case("leadership", {"flap": 6.0, "counted": 8}, where={"kind": "consumer"}),
+    "RAFT_201": case("raft_groups", lambda step: {"term": 7 + 5 * step}),
+    "RAFT_202": case("raft_groups", lambda step: {"wal_bytes": (1 + step) * GIB}),
+    "RAFT_203": case("raft_groups", {"committed": 900}),
+    "STREAM_202": case("streams", lambda step: {"last_seq": 2000 if step < LAST else 1500}),
+    "STREAM_203": case("streams", lambda step: {"leader": None if step == 2 else "n1"}),
+    "STREAM_204": case("streams", {"members": ["n1", "n2", "n3", "n4"]}),
+    "STREAM_205": case("streams", lambda step: {"config_hash": str(step // 3)}),
+    "STREAM_206": case("stream_replicas", {**_mirror(lag=500), "last_seq": 100}, where=_LEADS_MIRROR, stream="MIRROR"),
+    "STREAM_209": case(
+        "stream_replicas",
+        lambda step: {**_mirror(lag=500 * (step == 3)), "last_ts": reported(at(step) - timedelta(hours=1))},
+        where=_LEADS_MIRROR,
+        stream="MIRROR",
+    ),
+    "BACKUP_101": case("backups", {"saved": None, "problem": "it has no leader"}),
+    "BACKUP_102": case("backups", {"problem": "it has no leader"}),
+    "BACKUP_103": case("backups", {"saved": reported(END - timedelta(hours=30))}),
+    "BACKUP_104": case("backups", {"proven": None, "drilled": None}),
+    "BACKUP_105": case("backups", {"drill_problem": "3 messages are missing", "restore_seconds": None}),
+    "STREAM_207": case("divergence", {"diverged": True, "messages": 1800}, server="n2"),
+    "STREAM_208": case("divergence", {"behind": True, "last_seq": 100}, server="n2"),
+    "CONSUMER_202": case("consumer_lag", {"state": "stuck", "stuck_seconds": 7200.0}),
+    "CONSUMER_203": case("consumer_lag", {"state": "growing", "trend": 1.0, "pending_slope": 3.0, "num_pending": 5000}),
+    "CONSUMER_204": case("consumer_lag", {"catch_up": 200_000.0}, where={"consumer": "late"}, consumer="late"),
+    "CONSUMER_205": case("consumers", {"num_waiting": 0, "delivered_stream_seq": 1990, "ack_floor_stream_seq": 1989}),
+    "CONSUMER_206": case("consumers", {"num_redelivered": 2, "ack_floor_stream_seq": 1989}),
+    "CONSUMER_207": case("consumers", lambda step: {"ack_floor_stream_seq": 1989 - 100 * step}),
+    "CONSUMER_208": case("consumers", lambda step: {"leader": None if step == 2 else "n3"}),
+    "CAPACITY_201": case("capacity", {"full_p10": 5.0, "full_p50": 10.0}),
+    "CAPACITY_202": case("capacity", {"changed": True}),
+    "CAPACITY_203": case("headroom", {"fits": False}),
+    "CAPACITY_204": case("headroom", {"days": 5.0}),
+}
+
+#: Fleets in which something is not known, or is as somebody wants it: what a check says there of which subject.
+OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[str, str]]]]] = {
+    "two clusters": (
+        (change("servers", {"cluster": "C2"}, server="n5"), change("gateways", {"gateway": "C2"})),
+        {"GATEWAY_101": ("pass", {"cluster": "C1"})},
+    ),
+    "a server reported nothing of itself": (
+        (
+            change(
+                "servers",
+                dict.fromkeys(("cpu", "gomaxprocs", "gomemlimit", "health", "tls_cert_not_after", "now")),
+                server="n1",
+            ),
+        ),
+        {code: ("unknown", {"server": "n1"}) for code in ("SERVER_001", "SERVER_003", "SERVER_008", "SERVER_105")},
+    ),
+    "two servers": (
+        tuple(Drop("servers", {"server": name}) for name in SERVERS[2:]),
+        {"SERVER_109": ("unknown", {"server": "n1"})},
+    ),
+    "a stream that somebody may lead": (
+        (change("streams", {"leader": None, "leaders": [], "views": ["n9"], "peers": None}, stream="S"),),
+        {code: ("unknown", {"stream": "S"}) for code in ("STREAM_101", "STREAM_104", "STREAM_105", "STREAM_106")},
+    ),
+    "a replica that did not tell": (
+        (Drop("stream_replicas", {"stream": "S", "server": "n3"}),),
+        {code: ("unknown", {"stream": "S"}) for code in ("JETSTREAM_001", "STREAM_117", "STREAM_116")},
+    ),
+    "the meta leader did not tell": (
+        (Drop("servers", {"server": "n1"}),),
+        {code: ("unknown", {}) for code in ("META_102", "META_106", "META_107")},
+    ),
+    "gateways were not reported": (
+        (Drop("gateways", {"server": "n1"}),),
+        {"CLUSTER_002": ("unknown", {"cluster": "C1"})},
+    ),
+    "nothing was delivered yet": (
+        (
+            change(
+                "consumers",
+                {"delivered_stream_seq": 0, "last_delivered": None, **_watched(last_delivery_critical="5m")},
+            ),
+        ),
+        {code: ("unknown", {"consumer": "worker"}) for code in ("CONSUMER_112", "JETSTREAM_005")},
+    ),
+    "the asset has a threshold of its own": (
+        (
+            change(
+                "streams",
+                {"bytes": 1020 << 20, "metadata": {"natsops.insights.jetstream_003_bytes": "99.9"}},
+                stream="S",
+            ),
+        ),
+        {"JETSTREAM_003": ("pass", {"stream": "S"})},
+    ),
+    "the asset has a threshold as for nats server check": (
+        (
+            change("streams", {"metadata": {"io.nats.monitor.peer-seen-critical": "2m"}}, stream="S"),
+            change("streams", {"peers": [peer("n4"), peer("n5", active=60_000_000_000)]}),
+        ),
+        {"STREAM_104": ("pass", {"stream": "S"}), "STREAM_106": ("fail", {"stream": "MIRROR"})},
+    ),
+    "the asset is not to be judged": (
+        (
+            change(
+                "streams",
+                {"num_deleted": 5_000_000, "metadata": {"natsops.insights.skip": "STREAM_101, STREAM_108"}},
+                stream="S",
+            ),
+        ),
+        {"STREAM_108": ("pass", {"stream": "MIRROR"})},
+    ),
+    "the asset's threshold is no number": (
+        (change("streams", {"metadata": {"natsops.insights.jetstream_003_bytes": "many"}}, stream="S"),),
+        {"JETSTREAM_003": ("unknown", {"stream": "S"})},
+    ),
+    "the asset's threshold has a unit that there is not": (
+        (change("streams", {"metadata": {"natsops.insights.jetstream_003_bytes": "90d"}}, stream="S"),),
+        {"JETSTREAM_003": ("unknown", {"stream": "S"})},
+    ),
+    "its backup has a threshold of its own": (
+        (
+            change(
+                "backups", {"saved": reported(END - timedelta(hours=30)), "proven": reported(END - timedelta(days=99))}
+            ),
+            change("streams", {"metadata": {"natsops.insights.backup_103_age": "8d"}}, stream="S"),
+        ),
+        {
+            "BACKUP_103": ("pass", {"stream": "S"}),
+            "BACKUP_104": ("fail", {"stream": "S"}),
+        },
+    ),
+    "a stream is left out of the backups": (
+        (change("backups", {"excluded": True, "saved": None}, stream="S"),),
+        {"BACKUP_101": ("pass", {"stream": "MIRROR"})},
+    ),
+    "snapshots have no catalogue": (
+        tuple(Drop("backups", {"stream": name}) for name in ("S", "MIRROR")),
+        {f"BACKUP_10{number}": ("unknown", {}) for number in range(1, 6)},
+    ),
+    "raftz was not asked for": (
+        tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
+        {"RAFT_101": ("unknown", {})},
+    ),
+}
+
+#: What a finding names when a case says nothing else.
+SUBJECT = {"cluster": "C1", "server": "n1", "account": "A", "stream": "S", "consumer": "worker"}
+
+
+def fleet(name: str, over_time: bool, changes: tuple[Change | Drop, ...] = ()) -> Rows:
+    """Return the rows of a fleet, with every snapshot or the last one only."""
+    rows: Rows = {}
+    for step in range(STEPS) if over_time else (LAST,):
+        of_moment = _moment(step)
+        for one in changes:
+            if one.table in of_moment:
+                one.apply(of_moment, step)
+        for table, found in of_moment.items():
+            rows.setdefault(table, []).extend(found)
+    gold = _gold()
+    for one in changes:
+        if one.table in gold:
+            one.apply(gold, LAST)
+    rows |= gold
+    for found in rows.values():
+        for row in found:
+            row["fleet"] = name
+    return rows

@@ -1,0 +1,324 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A synthetic fleet with known truth: what nats_snapshot would have written of it, at any size.
+
+Everything is a pure function of the seed and of the moment, so that any span can be written, in any order, in constant memory,
+and twice alike. Some things go wrong on purpose; `Fleet.truth` says which.
+
+    PYTHONPATH=.cache/dev python tests/support/fleet.py LAKE --servers 9 --streams 300 --minutes 60
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+    Origin,
+    Row,
+    SnapshotWriter,
+    timestamp,
+)
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+VERSION = "2.15.1"
+#: What an account may hold on all servers.
+ACCOUNT_LIMIT = 1 << 50
+MAX_STORAGE = 1 << 40
+#: The max_bytes of a stream that was resized.
+RESIZED = 1 << 30
+_ACK_WAIT = 30.0
+_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream and what is true of it. `rate`: messages per second, on average over a day; `size`: bytes of a message.
+
+    Seconds after the fleet's start, 0 for never: all its messages were `purged`; its max_bytes was set, it was `resized`; its
+    consumer no longer acknowledges, it is `stuck`, or it gets the same message again and again, it is `looping`. `flaps`: its
+    leader changes every so many seconds. `diverged`: its last replica lost a tenth of its messages. `slow`: its consumer manages
+    half of what comes.
+    """
+
+    name: str
+    account: str
+    replicas: tuple[int, ...]
+    rate: float
+    size: int
+    purged: float = 0.0
+    flaps: float = 0.0
+    stuck: float = 0.0
+    diverged: bool = False
+    resized: float = 0.0
+    looping: float = 0.0
+    slow: bool = False
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A server that was down between two moments, in seconds after the fleet's start. `version`: what it runs after it.
+    `last_words`: the last line of its log before it, which each snapshot of the hour after it tells."""
+
+    server: int
+    begin: float
+    end: float
+    version: str = ""
+    last_words: str = ""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet in one cluster, with a zone for each third of its servers."""
+
+    servers: int = 3
+    streams: int = 10
+    seed: int = 1
+    accounts: int = 2
+    outages: tuple[Outage, ...] = ()
+
+    @cached_property
+    def assets(self) -> tuple[Stream, ...]:
+        return tuple(self._stream(number) for number in range(self.streams))
+
+    def truth(self) -> dict[str, Any]:
+        """Return what is true of the fleet, for whoever judges what was found."""
+        return {**asdict(self), "assets": [asdict(stream) for stream in self.assets]}
+
+    def name(self, server: int) -> str:
+        return f"n{server + 1}"
+
+    def _stream(self, number: int) -> Stream:
+        dice = random.Random(f"{self.seed}:stream:{number}")
+        replicas = tuple(dice.sample(range(self.servers), min(dice.choice((1, 3, 3, 3)), self.servers)))
+        fault = dice.randrange(20)  # one in three streams has one
+        return Stream(
+            name=f"STREAM-{number:06}",
+            account=f"A{number % self.accounts}",
+            replicas=replicas,
+            rate=math.exp(dice.gauss(0, 1.5)),
+            size=dice.choice((200, 1000, 10_000)),
+            purged=dice.uniform(0.3, 3) * _DAY if fault == 0 else 0.0,
+            flaps=dice.uniform(60, 900) if fault == 1 and len(replicas) > 1 else 0.0,
+            stuck=dice.uniform(0.1, 1) * _DAY if fault == 2 else 0.0,
+            diverged=fault == 3 and len(replicas) > 1,
+            resized=dice.uniform(0.1, 1) * _DAY if fault == 4 else 0.0,
+            looping=dice.uniform(0.1, 1) * _DAY if fault == 5 else 0.0,
+            slow=fault == 6,
+        )
+
+    # --- the state at a moment, `at` in seconds after the start -----------------------------------------------------------
+
+    def down(self, server: int, at: float) -> bool:
+        return any(outage.server == server and outage.begin <= at < outage.end for outage in self.outages)
+
+    def started(self, server: int, at: float) -> float:
+        """Return when a server last started: an hour before the fleet's start, or at the end of its last outage."""
+        return max([-3600.0, *(item.end for item in self.outages if item.server == server and item.end <= at)])
+
+    def version(self, server: int, at: float) -> str:
+        """Return what a server runs: what its last outage that is over left there."""
+        ended = [item for item in self.outages if item.server == server and item.end <= at and item.version]
+        return max(ended, key=lambda item: item.end).version if ended else VERSION
+
+    def meta_leader(self, at: float) -> int | None:
+        """Return who leads the meta group: the first that is up, if a majority is."""
+        living = [server for server in range(self.servers) if not self.down(server, at)]
+        return living[0] if len(living) > self.servers // 2 else None
+
+    @staticmethod
+    def written(stream: Stream, at: float) -> int:
+        """Return how many messages a stream ever got: its rate, swinging by half over the day."""
+        swing = 0.5 * _DAY / (2 * math.pi) * (1 - math.cos(2 * math.pi * at / _DAY))
+        return int(stream.rate * (at + swing))
+
+    def leader(self, stream: Stream, at: float) -> int | None:
+        """Return which server leads a stream, None without a quorum."""
+        living = [server for server in stream.replicas if not self.down(server, at)]
+        if len(living) <= len(stream.replicas) // 2:
+            return None
+        turn = int(at // stream.flaps) if stream.flaps else 0
+        preferred = stream.replicas[turn % len(stream.replicas)]
+        return preferred if preferred in living else living[0]
+
+    def detail(self, stream: Stream, server: int, at: float) -> dict[str, Any]:
+        """Return what a server tells of its replica in JSZ, with the consumer."""
+        last = self.written(stream, at)
+        first = self.written(stream, stream.purged) + 1 if 0 < stream.purged <= at else 1
+        messages = last - first + 1
+        if stream.diverged and server == stream.replicas[-1]:
+            messages -= messages // 10
+        leader = self.leader(stream, at)
+        cluster: dict[str, Any] = {"name": "C1", "raft_group": f"S-R{len(stream.replicas)}F-{stream.name[-6:]}"}
+        if leader is not None:
+            cluster["leader"] = self.name(leader)
+        if leader == server:
+            cluster["replicas"] = self._peers([other for other in stream.replicas if other != server], at)
+        stopped = stream.stuck or stream.looping
+        acknowledged = self.written(stream, min(at, stopped)) if stopped else last // 2 if stream.slow else last
+        again = int((at - stream.looping) // _ACK_WAIT) if 0 < stream.looping <= at else 0
+        consumer = {
+            "stream_name": stream.name,
+            "name": "worker",
+            "created": timestamp(START),
+            "config": {"durable_name": "worker", "ack_policy": "explicit", "ack_wait": int(_ACK_WAIT * 1e9)},
+            "delivered": {"consumer_seq": acknowledged + again, "stream_seq": acknowledged},
+            "ack_floor": {"consumer_seq": acknowledged, "stream_seq": acknowledged},
+            "num_ack_pending": int(again > 0),
+            "num_redelivered": int(again > 0),
+            "num_pending": last - max(acknowledged, first - 1),
+            "cluster": cluster,
+        }
+        return {
+            "name": stream.name,
+            "created": timestamp(START),
+            "cluster": cluster,
+            "config": {
+                "name": stream.name,
+                "subjects": [f"{stream.name}.>"],
+                "num_replicas": len(stream.replicas),
+                "storage": "file",
+                "retention": "limits",
+                "max_bytes": RESIZED if 0 < stream.resized <= at else -1,
+            },
+            "state": {"messages": messages, "bytes": messages * stream.size, "first_seq": first, "last_seq": last},
+            "consumer_detail": [consumer],
+        }
+
+    def _peers(self, others: Sequence[int], at: float) -> list[dict[str, Any]]:
+        """Return a leader's view of the other members."""
+        return [
+            {
+                "name": self.name(other),
+                "peer": peer_id(self.name(other)),
+                "current": not self.down(other, at),
+                "active": 350_000_000,
+            }
+            for other in others
+        ]
+
+    def traffic(self, account: str, server: int, at: float) -> int:
+        """Return how many messages a server got from the clients of an account since it started: as many a second as the account
+        has characters."""
+        return int((at - self.started(server, at)) * len(account))
+
+    # --- writing ------------------------------------------------------------------------------------------------------------
+
+    def write(self, lake: Path, at: float, fleet: str = "synthetic") -> dict[str, Any]:
+        """Write the snapshot of a moment and return its manifest."""
+        moment = START + timedelta(seconds=at)
+        name = f"{moment:%Y%m%dT%H%M%S.%fZ}-{self.seed:06x}"
+        missing = [self.name(server) for server in range(self.servers) if self.down(server, at)]
+        held = self.held(at)
+        with SnapshotWriter(lake, fleet, moment, name) as writer:
+            for server in range(self.servers):
+                identity = f"N{self.name(server)}-{self.started(server, at):.0f}"  # new at each start
+                origin = Origin(identity, self.name(server), "C1", self.version(server, at), timestamp(moment))
+                if self.down(server, at):
+                    failure = NatsFailure("server_missing", f"expected server {origin.server} did not answer")
+                    writer.fail("servers", Origin("", origin.server, received=origin.received), failure)
+                    continue
+                for row in self._rows(server, at, held):
+                    writer.add(origin, row)
+            _path, manifest = writer.publish(
+                source="synthetic",
+                servers=self.servers - len(missing),
+                servers_known=self.servers,
+                missing=missing,
+                complete=not missing,
+                versions=dict(
+                    Counter(self.version(server, at) for server in range(self.servers) if not self.down(server, at))
+                ),
+                clock_offset={"min": 0.0, "median": 0.0, "max": 0.0},
+                slowest_rtt=0.001,
+            )
+        return manifest
+
+    def held(self, at: float) -> dict[str, int]:
+        """Return the bytes of each account on all servers, which each server tells."""
+        totals: Counter[str] = Counter()
+        for stream in self.assets:
+            totals[stream.account] += self.detail(stream, stream.replicas[0], at)["state"]["bytes"] * len(
+                stream.replicas
+            )
+        return totals
+
+    def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
+        zone = "abc"[server % 3]
+        yield Row("servers", {}, {"tags": [f"az:{zone}"], "jetstream": True, "rtt": 0.001, "clock_offset": 0.0})
+        details = [(stream, self.detail(stream, server, at)) for stream in self.assets if server in stream.replicas]
+        used = sum(detail["state"]["bytes"] for _stream, detail in details)
+        up = at - self.started(server, at)
+        start = timestamp(START + timedelta(seconds=self.started(server, at)))
+        yield Row(
+            "varz", {}, {"start": start, "mem": 100_000_000, "cores": 4, "in_msgs": int(up * 1000), "connections": 10}
+        )
+        yield Row("healthz", {}, {"status": "ok", "status_code": 200})
+        for outage in self.outages:
+            if outage.server == server and outage.last_words and outage.end <= at < outage.end + 3600:
+                line = {"time": timestamp(START + timedelta(seconds=outage.begin - 1)), "text": outage.last_words}
+                yield Row("server_log", {}, line)
+        meta: dict[str, Any] = {"cluster_size": self.servers}
+        leader = self.meta_leader(at)
+        if leader is not None:
+            meta["leader"] = self.name(leader)
+        if leader == server:
+            meta["replicas"] = self._peers([other for other in range(self.servers) if other != server], at)
+        yield Row(
+            "jsz",
+            {},
+            {
+                "storage": used,
+                "reserved_storage": sum(max(detail["config"]["max_bytes"], 0) for _stream, detail in details),
+                "streams": len(details),
+                "ha_assets": sum(1 for stream, _detail in details if len(stream.replicas) > 1),
+                "config": {"max_storage": MAX_STORAGE},
+                "meta_cluster": meta,
+            },
+        )
+        for account in sorted({stream.account for stream, _detail in details}):
+            got = self.traffic(account, server, at)
+            size = {"msgs": got, "bytes": got * 100}
+            yield Row(
+                "jsz_accounts", {"account": account}, {"storage": held[account], "reserved_storage": ACCOUNT_LIMIT}
+            )
+            yield Row("accstatz", {"account": account}, {"conns": 2, "sent": size, "received": size})
+        for stream, detail in details:
+            keys = {"account": stream.account}
+            consumers = detail.pop("consumer_detail")
+            yield Row("jsz_streams", keys, detail)
+            more = {"stream_replicas": len(stream.replicas), "stream_retention": "limits"}
+            for consumer in consumers:
+                yield Row("jsz_consumers", {**keys, **more}, consumer)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("lake", type=Path)
+    parser.add_argument("--servers", type=int, default=9)
+    parser.add_argument("--streams", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=int, default=60, help="how many snapshots, one a minute")
+    given = parser.parse_args()
+    fleet = Fleet(given.servers, given.streams, given.seed)
+    rows = 0
+    for minute in range(given.minutes):
+        rows += fleet.write(given.lake, minute * 60.0)["tables"]["jsz_streams"]["rows"]
+    (given.lake / "truth.json").write_text(json.dumps(fleet.truth()))
+    print(f"{rows} rows of stream replicas")
+
+
+if __name__ == "__main__":
+    main()

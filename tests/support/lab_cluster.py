@@ -1,0 +1,282 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster that the role deploys, by default of five hosts in zones 2-2-1: what tests do with it and ask of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partialmethod
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+from support.controller import Controller, Run, file_install
+from support.load import Load, LoadPlan
+
+ZONES = {"n1-c1": "a", "n2-c1": "a", "n3-c1": "b", "n4-c1": "b", "n5-c1": "c"}
+HOSTS = list(ZONES)
+SYSTEM_PASSWORD = "s3cr3t! $SYS # 'very' \"long\""
+# Each would be something else than itself if it were written into the configuration as it is.
+AWKWARD = {
+    "number": "1e5",
+    "variable": "$PATH",
+    "bcrypt_like": "2a$11$x",
+    "comment": "a#b//c",
+    "quotes": "'\"`",
+    "backslash": "a\\nb\\",
+    "unicode": "pässwörd ☃",
+    "bool": "true",
+    "braces": "{}[];,=:",
+    "spaces": " in and around ",
+}
+
+
+# A raft-silent server, as some versions now and then start: it answers, and says nothing to its Raft peers. Denied the interest
+# in the peers' inboxes, it is so for as long as its process lives; the file has its contents and time back when it listens.
+MUTE = r"""#!/bin/sh
+conf=/etc/nats-server/nats-server.conf
+left=$(cat /root/mute-starts)
+if [ "$1" = before ] && [ "$left" -gt 0 ]; then
+  echo $((left - 1)) > /root/mute-starts
+  cp -p $conf $conf.kept
+  sed -i 's/^cluster: {/& permissions: {export: {deny: ["$NRG.>"]}}/' $conf
+elif [ "$1" = after ] && [ -e $conf.kept ]; then
+  until python3 -c 'import socket; socket.create_connection(("127.0.0.1", 4222))' 2>/dev/null; do sleep 0.1; done
+  mv $conf.kept $conf
+fi
+"""
+MUTE_UNIT = "[Service]\nExecStartPre=+/root/mute before\nExecStartPost=+/root/mute after\n"
+
+
+class Cluster:
+    """The cluster under test, with the variables that its next deployment uses."""
+
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
+        self.host_variables: dict[str, dict[str, Any]] = {
+            host: {"nats_server_zone": zone} for host, zone in ZONES.items()
+        }
+        #: Groups of the inventory, with their hosts.
+        self.groups: dict[str, list[str]] = {}
+        self.variables: dict[str, Any] = {
+            **file_install("2.10.27"),
+            "nats_server_cluster_name": "C1",
+            "nats_server_jetstream_store_dir": "/nats/storage",
+            "nats_server_jetstream_max_file_store": "256MB",
+            "nats_server_system_password": SYSTEM_PASSWORD,
+            "nats_server_bcrypt_cost": 4,
+            # The default of 10 s is for real hosts; what the gate makes of it is tested in test_cluster_health.py.
+            "nats_cluster_gate_span": 3,
+            # Hosts are tuned in molecule's scenarios.
+            **{
+                f"nats_server_tuning_{what}": "off"
+                for what in ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
+            },
+            "nats_server_accounts": {
+                "APP": {
+                    "jetstream": True,
+                    "users": [{"user": user, "password": password} for user, password in AWKWARD.items()],
+                }
+            },
+        }
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of the inventory."""
+        return list(self.host_variables)
+
+    def urls(self, *hosts: str) -> list[str]:
+        """The client addresses of these hosts, by default of all."""
+        return [f"nats://{self.controller.address(host)}:4222" for host in hosts or self.hosts]
+
+    def play(
+        self,
+        playbook: str,
+        hosts: list[str] | None = None,
+        host_vars: dict[str, dict[str, Any]] | None = None,
+        limit: str | None = None,
+        check: bool = False,
+        extra_vars: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Run:
+        """Run a playbook of the collection; ``changes`` hold for this run only."""
+        per_host = {host: {**own, **(host_vars or {}).get(host, {})} for host, own in self.host_variables.items()}
+        return self.controller.playbook(
+            playbook,
+            hosts=hosts or self.hosts,
+            groups=self.groups,
+            group_vars={**self.variables, **changes},
+            host_vars=per_host,
+            limit=limit,
+            check=check,
+            extra_vars=extra_vars,
+        )
+
+    deploy = partialmethod(play, "deploy")
+
+    def deploy_unchanged(self) -> Run:
+        """Deploy what is deployed already; nothing may change, and the run tells what that cost."""
+        run = self.deploy()
+        assert run.status == 0, run.output
+        assert run.changed == []
+        return run
+
+    def restore(self) -> None:
+        """Switch killed hosts on, take every fault of the network away, and wait until the gate passes."""
+        lab = self.controller.lab
+        killed = [host for host in self.hosts if not lab.is_running(host)]
+        for host in killed:
+            lab.start(host, wait=False)
+        lab.wait_for_boot(killed)
+        lab.heal(*self.hosts)
+        self.wait_after_start(*killed)
+
+    @contextmanager
+    def load(
+        self,
+        *hosts: str,
+        user: str = "number",
+        password: str = AWKWARD["number"],
+        streams: Sequence[str] = ("LOAD3", "MORE3"),
+    ) -> Iterator[Load]:
+        """Messages, requests and counters that go on meanwhile; afterwards everything that was acknowledged must be there.
+
+        Its clients connect to these hosts, by default to all, and its streams have three replicas.
+        """
+        load = Load(self.urls(*hosts), user, password, LoadPlan(streams=dict.fromkeys(streams, 3), rate=20))
+        self.controller.run(load.prepare(), timeout=90)
+        with self.running(load):
+            yield load
+        assert self.controller.run(load.verify(), timeout=300) == []
+        assert load.report().acknowledged > 50
+        print(load.report())
+
+    @contextmanager
+    def running(self, load: Load) -> Iterator[None]:
+        """Let a load that is prepared run meanwhile."""
+        running = self.controller.start(load.run())
+
+        async def stop() -> None:
+            load.stop()
+
+        try:
+            yield
+        finally:
+            self.controller.run(stop())
+            running.result(timeout=30)
+
+    def pids(self) -> dict[str, str]:
+        """The process id of each server; it changes with every restart."""
+        return {
+            host: self.controller.ssh(host, "systemctl show -P MainPID nats-server").stdout.strip()
+            for host in self.hosts
+        }
+
+    def restarted(self, before: dict[str, str]) -> set[str]:
+        """The hosts of which the server is another process than before."""
+        return {host for host, pid in self.pids().items() if pid != before[host]}
+
+    def files(self) -> dict[str, str]:
+        """A digest of each host's configuration files."""
+        return {
+            host: self.controller.ssh(host, "cat /etc/nats-server/*.conf | sha256sum").stdout for host in self.hosts
+        }
+
+    def varz(self, host: str) -> dict[str, Any]:
+        """What a server says of itself."""
+        read = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8222/varz').read().decode())"
+        result: dict[str, Any] = json.loads(self.controller.ssh(host, f'python3 -c "{read}"').stdout)
+        return result
+
+    @asynccontextmanager
+    async def client(
+        self, *hosts: str, user: str = "number", password: str = AWKWARD["number"], reconnect: bool = False
+    ) -> AsyncIterator[Client]:
+        """A connection to one of the hosts."""
+        login = {"user": user, "password": password}
+        connection = await nats.connect(self.urls(*hosts), **login, connect_timeout=2, allow_reconnect=reconnect)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    @contextmanager
+    def mute(self, host: str) -> Iterator[Callable[[int], None]]:
+        """What is given lets that many of the host's next starts end in a mute server."""
+        drop_in = "/etc/systemd/system/nats-server.service.d"
+
+        def starts(count: int) -> None:
+            self.controller.ssh(host, f"echo {count} > /root/mute-starts")
+
+        files = {"/root/mute": MUTE, f"{drop_in}/mute.conf": MUTE_UNIT}
+        write = " && ".join(f"printf %s {shlex.quote(text)} > {path}" for path, text in files.items())
+        starts(0)
+        self.controller.ssh(host, f"mkdir -p {drop_in} && {write} && chmod +x /root/mute && systemctl daemon-reload")
+        try:
+            yield starts
+        finally:
+            self.controller.ssh(host, f"rm -r {drop_in} && systemctl daemon-reload")
+
+    def health(self, *arguments: str) -> Run:
+        """Ask the health gate once, with more options as ``name=value``."""
+        return self.controller.module(
+            "nats_cluster_health",
+            {
+                "servers": self.urls(),
+                "expected_servers": self.hosts,
+                "wait": False,
+                "user": "sys",
+                "password": self.variables["nats_server_system_password"],
+                **dict(argument.split("=", 1) for argument in arguments),
+            },
+        )
+
+    def wait_until_healthy(self, deadline: float = 60) -> None:
+        """Wait for the gate; the same module that the role uses."""
+        end = time.monotonic() + deadline
+        while (run := self.health()).status:
+            assert time.monotonic() < end, run.output
+            time.sleep(1)
+
+    def wait_after_start(self, *hosts: str) -> None:
+        """Wait for the gate after the servers of these hosts were started without the role, as a boot does.
+
+        2.10.27 now and then comes up raft-silent then. That must be all that is wrong. A deployment has to repair it; where a
+        stream's group is silent alone, a restart.
+        """
+        end = time.monotonic() + 60
+        while (run := self.health()).status and time.monotonic() < end:
+            time.sleep(1)
+        mute = [host for host in hosts if self.is_mute(host, run)]
+        if mute:
+            in_meta = any("the meta group: replica" in error for error in run.errors)
+            assert self.mended(mute[0], "deploy" if in_meta else "restart") == {mute[0]}
+        self.wait_until_healthy()
+
+    def mended(self, host: str, playbook: str = "deploy") -> set[str]:
+        """Run the playbook for a host whose server is mute, and return the hosts of which the server was restarted by that."""
+        pids = self.pids()
+        run = self.play(playbook, limit=host)
+        assert run.status == 0, run.output
+        return self.restarted(pids)
+
+    def is_mute(self, host: str, run: Run) -> bool:
+        """Whether the gate's run names this server, and only this, as silent although it answers."""
+        # The titles of the causes, and the problems below them.
+        lines = [line for error in run.errors for line in error.splitlines() if re.match(r" *(-|\d+\.) ", line)]
+        return any(f"replica {host} " in line and "although it answers" in line for line in lines) and all(
+            host in line for line in lines
+        )
+
+    def wait_for_mute(self, host: str, deadline: float = 60) -> None:
+        """Wait until the gate names this server, and only this, as silent although it answers."""
+        end = time.monotonic() + deadline
+        while not self.is_mute(host, run := self.health()):
+            assert time.monotonic() < end, run.output
+            time.sleep(1)

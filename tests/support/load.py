@@ -1,0 +1,384 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A load that keeps its books: what was acknowledged must be in the stream, once, in order, on every replica.
+
+Producers publish with message ids and retry until the acknowledgement comes, durable consumers acknowledge what they get, a key
+is counted up by compare-and-set, and requests are answered. It goes on while servers come and go, and `verify` names
+whatever does not add up afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import nats
+import nats.errors
+import nats.js.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig, StreamConfig
+from nats.js.kv import KeyValue
+
+BUCKET, COUNTER = "LOAD_KV", "counter"
+ECHO = "load.echo"
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """`streams`: name → replicas. `rate`: messages a second of each producer; `timeout`: seconds until it tries again."""
+
+    streams: dict[str, int] = field(default_factory=lambda: {"LOAD3": 3})
+    producers: int = 2
+    rate: float = 50
+    timeout: float = 0.25
+    replicas: int = 3
+
+
+@dataclass
+class Ledger:
+    """One producer's book: the acknowledged ids in their order, and when each acknowledgement came."""
+
+    stream: str
+    subject: str
+    acknowledged: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    retries: int = 0
+
+    def longest_gap(self) -> float:
+        """Return the longest time in seconds without an acknowledgement."""
+        return max((after - before for before, after in zip(self.times, self.times[1:], strict=False)), default=0.0)
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What the load saw. `longest_gap` is in seconds, over all producers."""
+
+    acknowledged: int
+    retries: int
+    longest_gap: float
+    consumed: int
+    counted: int
+    answered: int
+    unanswered: int
+
+
+async def patiently(ask: Callable[[], Awaitable[Answer]], *answers: type[Exception]) -> Answer:
+    """Ask until there is an answer, which these errors are, too: the leaders that give it may still be elected, up to 9 s."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            return await ask()
+        except answers:
+            raise
+        except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
+            if time.monotonic() > end:
+                raise
+        await asyncio.sleep(0.1)
+
+
+async def fetch(subscription: JetStreamContext.PullSubscription, count: int) -> list[Msg]:
+    """Return that many messages: a server that has just heard of a consumer may know nobody to ask, or get only some."""
+    found: list[Msg] = []
+    while len(found) < count:
+        found += await patiently(partial(subscription.fetch, count - len(found), timeout=10))
+    return found
+
+
+def compare(ledger: Ledger, stored: Sequence[str]) -> list[str]:
+    """Return what is wrong with the stored ids of a producer: lost, there twice, or out of order.
+
+    The last message of a producer may be stored without an acknowledgement that came back: it is in nobody's book.
+    """
+    problems = []
+    wanted = ledger.acknowledged
+    found = set(stored)
+    lost = [name for name in wanted if name not in found]
+    if lost:
+        problems.append(
+            f"{ledger.subject}: {len(lost)} of {len(wanted)} acknowledged messages are lost, such as {lost[0]}"
+        )
+    if len(found) != len(stored):
+        problems.append(f"{ledger.subject}: {len(stored) - len(found)} messages are there more than once")
+    numbers = [int(name.rpartition("-")[2]) for name in stored]
+    if numbers != sorted(numbers):
+        problems.append(f"{ledger.subject}: the messages are out of order")
+    extra = found.difference(wanted)
+    if len(extra) > 1:
+        problems.append(f"{ledger.subject}: {len(extra)} messages are there that nobody sent or acknowledged")
+    return problems
+
+
+class Load:
+    """The load on one account of a cluster; `urls` are the client addresses of its servers, `login` more for nats.connect."""
+
+    def __init__(
+        self, urls: Sequence[str], user: str, password: str, plan: LoadPlan | None = None, **login: Any
+    ) -> None:
+        self.plan = plan or LoadPlan()
+        self._login: dict[str, Any] = {"servers": list(urls), "user": user, "password": password, **login}
+        self.ledgers = [
+            Ledger(stream, f"{stream.lower()}.p{number}")
+            for stream in self.plan.streams
+            for number in range(self.plan.producers)
+        ]
+        self._consumed: dict[str, set[str]] = {stream: set() for stream in self.plan.streams}
+        self._counted = 0
+        self._answered = 0
+        self._unanswered = 0
+        # In each message's id: an earlier load may have used the same streams.
+        self._began = time.monotonic_ns()
+        # Of each stream: the sequence from which on its messages are read again afterwards.
+        self._first: dict[str, int] = {}
+        self._stop = asyncio.Event()
+
+    async def prepare(self) -> None:
+        """Make the streams, their durable consumers and the bucket; those of an earlier load are used again."""
+        async with self._client() as client:
+            jetstream = client.jetstream(timeout=5)
+            for stream, replicas in self.plan.streams.items():
+                config = StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=replicas)
+                made = await patiently(partial(jetstream.add_stream, config))
+                self._first[stream] = made.state.last_seq + 1
+                reader = ConsumerConfig(durable_name="reader", ack_policy=AckPolicy.EXPLICIT, ack_wait=5)
+                await patiently(partial(jetstream.add_consumer, stream, reader))
+            bucket = await patiently(partial(self._bucket, jetstream))
+            await patiently(partial(bucket.put, COUNTER, b"0"))
+
+    async def run(self) -> None:
+        """Produce, consume, count and ask until `stop`."""
+        await asyncio.gather(
+            *(self._produce(ledger) for ledger in self.ledgers),
+            *(self._consume(stream) for stream in self.plan.streams),
+            self._count(),
+            self._answer(),
+            self._ask(),
+        )
+
+    def stop(self) -> None:
+        """End `run`, from any thread that runs the event loop's callbacks."""
+        self._stop.set()
+
+    def report(self) -> LoadReport:
+        """Return the figures."""
+        return LoadReport(
+            acknowledged=sum(len(ledger.acknowledged) for ledger in self.ledgers),
+            retries=sum(ledger.retries for ledger in self.ledgers),
+            longest_gap=max(ledger.longest_gap() for ledger in self.ledgers),
+            consumed=sum(len(names) for names in self._consumed.values()),
+            counted=self._counted,
+            answered=self._answered,
+            unanswered=self._unanswered,
+        )
+
+    async def verify(self) -> list[str]:
+        """Return everything that is wrong, after `run` has ended: with every replica of each stream as the leader in turn the
+        books are compared with what is stored."""
+        problems: list[str] = []
+        async with self._client() as client:
+            for stream, replicas in self.plan.streams.items():
+                leaders: set[str] = set()
+                async for leader in self._each_leader(client, stream, replicas):
+                    leaders.add(leader)
+                    stored = await patiently(partial(self._stored, client, stream))
+                    for ledger in self.ledgers:
+                        if ledger.stream == stream:
+                            found = compare(ledger, stored.get(ledger.subject, []))
+                            problems += [f"{stream} led by {leader}: {problem}" for problem in found]
+                if len(leaders) < replicas:
+                    state = await self._cluster(client, stream)
+                    problems.append(f"{stream}: only {sorted(leaders)} of {replicas} replicas could be read: {state}")
+                problems += await self._unread(client, stream)
+            value = await patiently(lambda: self._counter(client))
+            if value < self._counted:
+                problems.append(f"{BUCKET}: {COUNTER} is {value}, {self._counted} steps were acknowledged")
+        return problems
+
+    async def _bucket(self, jetstream: JetStreamContext) -> KeyValue:
+        """Return the bucket. One that was made on 2.10 is not made again on a later version: it lacks what nats-py asks for."""
+        try:
+            return await jetstream.key_value(BUCKET)
+        except nats.js.errors.BucketNotFoundError:
+            return await jetstream.create_key_value(KeyValueConfig(bucket=BUCKET, replicas=self.plan.replicas))
+
+    # --- under way ----------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[Client]:
+        async def ignore(_error: Exception) -> None:
+            """Servers come and go; what matters is in the books."""
+
+        options: dict[str, Any] = {
+            "connect_timeout": 1,
+            "reconnect_time_wait": 0.05,
+            "max_reconnect_attempts": -1,
+            "ping_interval": 2,
+            "max_outstanding_pings": 2,
+            "error_cb": ignore,
+        }
+        client = await nats.connect(**{**options, **self._login})
+        try:
+            yield client
+        finally:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(client.close(), 2)
+
+    async def _produce(self, ledger: Ledger) -> None:
+        number = 0
+        async with self._client() as client:
+            jetstream = client.jetstream(timeout=self.plan.timeout)
+            while not self._stop.is_set():
+                name = f"{ledger.subject}-{self._began}-{number}"
+                try:
+                    await jetstream.publish(ledger.subject, name.encode(), headers={"Nats-Msg-Id": name})
+                except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError, OSError):
+                    ledger.retries += 1
+                    await asyncio.sleep(0.01)
+                    continue
+                ledger.acknowledged.append(name)
+                ledger.times.append(time.monotonic())
+                number += 1
+                await asyncio.sleep(1 / self.plan.rate)
+
+    async def _consume(self, stream: str) -> None:
+        async with self._client() as client:
+            reader = None
+            while not self._stop.is_set():
+                try:
+                    if reader is None:
+                        reader = await client.jetstream(timeout=1).pull_subscribe_bind("reader", stream)
+                    for message in await reader.fetch(100, timeout=1):
+                        self._consumed[stream].add(
+                            message.data.decode()
+                        )  # it may be taken as read, and the answer be lost
+                        await message.ack_sync(timeout=1)
+                except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError, OSError):
+                    await asyncio.sleep(0.05)
+
+    async def _count(self) -> None:
+        """Count up by compare-and-set; a step whose answer was lost shows in the value that is read next."""
+        async with self._client() as client:
+            while not self._stop.is_set():
+                try:
+                    bucket = await client.jetstream(timeout=1).key_value(BUCKET)
+                    entry = await bucket.get(COUNTER)
+                    value = int(entry.value or b"0")
+                    await bucket.update(COUNTER, str(value + 1).encode(), last=entry.revision)
+                    self._counted = value + 1
+                except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError, OSError):
+                    pass
+                await asyncio.sleep(0.05)
+
+    async def _answer(self) -> None:
+        async def reply(message: Msg) -> None:
+            with contextlib.suppress(nats.errors.Error):
+                await message.respond(message.data)
+
+        async with self._client() as client:
+            await client.subscribe(ECHO, cb=reply)
+            await self._stop.wait()
+
+    async def _ask(self) -> None:
+        async with self._client() as client:
+            while not self._stop.is_set():
+                try:
+                    await client.request(ECHO, b"?", timeout=1)
+                    self._answered += 1
+                except (nats.errors.Error, asyncio.TimeoutError, OSError):
+                    self._unanswered += 1
+                await asyncio.sleep(0.05)
+
+    # --- afterwards ---------------------------------------------------------------------------------------------------
+
+    async def _each_leader(self, client: Client, stream: str, replicas: int) -> AsyncIterator[str]:
+        """Yield each replica's server once, while it leads the stream; what is done meanwhile is no waiting for the next."""
+        seen: set[str] = set()
+        patience = 20 * replicas
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            cluster = await self._cluster(client, stream)
+            leader = cluster.get("leader")
+            if leader and leader not in seen:
+                seen.add(leader)
+                yield leader
+                end = time.monotonic() + patience
+            if len(seen) == replicas:
+                return
+            wish = [replica["name"] for replica in cluster.get("replicas") or () if self._may_lead(replica, seen)][:1]
+            if not wish:
+                await asyncio.sleep(0.1)
+                continue
+            body = json.dumps({"placement": {"preferred": wish[0]}}).encode()
+            with contextlib.suppress(nats.errors.Error):
+                reply = await client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", body, timeout=2)
+                if "error" in json.loads(reply.data):
+                    await client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", b"", timeout=2)
+            elected = time.monotonic() + 5
+            while await self._leader(client, stream) in (None, leader) and time.monotonic() < elected:
+                await asyncio.sleep(0.05)
+
+    @staticmethod
+    def _may_lead(replica: dict[str, Any], seen: set[str]) -> bool:
+        """A leader hands over only to whom it has heard within 3 s (raft.go, StepDown): one that has just begun asks in vain."""
+        return (
+            replica["name"] not in seen
+            and replica["current"]
+            and not replica.get("offline")
+            and replica["active"] < 3e9
+        )
+
+    async def _cluster(self, client: Client, stream: str) -> dict[str, Any]:
+        try:
+            reply = await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=2)
+        except (nats.errors.Error, asyncio.TimeoutError):
+            return {}
+        return dict(json.loads(reply.data).get("cluster") or {})
+
+    async def _leader(self, client: Client, stream: str) -> str | None:
+        return (await self._cluster(client, stream)).get("leader") or None
+
+    async def _stored(self, client: Client, stream: str) -> dict[str, list[str]]:
+        """Return the stored ids of this load of each subject, read from the leader."""
+        jetstream = client.jetstream(timeout=5)
+        first = self._first[stream]
+        last = (await jetstream.stream_info(stream)).state.last_seq
+        begin = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=first)
+        reader = await jetstream.subscribe(f"{stream.lower()}.>", ordered_consumer=True, config=begin)
+        found: dict[str, list[str]] = {}
+        try:
+            for _number in range(first, last + 1):
+                message = await reader.next_msg(timeout=5)
+                name = message.data.decode()
+                if f"-{self._began}-" in name:
+                    found.setdefault(message.subject, []).append(name)
+        finally:
+            await reader.unsubscribe()
+        return found
+
+    async def _counter(self, client: Client) -> int:
+        bucket = await client.jetstream(timeout=5).key_value(BUCKET)
+        return int((await bucket.get(COUNTER)).value or b"-1")
+
+    async def _unread(self, client: Client, stream: str) -> list[str]:
+        """Return the acknowledged messages that the durable consumer neither had nor still gets."""
+        wanted = {name for ledger in self.ledgers if ledger.stream == stream for name in ledger.acknowledged}
+        reader = await patiently(lambda: client.jetstream(timeout=5).pull_subscribe_bind("reader", stream))
+        end = time.monotonic() + 30
+        while wanted - self._consumed[stream] and time.monotonic() < end:
+            try:
+                for message in await reader.fetch(256, timeout=1):
+                    await message.ack()
+                    self._consumed[stream].add(message.data.decode())
+            except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
+                await asyncio.sleep(0.1)  # its leader may still be elected
+        missed = sorted(wanted - self._consumed[stream])
+        return [f"{stream}: the consumer never got {len(missed)} messages, such as {missed[0]}"] if missed else []

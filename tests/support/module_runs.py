@@ -1,0 +1,83 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Modules run in this process with real arguments, and a cluster that is healthy by them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+from typing import Any, Callable
+
+import pytest
+from ansible.module_utils import basic
+from ansible.module_utils.common import warnings
+from ansible.module_utils.common.text.converters import to_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import RAFT_SILENT
+from support.nats_processes import NatsProcesses
+
+MODULES = "ansible_collections.natsops.jetstream.plugins.modules"
+
+Runner = Callable[..., dict[str, Any]]
+
+
+def run_in_process(
+    name: str, connection: dict[str, Any], /, check_mode: bool = False, **options: Any
+) -> dict[str, Any]:
+    """Run a module's main() with these arguments as Ansible would pass them, and return its result."""
+    arguments = {**connection, **options, "_ansible_check_mode": check_mode}
+    module = importlib.import_module(f"{MODULES}.{name}")
+    output = io.StringIO()
+    before, profile = basic._ANSIBLE_ARGS, getattr(basic, "_ANSIBLE_PROFILE", None)
+    basic._ANSIBLE_ARGS = to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
+    basic._ANSIBLE_PROFILE = "legacy"
+    # Ansible collects warnings for the process, which elsewhere is the module's own.
+    warnings._global_warnings.clear()
+    warnings._global_deprecations.clear()
+    try:
+        with contextlib.redirect_stdout(output), pytest.raises(SystemExit):
+            module.main()
+    finally:
+        basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = before, profile
+    return json.loads(output.getvalue().strip().splitlines()[-1])
+
+
+def form(cluster: NatsProcesses, run_module: Runner = run_in_process) -> NatsProcesses:
+    """Return the cluster once the gate has found it healthy."""
+    members = {"expected_servers": cluster.names, "expected_jetstream_servers": cluster.jetstream}
+    once = {**members, "samples": 1, "span": 0, "interval": 0.3, "wait_timeout": 15}
+    result = gate_restarting_silent(cluster, {**cluster.sys_connection(), "timeout": 1}, once, run_module)
+    assert result["healthy"], result["msg"]
+    return cluster
+
+
+def gate_restarting_silent(
+    cluster: NatsProcesses, connection: dict[str, Any], options: dict[str, Any], run_module: Runner = run_in_process
+) -> dict[str, Any]:
+    """Return what the gate says, after servers that started raft-silent were restarted, at most three times.
+
+    That is a defect of some versions (docs/health-gate.md), likely on a busy machine; of all others a server that does not join
+    in time is a failure. With two of three silent there is no leader that could tell which, and all that the gate names restart.
+    """
+    for _restart in range(3 if RAFT_SILENT.affects(cluster.version) else 0):
+        result = run_module("nats_cluster_health", connection, **options)
+        if result["healthy"]:
+            return result
+        silent = {
+            name for one in result["problems"] if "although it answers" in one["message"] for name in one["servers"]
+        }
+        named = {name for one in result["problems"] for name in one["servers"]}
+        for name in (silent or named or set(cluster.names)).intersection(cluster.names):
+            cluster.stop(name)
+            cluster.start(name)
+    return run_module("nats_cluster_health", connection, **options)
+
+
+def step_down(cluster: NatsProcesses, stream: str = "ORDERS") -> str:
+    """Let the stream's leader step down, and return the new one."""
+    old = cluster.app_request(f"$JS.API.STREAM.INFO.{stream}")["cluster"]["leader"]
+    done = run_in_process("nats_stream_stepdown", cluster.app_connection(), stream=stream, away_from=[old])
+    assert done.get("changed"), done
+    return str(cluster.app_request(f"$JS.API.STREAM.INFO.{stream}")["cluster"]["leader"])

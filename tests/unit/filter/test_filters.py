@@ -1,0 +1,235 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the filters themselves decide; their rules are tested where they are."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.natsops.jetstream.plugins.filter.nats_account_admins import nats_account_admins
+from ansible_collections.natsops.jetstream.plugins.filter.nats_certificates import nats_certificates
+from ansible_collections.natsops.jetstream.plugins.filter.nats_conf import nats_conf
+from ansible_collections.natsops.jetstream.plugins.filter.nats_config_problems import nats_config_problems
+from ansible_collections.natsops.jetstream.plugins.filter.nats_credential_rotation import nats_credential_rotation
+from ansible_collections.natsops.jetstream.plugins.filter.nats_duration_seconds import nats_duration_seconds
+from ansible_collections.natsops.jetstream.plugins.filter.nats_file_sha256 import nats_file_sha256
+from ansible_collections.natsops.jetstream.plugins.filter.nats_links import nats_links
+from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
+from ansible_collections.natsops.jetstream.plugins.filter.nats_lock_refusal import nats_lock_refusal
+from ansible_collections.natsops.jetstream.plugins.filter.nats_mesh_problems import nats_mesh_problems
+from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
+from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
+from ansible_collections.natsops.jetstream.plugins.filter.nats_topology import nats_topology
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
+    CredentialOptions,
+)
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import typed
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+def certificate(*names: str) -> tuple[str, str]:
+    """Return a certificate with these names, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "n1")])
+    now = datetime.now(timezone.utc)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    written = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return made.public_bytes(serialization.Encoding.PEM).decode(), written.decode()
+
+
+def test_a_certificate_is_judged_with_its_key_only() -> None:
+    pem, key = certificate("n1.example.com")
+    assert "problems" not in nats_certificates(pem)[0]
+    assert nats_certificates(pem, key=key, names=["n1.example.com"])[0]["problems"] == []
+    assert nats_certificates(pem, key=key, names=["n2"])[0]["problems"] == ["it does not name n2"]
+    assert nats_certificates(pem, key="")[0]["problems"][0].startswith("the key cannot be read")
+    assert nats_certificates("") == []
+    with pytest.raises(AnsibleFilterError, match="nats_certificates: there is no certificate in the text"):
+        nats_certificates("", key=key)
+    with pytest.raises(AnsibleFilterError, match="there is a private key among the certificates"):
+        nats_certificates(pem + key)
+
+
+def test_files_of_a_certificate_that_cannot_be_presented_are_problems_of_the_configuration() -> None:
+    pem, key = certificate("n1.example.com")
+    given = {
+        "host": "n1",
+        "path": "/n1.crt",
+        "missing": [],
+        "certificate": pem,
+        "key": key,
+        "names": ["n1.example.com"],
+    }
+
+    def messages(**different: Any) -> list[tuple[str, str]]:
+        found = nats_config_problems({"port": 4222}, {"tls_files": {**given, "mutual": False, **different}})
+        return [
+            (problem["option"], problem["message"])
+            for problem in found
+            if problem["option"].startswith("nats_server_tls")
+        ]
+
+    assert messages() == []
+    cannot = "n1 cannot present /n1.crt: "
+    assert messages(names=["n1.example.com", "n2"]) == [("nats_server_tls_cert_src", f"{cannot}it does not name n2")]
+    assert messages(certificate=pem + key) == [
+        ("nats_server_tls_cert_src", f"{cannot}there is a private key among the certificates")
+    ]
+    assert messages(certificate="", key="", missing=["/ca.crt", "/n1.key"]) == [
+        ("nats_server_tls_source", "there is no file /ca.crt on the controller"),
+        ("nats_server_tls_source", "there is no file /n1.key on the controller"),
+    ]
+
+
+def test_secrets_are_referred_to_and_defined_by_the_same_names() -> None:
+    config = {"authorization": {"user": "u", "password": "s3cret"}}
+    assert "s3cret" in nats_conf(config)
+    reference, definitions = nats_conf(config, secrets="reference"), nats_conf(config, secrets="definitions")
+    name = definitions.partition(":")[0]
+    assert f"${name}" in reference
+    assert "s3cret" not in reference
+    assert "s3cret" in definitions
+    with pytest.raises(AnsibleFilterError, match="secrets is inline, reference or definitions, not 'none'"):
+        nats_conf(config, secrets="none")
+
+
+def test_the_users_are_those_that_the_accounts_got() -> None:
+    made = nats_account_admins({"APP": {"jetstream": True}, "$SYS": {"jetstream": True}}, "pw", without="$SYS")
+    assert made["users"] == [{"account": "APP", "user": "operator-APP", "password": "pw"}]
+    assert [user["user"] for user in made["accounts"]["APP"]["users"]] == ["operator-APP"]
+    assert nats_account_admins({"APP": {"jetstream": True}}, None) == {
+        "accounts": {"APP": {"jetstream": True}},
+        "users": [],
+        "clients": [],
+    }
+
+
+def test_a_run_that_starts_a_cluster_in_parts_is_a_problem_of_the_configuration() -> None:
+    names = ["n1", "n2", "n3"]
+    members = nats_topology(names, {name: {} for name in names}, "n1")["servers"]
+    run: dict[str, Any] = {"cluster": "C1", "hosts": ["n1"], "running": False, "live": [], "live_error": "refused"}
+    config = {"server_name": "n1", "port": 4222}
+
+    def messages(context: dict[str, Any]) -> list[str]:
+        return [problem["message"] for problem in nats_config_problems(config, context)]
+
+    without = messages({"members": members})
+    assert messages({"members": members, "run": {**run, "running": True}}) == without
+    assert "this run leaves out" in messages({"members": members, "run": run})[-1]
+
+
+def test_versions_with_defects_are_warned_of() -> None:
+    found = nats_config_problems({"port": 4222}, {"versions": ["2.15.1", "2.12.9"]})
+    warnings = [problem for problem in found if problem["option"] == "nats_server_version"]
+    assert [problem["severity"] for problem in warnings] == ["warning"] * 3
+    assert warnings[0]["message"].startswith("nats-server 2.12.9: end-of-life since 2026-09")
+    assert nats_config_problems({"port": 4222}, {"versions": ["2.15.1"]}) == nats_config_problems({"port": 4222})
+
+
+def test_what_the_topology_lists_becomes_links() -> None:
+    hostvars = {"n1": {"ansible_host": "10.0.0.1"}, "h1": {}}
+    topology = nats_topology(["n1"], hostvars, "n1", hub=["h1"], hub_name="hub")
+    links = nats_links(topology, route_authorization={"user": "u", "password": "p/"}, remotes=[{"account": "A"}])
+    assert links == {
+        "routes": ["nats-route://u:p%2F@10.0.0.1:6222"],
+        "gateways": [],
+        "remotes": [{"account": "A", "urls": ["nats-leaf://h1:7422"]}],
+    }
+    assert nats_links(topology, route_style="none")["routes"] == []
+    with pytest.raises(AnsibleFilterError, match="nats_links: nats_server_cluster_route_style is seeds, but"):
+        nats_links(topology, route_style="seeds")
+    with pytest.raises(AnsibleFilterError, match="nats_topology: nats_server_cluster_members lists n2, which"):
+        nats_topology(["n1", "n2"], hostvars, "n1")
+
+
+def test_routes_and_gateways_are_missing_together() -> None:
+    servers = [
+        {"name": name, "id": name, "cluster": "C1", "varz": {"version": "2.10.27"}, "routez": {}, "gatewayz": {}}
+        for name in ("n1", "n2")
+    ]
+    assert nats_mesh_problems(servers, clusters=["C1", "west"]) == [
+        "n1 has 0 of 4 routes to n2",
+        "n2 has 0 of 4 routes to n1",
+        "n1 has no gateway connection to west",
+        "n2 has no gateway connection to west",
+    ]
+
+
+def test_a_host_where_nothing_runs_has_nothing_to_reload_first() -> None:
+    assert nats_required_action({"running": False}, wanted={"version": "2.10.27"}) == {
+        "required_action": {"action": "start", "reasons": ["no nats-server process runs"], "keys": []},
+        "untouched": False,
+        "reload_first": {},
+    }
+
+
+def test_options_of_a_rotation_get_their_types_and_wrong_names_are_refused() -> None:
+    texts = {"window": None, "disconnect_clients": "yes", "missing_hosts": ["n9"], "routes": "open"}
+    options = typed(CredentialOptions, {"cluster": "C1", **texts})
+    assert options == CredentialOptions("C1", missing_hosts=["n9"], disconnect_clients=True, routes="open")
+    with pytest.raises(AnsibleFilterError, match="nats_credential_rotation: stop_after: there is no such option"):
+        nats_credential_rotation({}, stop_after="auto")
+
+
+def test_a_report_is_data_or_text_and_its_data_become_text() -> None:
+    info: dict[str, Any] = {"servers": [], "streams": [], "problems": [], "missing_servers": []}
+    data = nats_report(info, output="data")
+    assert isinstance(data, dict)
+    assert nats_report(data) == nats_report(info)
+    with pytest.raises(AnsibleFilterError, match="nats_report: output is text or data, not 'html'"):
+        nats_report(info, output="html")
+
+
+def test_a_duration_that_is_none_is_refused_with_the_name_of_the_filter() -> None:
+    assert nats_duration_seconds("2m30s") == 150
+    with pytest.raises(AnsibleFilterError, match="nats_duration_seconds: 'soon' is not a duration"):
+        nats_duration_seconds("soon")
+
+
+def test_a_file_has_a_sum_and_none_has_none(tmp_path: Path) -> None:
+    file = tmp_path / "archive"
+    file.write_bytes(b"nats")
+    assert nats_file_sha256(str(file)) == hashlib.sha256(b"nats").hexdigest()
+    assert [nats_file_sha256(path) for path in (None, "", str(tmp_path), f"{file}.gone")] == [""] * 4
+
+
+def test_listeners_are_those_that_the_configuration_names() -> None:
+    found = nats_listeners({"port": 4222, "http": "127.0.0.1:8222", "cluster": {"port": 6222}})
+    assert sorted(listener["port"] for listener in found) == [4222, 6222, 8222]
+
+
+def test_a_cluster_is_locked_by_a_majority_of_its_members() -> None:
+    members = ["n1", "n2", "n3"]
+    taken = [{"item": name, "acquired": True, "valid_until": 2**32} for name in members]
+    assert "n2" in nats_lock_refusal([], members)
+    assert nats_lock_refusal(taken, members) == ""
+
+
+@pytest.mark.parametrize(("record", "untouched"), [({"instance": "1", "config": {}}, True), ({"instance": "2"}, False)])
+def test_a_host_whose_record_is_to_be_written_is_not_untouched(record: dict[str, Any], untouched: bool) -> None:
+    running = {"running": True, "version": "2.15.1", "instance": "1", "started": 100.0}
+    wanted = {"version": "2.15.1", "config": {}, "record": record}
+    decided = nats_required_action(running, {}, {"instance": "1", "config": {}}, wanted)
+    assert decided["required_action"]["action"] == "none", decided
+    assert decided["untouched"] == untouched

@@ -1,0 +1,491 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Units, normal form, comparison, and what a change of a stream or consumer means."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import buckets
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import (
+    CONSUMER_FIELDS,
+    STREAM_FIELDS,
+    Field,
+    OptionError,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import consumer_group, stream_group
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+S = 10**9
+NEW, OLD = (2, 15), (2, 10)
+
+
+def stream(**config: Any) -> dict[str, Any]:
+    """Return a stream's configuration in normal form."""
+    return rules.normal_config(STREAM_FIELDS, {"subjects": ["a.>"], "duplicate_window": 120 * S, **config})
+
+
+def consumer(**config: Any) -> dict[str, Any]:
+    return rules.normal_config(CONSUMER_FIELDS, {"ack_policy": "explicit", **config})
+
+
+def desired(**params: Any) -> dict[str, Any]:
+    return rules.desired_fields(STREAM_FIELDS, params)
+
+
+# --- units and normal form --------------------------------------------------------------------------------------------
+
+
+def test_people_and_servers_mean_the_same() -> None:
+    assert desired(max_bytes="10GiB", max_msg_size="-1", max_age="1d", duplicate_window="90", max_msgs=0) == {
+        "max_bytes": 10 * 2**30,
+        "max_msg_size": -1,
+        "max_age": 86400 * S,
+        "duplicate_window": 90 * S,
+        "max_msgs": -1,
+    }
+    assert desired(max_bytes="512MB")["max_bytes"] == 512 * 2**20
+    assert desired(max_bytes="1K")["max_bytes"] == 1000
+    assert desired(max_age="-1") == {"max_age": 0}
+    assert desired(metadata={"a": True, "b": 1}) == {"metadata": {"a": "true", "b": "1"}}
+    assert desired(placement={"cluster": None, "tags": ["b", "a"]}) == {"placement": {"tags": ["a", "b"]}}
+    assert desired(placement={"cluster": None, "tags": None}) == {"placement": None}
+    assert desired(subjects=None, max_age=None) == {}
+    times = rules.desired_fields(CONSUMER_FIELDS, {"opt_start_time": "2026-01-01 01:00:00.5+01:00", "pause_until": ""})
+    assert times == {"opt_start_time": "2026-01-01T00:00:00.500000Z", "pause_until": None}
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"max_bytes": "10 apples"}, "max_bytes: '10 apples' is not a size"),
+        ({"max_age": "soon"}, "max_age: 'soon' is not a duration"),
+        ({"consumer_limits": {"inactive_threshold": "x"}}, "consumer_limits.inactive_threshold: 'x' is not a duration"),
+        (
+            {"sources": [{"name": "A"}, {"name": "B", "opt_start_time": "x"}]},
+            r"sources\[1\].opt_start_time: 'x' is not a time",
+        ),
+        ({"sources": [{"filter_subject": "a"}]}, r"sources\[0\]: name must be given"),
+        ({"republish": {"src": "a", "dest": None}}, "republish: dest must be given"),
+        ({"metadata": {"_nats.ver": "1"}}, "metadata: _nats.ver: keys that begin with _nats. are the server's own"),
+    ],
+)
+def test_errors_name_the_option(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        desired(**params)
+
+
+def test_what_a_server_adds_makes_no_difference() -> None:
+    plain = stream(mirror={"name": "A", "external": {"api": "x"}}, placement=None)
+    told = stream(
+        description="",
+        placement={},
+        sources=[],
+        mirror={"name": "A", "opt_start_seq": 0, "external": {"api": "x", "deliver": ""}},
+        max_msgs=-1,
+        consumer_limits={},
+        metadata={"_nats.level": "5", "_nats.req.level": "0", "_nats.ver": "2.15.1"},
+        unknown_to_us=1,
+    )
+    assert plain == told
+    assert consumer(filter_subject="a") == consumer(filter_subjects=["a"])
+    assert consumer(sample_freq="50") == consumer(sample_freq="50%")
+    assert consumer(max_ack_pending=-1) != consumer(max_ack_pending=0)
+
+
+_NAME = st.text("abc", min_size=1, max_size=3)
+_DURATIONS = st.sampled_from(["0", "-1", "5", "1s", "90s", "2m", "1h30m", "1d", "2w"])
+_SIZES = st.sampled_from(["0", "-1", "1000", "1K", "1KB", "64MiB", "10GiB"])
+_TIMES = st.sampled_from(["", "2026-01-31T08:00:00Z", "2026-01-31T09:00:00+01:00", "2026-01-31 08:00:00.25"])
+
+
+def _values(item: Field) -> st.SearchStrategy[Any]:
+    """Return what a task may say of a field."""
+    plain: dict[str, st.SearchStrategy[Any]] = {
+        "text": st.one_of(st.just(""), _NAME),
+        "percent": st.sampled_from(["", "10", "10%"]),
+        "number": st.integers(-1, 1000),
+        "size": _SIZES,
+        "duration": _DURATIONS,
+        "durations": st.lists(_DURATIONS, max_size=3),
+        "time": _TIMES,
+        "flag": st.booleans(),
+        "names": st.lists(_NAME, max_size=3),
+        "map": st.dictionaries(_NAME, st.one_of(_NAME, st.integers(), st.booleans()), max_size=3),
+    }
+    if item.kind == "choice":
+        return st.sampled_from(item.choices)
+    if item.kind == "object":
+        return _objects(item)
+    if item.kind == "objects":
+        return st.lists(_objects(item), max_size=3)
+    return plain[item.kind]
+
+
+def _objects(item: Field) -> st.SearchStrategy[dict[str, Any]]:
+    needed = {part.name: _NAME for part in item.fields if part.required}
+    free = {part.name: st.one_of(st.none(), _values(part)) for part in item.fields if not part.required}
+    return st.fixed_dictionaries({**free, **needed})
+
+
+def _params(fields: tuple[Field, ...]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({item.name: st.one_of(st.none(), _values(item)) for item in fields})
+
+
+def _as_server(fields: tuple[Field, ...], config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration as a server tells it: some defaults spelled out, others left out, lists in any order."""
+    told: dict[str, Any] = {}
+    for item in fields:
+        value = config[item.name]
+        if item.kind in ("names", "objects") and value:
+            value = list(reversed(value))
+        if value is not None and not (item.kind == "text" and not value):
+            told[item.name] = value
+    told["metadata"] = {"_nats.ver": "2.15.1", "_nats.level": "5", **config["metadata"]}
+    return told
+
+
+@pytest.mark.parametrize("fields", [STREAM_FIELDS, CONSUMER_FIELDS])
+def test_the_servers_view_of_a_desired_configuration_is_that_configuration(fields: tuple[Field, ...]) -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(_params(fields))
+    def check(params: dict[str, Any]) -> None:
+        desired = rules.desired_fields(fields, params)
+        new = rules.merge(rules.normal_config(fields, {}), desired)
+        sent = rules.request(fields, {"name": "X"}, new, desired, NEW)
+        assert rules.normal_config(fields, sent) == new
+        assert rules.normal_config(fields, _as_server(fields, new)) == new
+        assert rules.changed_keys(new, rules.merge(new, desired)) == []
+
+    check()
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_changes_only_its_keys() -> None:
+    raw = {
+        "name": "S",
+        "subjects": ["b", "a"],
+        "placement": {"cluster": "C1"},
+        "mirror": {"name": "A", "opt_start_time": "2026-01-01T00:00:00+02:00"},
+        "strange": 1,
+        "metadata": {"a": "b", "_nats.req.level": "0"},
+    }
+    new = {**rules.normal_config(STREAM_FIELDS, raw), "max_msgs": 5, "placement": None, "metadata": {"c": "d"}}
+    sent = rules.request(STREAM_FIELDS, raw, new, ["max_msgs", "placement", "metadata"], NEW)
+    kept = {key: raw[key] for key in ("name", "subjects", "mirror", "strange")}
+    assert sent == {**kept, "max_msgs": 5, "metadata": {"c": "d", "_nats.req.level": "0"}}
+
+
+def test_a_request_says_nothing_that_the_server_does_not_know() -> None:
+    new = stream(allow_msg_ttl=False, persist_mode="default")
+    assert rules.request(STREAM_FIELDS, {"name": "S"}, new, ["allow_msg_ttl", "persist_mode"], OLD) == {"name": "S"}
+    assert rules.request(STREAM_FIELDS, {}, new, ["allow_msg_ttl", "persist_mode"], NEW) == {
+        "allow_msg_ttl": False,
+        "persist_mode": "default",
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "needed"),
+    [
+        (stream(allow_msg_ttl=True), ["allow_msg_ttl needs nats-server 2.11"]),
+        (stream(persist_mode="async"), ["persist_mode=async needs nats-server 2.12"]),
+        (stream(persist_mode="default", allow_batched=False), []),
+        (
+            stream(sources=[{"name": "A", "consumer": {"name": "c", "deliver_subject": "d"}}]),
+            ["sources.consumer needs nats-server 2.14"],
+        ),
+    ],
+)
+def test_features_tell_the_version_that_they_need(config: dict[str, Any], needed: list[str]) -> None:
+    assert rules.too_new(STREAM_FIELDS, config, OLD) == needed
+    assert rules.too_new(STREAM_FIELDS, config, NEW) == []
+
+
+def test_choices_tell_the_version_that_they_need() -> None:
+    config = consumer(priority_policy="prioritized", ack_policy="flow_control")
+    assert rules.too_new(CONSUMER_FIELDS, config, (2, 11)) == [
+        "ack_policy=flow_control needs nats-server 2.14",
+        "priority_policy=prioritized needs nats-server 2.12",
+    ]
+    assert rules.too_new(CONSUMER_FIELDS, consumer(priority_policy="overflow"), (2, 11)) == []
+
+
+# --- what the server makes of it --------------------------------------------------------------------------------------
+
+
+def test_a_server_fills_in_what_a_stream_needs() -> None:
+    def made(config: dict[str, Any], release: rules.Release = NEW) -> dict[str, Any]:
+        return rules.expected_stream("S", rules.normal_config(STREAM_FIELDS, config), {}, release)
+
+    assert (made({})["subjects"], made({})["duplicate_window"]) == (["S"], 120 * S)
+    assert made({"max_age": 30 * S})["duplicate_window"] == 30 * S
+    assert made({"mirror": {"name": "A"}})["subjects"] == []
+    assert made({"mirror": {"name": "A"}})["duplicate_window"] == 0
+    assert made({"sources": [{"name": "A"}]})["duplicate_window"] == 0
+    assert made({"sources": [{"name": "A"}]}, OLD)["duplicate_window"] == 120 * S
+    sealed = made({"sealed": True, "max_age": 30 * S, "allow_rollup_hdrs": True})
+    assert (sealed["max_age"], sealed["discard"], sealed["deny_purge"], sealed["allow_rollup_hdrs"]) == (
+        0,
+        "new",
+        True,
+        False,
+    )
+    with pytest.raises(OptionError, match="duplicate_window: must not be longer than max_age"):
+        rules.expected_stream("S", stream(max_age=S), {"duplicate_window": 2 * S}, NEW)
+
+
+def test_a_server_fills_in_what_a_consumer_needs() -> None:
+    limits = stream(consumer_limits={"max_ack_pending": 7, "inactive_threshold": 60 * S})
+    made = rules.expected_consumer(consumer(), {}, limits)
+    assert (made["max_waiting"], made["ack_wait"]) == (512, 30 * S)
+    assert (made["max_ack_pending"], made["inactive_threshold"]) == (7, 60 * S)
+    push = rules.expected_consumer(consumer(deliver_subject="d", ack_policy="none"), {}, stream())
+    assert (push["max_waiting"], push["ack_wait"], push["max_ack_pending"]) == (0, 0, 0)
+    flow = rules.expected_consumer(consumer(deliver_subject="d", ack_policy="flow_control"), {}, stream())
+    assert (flow["flow_control"], flow["idle_heartbeat"], flow["ack_wait"]) == (True, S, 0)
+    with pytest.raises(OptionError, match="flow_control: with ack_policy=flow_control"):
+        rules.expected_consumer(consumer(ack_policy="flow_control"), {"flow_control": False}, stream())
+
+
+def test_a_pause_that_is_over_is_none() -> None:
+    paused = consumer(pause_until="2026-01-01T00:00:00Z")
+    assert rules.without_past_pause(paused, "2025-12-31T23:59:59Z") == paused
+    assert rules.without_past_pause(paused, "2026-01-01T00:00:00Z")["pause_until"] is None
+
+
+# --- what cannot be changed -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "release", "refused"),
+    [
+        ({}, {"storage": "memory"}, NEW, "storage: file → memory"),
+        ({}, {"retention": "workqueue"}, NEW, "retention: limits → workqueue"),
+        ({"retention": "workqueue"}, {"retention": "limits"}, NEW, "retention: workqueue → limits"),
+        ({"retention": "interest"}, {"retention": "limits"}, NEW, None),
+        ({}, {"max_consumers": 5}, (2, 11), "max_consumers: -1 → 5"),
+        ({}, {"max_consumers": 5}, (2, 12), None),
+        ({"mirror": {"name": "A"}}, {"mirror": {"name": "B"}}, NEW, "mirror: "),
+        ({"mirror": {"name": "A"}}, {"mirror": None}, (2, 11), "mirror: "),
+        ({"mirror": {"name": "A"}}, {"mirror": None}, (2, 12), None),
+        ({"deny_delete": True}, {"deny_delete": False}, NEW, "deny_delete: True → False"),
+        ({"deny_delete": False}, {"deny_delete": True}, NEW, None),
+        ({"first_seq": 5}, {"first_seq": 6}, NEW, "first_seq: 5 → 6"),
+        ({}, {"max_msgs": 5, "num_replicas": 3, "subjects": ["b"], "allow_direct": True}, NEW, None),
+    ],
+)
+def test_what_a_stream_cannot_change(
+    old: dict[str, Any], new: dict[str, Any], release: rules.Release, refused: Optional[str]
+) -> None:
+    told = rules.fixed_in_stream(stream(**old), stream(**{**old, **new}), release)
+    assert len(told) == (refused is not None)
+    assert all(line.startswith(refused or "") for line in told)
+
+
+def test_what_a_consumer_cannot_change() -> None:
+    def told(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        return [line.split(":")[0] for line in rules.fixed_in_consumer(consumer(**old), consumer(**new))]
+
+    assert told({}, {"ack_policy": "all", "deliver_policy": "new"}) == ["deliver_policy", "ack_policy"]
+    assert told({}, {"deliver_subject": "a"}) == ["deliver_subject"]
+    assert told({"deliver_subject": "a"}, {"deliver_subject": "b"}) == []
+    assert told({}, {"max_deliver": 5, "filter_subject": "a", "metadata": {"a": "b"}}) == []
+
+
+# --- what is dangerous ------------------------------------------------------------------------------------------------
+
+_FULL = {"messages": 10, "bytes": 1000}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        ({}, {"max_msgs": 9}, ["data_loss"]),
+        ({}, {"max_msgs": 10}, []),
+        ({}, {"max_msgs": 9, "discard": "new"}, []),
+        ({"max_msgs": 9, "discard": "new"}, {"discard": "old"}, ["data_loss"]),
+        ({"max_msgs": 5}, {"max_msgs": 9}, []),
+        ({}, {"max_bytes": 999}, ["data_loss"]),
+        ({}, {"max_age": 59 * S}, ["data_loss"]),
+        ({}, {"max_age": 60 * S}, []),
+        ({"max_age": 30 * S}, {"max_age": 40 * S}, []),
+        ({}, {"max_msgs_per_subject": 6}, ["data_loss"]),
+        ({}, {"max_msgs_per_subject": 7}, []),
+        ({}, {"retention": "interest"}, ["data_loss"]),
+        ({"retention": "interest"}, {"retention": "limits"}, []),
+        ({}, {"subjects": ["a.x", "b"]}, ["in_use"]),
+        ({}, {"subjects": [">"]}, []),
+        ({"subjects": ["a.>", "empty.>"]}, {"subjects": ["a.>"]}, []),
+        ({"num_replicas": 3}, {"num_replicas": 1}, ["fewer_replicas"]),
+        ({"num_replicas": 1}, {"num_replicas": 3}, []),
+        ({}, {"sealed": True}, ["irreversible"]),
+        ({"mirror": {"name": "A"}}, {"mirror": None}, ["irreversible"]),
+        ({}, {"max_msgs": 1, "sealed": True, "description": "x"}, ["data_loss", "irreversible"]),
+    ],
+)
+def test_what_is_dangerous_about_a_change(old: dict[str, Any], new: dict[str, Any], kinds: list[str]) -> None:
+    before, after = stream(**old), stream(**{**old, **new})
+    subjects = {"a.x": 7, "a.y": 3}
+    assert [danger.kind for danger in rules.stream_dangers(before, after, _FULL, 60.0, subjects)] == kinds
+    # Nothing that is stored can be lost from an empty stream.
+    empty = {danger.kind for danger in rules.stream_dangers(before, after, {"messages": 0}, 0.0, {})}
+    assert not empty & {"data_loss", "in_use"}
+
+
+def test_too_many_subjects_to_count_are_dangerous() -> None:
+    for new in (stream(max_msgs_per_subject=5), stream(subjects=["a.x"])):
+        assert rules.asks_for_subjects(stream(), new)
+        assert rules.stream_dangers(stream(), new, _FULL, 60.0, None)
+    assert not rules.asks_for_subjects(stream(), stream(subjects=["a.>", "b"], max_msgs=1))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "within"),
+    [
+        ("a", "a", True),
+        ("a", "b", False),
+        ("a.*", "a.b", True),
+        ("a.*", "a.b.c", False),
+        ("a.*", "a", False),
+        ("a.>", "a.b.c", True),
+        ("a.>", "a", False),
+        (">", "a.b", True),
+        ("a.*", "a.>", False),
+        ("a.*", "a.*", True),
+        ("a.b", "a.*", False),
+        ("*.>", "a.>", True),
+    ],
+)
+def test_subjects_within_patterns(pattern: str, subject: str, within: bool) -> None:
+    assert rules.subject_matches(pattern, subject) is within
+
+
+def test_what_is_dangerous_about_a_deletion() -> None:
+    idle = {"name": "idle"}
+    waiting, bound = {"name": "w", "num_waiting": 2}, {"name": "b", "push_bound": True}
+    pending = {"name": "p", "num_ack_pending": 1}
+    assert rules.deletion_dangers({}, 0, [idle], []) == []
+    told = rules.deletion_dangers({}, 5, [idle, waiting, bound, pending], ["COPY"])
+    assert [danger.message for danger in told] == [
+        "it holds 5 messages",
+        "it has active consumers: b, p, w",
+        "streams mirror or source it: COPY",
+    ]
+    assert rules.consumer_deletion_dangers({**idle, "num_pending": 3}, stream()) == []
+    interest = rules.consumer_deletion_dangers({**idle, "num_pending": 3}, stream(retention="interest"))
+    assert [danger.kind for danger in interest] == ["data_loss"]
+
+
+def test_dependents_are_those_of_the_same_account() -> None:
+    configs: list[dict[str, Any]] = [
+        {"name": "M", "mirror": {"name": "A"}},
+        {"name": "S", "sources": [{"name": "B"}, {"name": "A"}]},
+        {"name": "FAR", "mirror": {"name": "A", "external": {"api": "x"}}},
+        {"name": "A"},
+        {"name": "N", "mirror": {"name": "AA"}},
+    ]
+    assert rules.dependents("A", configs) == ["M", "S"]
+
+
+def test_whose_an_asset_is() -> None:
+    theirs = stream(metadata={"managed-by": "terraform"})
+    assert rules.owner("S", stream(), {}) == ""
+    assert rules.owner("S", None, {}) == ""
+    assert rules.owner("KV_a", stream(), {}) == "a key-value bucket"
+    assert rules.owner("$MQTT_msgs", stream(), {}) == "the servers' MQTT"
+    assert rules.owner("S", theirs, {"metadata": {"x": "y"}}) == "terraform (metadata managed-by)"
+    assert rules.owner("S", theirs, {"metadata": {"managed-by": "terraform"}}) == ""
+
+
+def test_a_consumer_without_a_number_has_the_streams_replicas() -> None:
+    assert rules.replica_dangers(consumer(), consumer(num_replicas=1), 3)[0].message == "num_replicas: 3 → 1"
+    assert rules.replica_dangers(consumer(num_replicas=3), consumer(), 3) == []
+
+
+def test_a_group_that_must_not_be_changed_now() -> None:
+    def told(replicas: int, cluster: dict[str, Any], short: bool = False) -> str:
+        return rules.unsettled(
+            stream_group("A", {"config": {"name": "S", "num_replicas": replicas}, "cluster": cluster}), short
+        )
+
+    current, behind = {"name": "n2", "current": True}, {"name": "n3", "current": False, "active": 60 * S}
+    assert told(2, {"leader": "n1", "replicas": [current]}) == ""
+    assert "no leader" in told(2, {"replicas": [current]})
+    assert "n3" in told(3, {"leader": "n1", "replicas": [current, behind]}, short=True)
+    assert "2 of 3 replicas" in told(3, {"leader": "n1", "replicas": [current]})
+    assert told(3, {"leader": "n1", "replicas": [current]}, short=True) == ""
+    assert "moved" in told(2, {"leader": "n1", "replicas": [current], "desired": {"replicas": []}})
+    info = {
+        "config": {"durable_name": "c"},
+        "cluster": {"leader": "n1", "replicas": [current, {**current, "name": "n4"}]},
+    }
+    assert rules.unsettled(consumer_group("A", info, {"num_replicas": 2})) == ""
+
+
+def test_a_group_on_its_way_is_not_one_without_a_server() -> None:
+    def told(*peers: dict[str, Any], **cluster: Any) -> bool:
+        info = {
+            "config": {"name": "S", "num_replicas": 2},
+            "cluster": {"leader": "n1", "replicas": list(peers), **cluster},
+        }
+        return rules.in_progress(stream_group("A", info))
+
+    assert not told({"name": "n2", "current": True})
+    assert not told({"name": "n2", "current": False, "active": S, "lag": 3})
+    assert told({"name": "n2", "current": False, "active": S})
+    assert not told({"name": "n2", "current": False, "active": 60 * S})
+    assert not told({"name": "n2", "current": False, "offline": True})
+    assert told()
+    assert told({"name": "n2", "current": True}, desired={"replicas": []})
+
+
+# --- buckets ----------------------------------------------------------------------------------------------------------
+
+
+def kv(**params: Any) -> dict[str, Any]:
+    return buckets.kv_desired("b", rules.desired_fields(buckets.KV_FIELDS, params))
+
+
+def test_the_options_of_a_bucket_are_its_streams() -> None:
+    assert kv(history=5, ttl="30s", max_value_size="1KB", limit_marker_ttl="1m") == {
+        "max_msgs_per_subject": 5,
+        "max_age": 30 * S,
+        "max_msg_size": 1024,
+        "subject_delete_marker_ttl": 60 * S,
+        "duplicate_window": 30 * S,
+    }
+    assert kv(ttl="0")["duplicate_window"] == kv(ttl="1d")["duplicate_window"] == 120 * S
+    assert kv() == {}
+    with pytest.raises(OptionError, match="history: must be from 1 to 64, not 65"):
+        kv(history=65)
+    with pytest.raises(OptionError, match="not the name of a bucket"):
+        buckets.require_bucket("a.b")
+
+
+def test_buckets_name_buckets() -> None:
+    assert kv(mirror={"name": "a"}) == {"mirror": {"name": "KV_a"}}
+    assert kv(mirror={"name": None}) == {"mirror": None, "subjects": ["$KV.b.>"]}
+    assert kv(mirror={"name": "KV_a", "external": {"api": "x"}})["mirror_direct"] is True
+    far = {"name": "b", "external": {"api": "x"}}
+    mapped = [{"src": "$KV.a.>", "dest": "$KV.b.>"}]
+    assert kv(sources=[{"name": "a"}]) == {"sources": [{"name": "KV_a", "subject_transforms": mapped}]}
+    assert kv(sources=[far]) == {"sources": [{**far, "name": "KV_b"}]}
+    assert kv(sources=[{"name": "a", "filter_subject": "$KV.a.x"}])["sources"][0].get("subject_transforms") is None
+
+
+def test_a_new_bucket_is_one() -> None:
+    made = stream(**buckets.kv_defaults("b", {}))
+    assert buckets.is_kv("b", made)
+    assert not buckets.is_kv("c", made)
+    assert buckets.is_kv(
+        "c", stream(subjects=[], mirror={"name": "KV_b"}, **buckets.kv_defaults("c", {"mirror": {"name": "x"}}))
+    )
+    assert buckets.is_object("b", stream(**buckets.object_defaults("b")))
+    assert not buckets.is_object("b", made)

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
+    Catalogue,
+    CatalogueError,
+    backup_row,
+    least_proven,
+    read_catalogue,
+    stream_key,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import read_manifest
+
+FOLDER = Path(__file__).parent / "archives" / "backup-2.15.1"
+
+
+def test_what_is_written_is_read() -> None:
+    manifest = read_manifest((FOLDER / "backup.json").read_text(), ["stream.tar.s2"])
+    row = backup_row("APP/S@1", manifest)
+    assert (row["stream"], row["messages"], row["first_seq"], row["last_seq"]) == ("S", 57, 2, 60)
+    catalogue = (
+        Catalogue("2026-11-23T02:00:00Z", (row,))
+        .saved("APP/S", "2026-11-23T02:00:00Z")
+        .failed("APP/T", "it has no leader")
+        .proven("APP/S", {"time": "2026-11-23T03:00:00Z", "ok": True})
+    )
+    assert read_catalogue(catalogue.text()) == catalogue
+    record = catalogue.streams["APP/S"]
+    assert (record.current, record.problem, record.proof) == (
+        "2026-11-23T02:00:00Z",
+        "",
+        {"time": "2026-11-23T03:00:00Z", "ok": True, "proven": "2026-11-23T03:00:00Z"},
+    )
+    # What was proven stays so when a later run fails.
+    assert catalogue.failed("APP/S", "gone").streams["APP/S"].proof == record.proof
+    failing = {"time": "2026-11-24T03:00:00Z", "ok": False}
+    again = catalogue.proven("APP/S", failing).proven("APP/S", failing).streams["APP/S"].proof
+    assert again == {**failing, "proven": "2026-11-23T03:00:00Z"}
+    assert catalogue.failed("APP/S", "gone").saved("APP/S", "later").streams["APP/S"].problem == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"schema": "other", "version": 1}', "natsops.backup_catalogue 1 is read here"),
+        (json.dumps({"schema": "natsops.backup_catalogue", "version": 1}), "no backups or no streams"),
+        (
+            json.dumps(
+                {"schema": "natsops.backup_catalogue", "version": 1, "backups": [], "streams": {"A/S": {"x": 1}}}
+            ),
+            "another shape",
+        ),
+    ],
+)
+def test_what_is_no_catalogue(text: str, reason: str) -> None:
+    with pytest.raises(CatalogueError, match=reason):
+        read_catalogue(text)
+
+
+def test_whose_turn_it_is() -> None:
+    streams = ["A/1", "A/2", "A/3"]
+    catalogue = Catalogue().proven("A/1", {"time": "2026-11-02"}).proven("A/2", {"time": "2026-11-01"})
+    assert least_proven(streams, catalogue) == "A/3"
+    assert least_proven(streams, catalogue.proven("A/3", {"time": "2026-11-03"})) == "A/2"
+    assert stream_key(None, "S") == "/S"

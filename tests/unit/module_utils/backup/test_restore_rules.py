@@ -1,0 +1,308 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can be saved and restored, and what a restored stream lacks."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import s2
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
+    ENTRIES,
+    TAR,
+    TAR_END,
+    Entry,
+    encode_entry,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
+    Changes,
+    Refusal,
+    RestorePlan,
+    Target,
+    backup_caveats,
+    backup_problem,
+    consumers_part,
+    differences,
+    may_drift,
+    plan_restore,
+    position,
+    recreated_config,
+    require_restored,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import Reader
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, read_head
+
+CONFIG = {
+    "name": "S",
+    "subjects": ["S.>"],
+    "num_replicas": 3,
+    "placement": {"cluster": "C1"},
+    "duplicate_window": 120 * 10**9,
+}
+CONTENTS = {"messages": 5, "bytes": 900, "largest": 100, "first_seq": 1, "last_seq": 9, "exact": True}
+HERE = Target("2.15.1", 1 << 20)
+
+
+def consumer(
+    name: str, floor: int = 4, in_archive: bool | None = True, pending: int = 0, **config: Any
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "config": {"durable_name": name, "deliver_policy": "all", **config},
+        "ack_floor": {"consumer_seq": floor, "stream_seq": floor},
+        "num_ack_pending": pending,
+        "in_archive": in_archive,
+    }
+
+
+def manifest(*consumers: dict[str, Any], **more: Any) -> Manifest:
+    found = {"format": ENTRIES, "contents": CONTENTS, **more}
+    return Manifest("S", CONFIG, {}, "stream.tar.s2", consumers=consumers, **found)
+
+
+@pytest.mark.parametrize(
+    ("version", "drifts"),
+    [
+        ("2.10.27", True),
+        ("2.11.11", True),
+        ("2.11.12", False),
+        ("2.12.2", True),
+        ("2.12.3", False),
+        ("2.14.0", False),
+        ("2.15.1", False),
+    ],
+)
+def test_versions_whose_snapshots_let_replicas_drift(version: str, drifts: bool) -> None:
+    assert may_drift(version) is drifts
+    assert bool(backup_caveats({"num_replicas": 3}, version)) is drifts
+    assert backup_caveats({"num_replicas": 1}, version) == []
+    assert backup_caveats({"num_replicas": 3, "deny_delete": True, "deny_purge": True}, version) == []
+
+
+def test_what_cannot_be_saved() -> None:
+    assert backup_problem({"storage": "memory"}, (), "2.14.3") == (
+        "unsupported",
+        "nats-server 2.14.3 cannot save a stream in memory; 2.15 can",
+    )
+    assert backup_problem({"storage": "memory"}, (), "2.15.0") is None
+    problem = backup_problem({"storage": "file"}, {"b", "a"}, "2.15.1")
+    assert problem is not None
+    assert problem[0] == "leaderless"
+    assert "consumers without a leader: a, b." in problem[1]
+
+
+def test_a_plan_of_what_was_saved() -> None:
+    plan = plan_restore(
+        manifest(consumer("a"), consumer("b", in_archive=False), consumer("c", in_archive=None)), Changes(), HERE
+    )
+    assert plan.config == CONFIG
+    assert [entry["name"] for entry in plan.recreate] == ["b", "c"]
+    assert (plan.lowered, plan.strip) == ((), False)
+
+
+def test_what_is_changed() -> None:
+    wanted = Changes("COPY", ["copy.>"], 1, {"cluster": None, "tags": None}, False)
+    plan = plan_restore(manifest(consumer("a")), wanted, HERE)
+    assert plan.config == {
+        **{key: CONFIG[key] for key in ("duplicate_window",)},
+        "name": "COPY",
+        "subjects": ["copy.>"],
+        "num_replicas": 1,
+    }
+    assert (plan.recreate, plan.strip) == ((), True)
+    assert plan_restore(manifest(), Changes(placement={"cluster": "C2", "tags": None}), HERE).config["placement"] == {
+        "cluster": "C2"
+    }
+
+
+def test_isolation_leaves_what_is_stored_and_nothing_that_acts() -> None:
+    kept = {
+        "name": "S",
+        "compression": "s2",
+        "max_msg_size": 100,
+        "first_seq": 7,
+        "deny_delete": True,
+        "allow_direct": True,
+    }
+    connected = {
+        "subjects": ["$JS.EVENT.ADVISORY.>"],
+        "subject_transform": {"src": ">", "dest": "a.>"},
+        "mirror": {"name": "O"},
+        "mirror_direct": True,
+        "sources": [{"name": "O"}],
+        "republish": {"src": ">", "dest": "b.>"},
+        "placement": {"tags": ["ssd"]},
+    }
+    acting = {
+        "max_age": 10**9,
+        "max_msgs": 9,
+        "max_bytes": 10**12,
+        "max_msgs_per_subject": 1,
+        "retention": "workqueue",
+        "allow_msg_schedules": True,
+        "allow_msg_ttl": True,
+        "subject_delete_marker_ttl": 10**9,
+        "discard": "new",
+        "discard_new_per_subject": True,
+    }
+    saved = replace(manifest(), config={**kept, **connected, **acting, "num_replicas": 3, "storage": "memory"})
+    plan = plan_restore(saved, Changes(num_replicas=1, isolated=True), HERE)
+    assert plan.config == {**kept, "num_replicas": 1, "storage": "file"}
+
+
+def test_what_expires_may_be_missing_whatever_the_configuration_is() -> None:
+    saved = replace(manifest(), config={**CONFIG, "allow_msg_ttl": True})
+    plan = plan_restore(saved, Changes(isolated=True), HERE)
+    assert "allow_msg_ttl" not in plan.config
+    assert differences(saved, plan, {**STATE, "messages": 4, "first_seq": 2}, []) == []
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "target", "code", "reason"),
+    [
+        ({}, Changes("T"), replace(HERE, overlapping=("S", "X")), "overlap", "subjects of stream T belong to S, X"),
+        ({}, Changes(), replace(HERE, version="2.14.5"), "unsupported", "cannot be read by 2.14.5"),
+        ({"format": TAR}, Changes("T"), HERE, "unsupported", "under its own name S only"),
+        ({}, Changes(), replace(HERE, max_payload=99), "unsupported", "a message of 100 bytes"),
+    ],
+)
+def test_what_is_refused(saved: dict[str, Any], wanted: Changes, target: Target, code: str, reason: str) -> None:
+    with pytest.raises(Refusal, match=reason) as caught:
+        plan_restore(manifest(**saved), wanted, target)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("archive_format", [TAR, ENTRIES])
+def test_consumers_with_more_replicas_than_their_stream(archive_format: str) -> None:
+    many, few = consumer("many", num_replicas=3), consumer("few", num_replicas=1)
+    plan = plan_restore(manifest(many, few, format=archive_format), Changes(num_replicas=1), HERE)
+    assert plan.lowered == ("many",)
+    # An archive up to 2.14 is sent without its consumers.
+    assert plan.strip is (archive_format == TAR)
+    recreated = {entry["name"]: entry["config"]["num_replicas"] for entry in plan.recreate}
+    assert recreated == ({"many": 0, "few": 1} if archive_format == TAR else {})
+
+
+def test_caveats() -> None:
+    saved = manifest(consumer("a", pending=3), consumer("b"))
+    window, pending = plan_restore(saved, Changes(), HERE).caveats
+    assert "duplicate window of 2m" in window
+    assert pending == "messages that were delivered but not acknowledged are delivered again: a (3)"
+    assert plan_restore(replace(saved, format=TAR), Changes(consumers=False), HERE).caveats == ()
+    ephemeral = {**consumer("e", in_archive=False), "config": {"name": "e"}}
+    lacking = replace(manifest(ephemeral, format=TAR), config={**CONFIG, "retention": "interest"})
+    assert plan_restore(lacking, Changes(), HERE).caveats == (
+        "ephemeral consumers that the archive lacks are left to their clients: e",
+        "until its missing consumers are recreated, a stream with retention interest may drop messages",
+    )
+
+
+def test_a_recreated_consumer_begins_after_its_floor() -> None:
+    made = recreated_config(consumer("a", 4, deliver_policy="by_start_time", opt_start_time="then"), "limits")
+    assert made == {"name": "a", "durable_name": "a", "deliver_policy": "by_start_sequence", "opt_start_seq": 5}
+    assert recreated_config(consumer("a", 0), "limits")["deliver_policy"] == "all"
+    assert recreated_config(consumer("a", 4), "workqueue")["deliver_policy"] == "all"
+    # It was created when the stream was empty; all that came since is for it.
+    made_early = recreated_config(consumer("a", 0, deliver_policy="new"), "limits")
+    assert (made_early["deliver_policy"], made_early["opt_start_seq"]) == ("by_start_sequence", 1)
+    assert position({"config": made, "ack_floor": {"stream_seq": 0}}) == 4
+    assert position({"config": made, "ack_floor": {"stream_seq": 8}}) == 8
+    assert position({"config": {"deliver_policy": "all"}, "ack_floor": {}}) == 0
+
+
+def test_the_consumers_of_an_archive_with_other_replicas() -> None:
+    def entry(name: str) -> tuple[Entry, Consumer]:
+        document = {
+            "config": {"name": name, "num_replicas": 3},
+            "state": {"ack_floor": {"stream_seq": 4}, "pending": {"5": {}}},
+        }
+        return Entry(f"consumers/{name}".encode(), 7, 0, 0, json.dumps(document).encode()), Consumer(
+            name, {}, {}, {}, 0
+        )
+
+    plan = RestorePlan({}, (), ("many",), False)
+    part = consumers_part(ENTRIES, {"consumer_count": 2, "first_seq": 1}, [entry("many"), entry("few")], plan)
+    reader = Reader(io.BytesIO(s2.STREAM_ID + b"".join(s2.plain_chunks(part))))
+    state, found = read_head(reader)
+    assert state == {"consumer_count": 2, "first_seq": 1}
+    assert [(one.name, one.config["num_replicas"], one.pending) for _entry, one in found] == [
+        ("many", 0, 1),
+        ("few", 3, 1),
+    ]
+    assert found[1][0] == entry("few")[0]
+    assert consumers_part(TAR, {}, (), plan) == TAR_END
+    without = consumers_part(ENTRIES, {"consumer_count": 2}, [entry("many")], replace(plan, strip=True))
+    assert without == encode_entry(b"state.json", 0, b'{"consumer_count": 0}')
+
+
+STATE = {"messages": 5, "first_seq": 1, "last_seq": 9}
+
+
+@pytest.mark.parametrize(
+    ("state", "config", "found"),
+    [
+        ({}, {}, []),
+        ({"messages": 4}, {}, ["messages is 4 instead of 5"]),
+        ({"first_seq": 2, "last_seq": 8}, {}, ["last_seq is 8 instead of 9", "first_seq is 2 instead of 1"]),
+        ({"messages": 4, "first_seq": 3}, {"max_age": 1}, []),
+        ({"messages": 4, "first_seq": 3}, {"max_msgs": 4}, []),
+        (
+            {"messages": 4, "first_seq": 3},
+            {"max_msgs": -1},
+            ["messages is 4 instead of 5", "first_seq is 3 instead of 1"],
+        ),
+        ({"messages": 6}, {"max_age": 1}, ["messages is 6 instead of 5"]),
+        ({"last_seq": 8}, {"max_age": 1}, ["last_seq is 8 instead of 9"]),
+    ],
+)
+def test_a_restored_stream_is_compared(state: dict[str, Any], config: dict[str, Any], found: list[str]) -> None:
+    plan = RestorePlan({**CONFIG, **config}, (), (), False)
+    assert differences(manifest(), plan, {**STATE, **state}, []) == found
+
+
+def test_a_stream_that_never_had_a_message() -> None:
+    empty = manifest(contents={**CONTENTS, "messages": 0, "first_seq": 0, "last_seq": 0})
+    state = {"messages": 0, "first_seq": 1, "last_seq": 0}
+    assert differences(empty, RestorePlan(CONFIG, (), (), False), state, []) == []
+
+
+def test_restored_consumers_are_compared() -> None:
+    saved = manifest(consumer("a"), consumer("b"), consumer("c"), {**consumer("e"), "config": {"name": "e"}})
+    plan = RestorePlan(CONFIG, (), (), False)
+    there = [consumer("a", 3), consumer("b", 4), consumer("c", 7)]
+    assert differences(saved, plan, STATE, there) == ["consumer a has the ack floor 3 instead of 4"]
+    assert differences(saved, plan, STATE, there[1:]) == ["consumer a is missing"]
+    stripped = replace(plan, strip=True)
+    assert differences(saved, stripped, STATE, []) == []
+
+
+@pytest.mark.parametrize(
+    ("info", "consumers", "reason"),
+    [
+        ({"config": {**CONFIG, "allow_msg_ttl": False}, "state": STATE}, [consumer("a")], ""),
+        ({"config": {**CONFIG, "num_replicas": 1}, "state": STATE}, [consumer("a")], "num_replicas is another"),
+        (
+            {"config": CONFIG, "state": {**STATE, "last_seq": 10, "messages": 6}},
+            [consumer("a")],
+            "last_seq is 10 instead of 9",
+        ),
+        ({"config": CONFIG, "state": STATE}, [], "consumer a is missing"),
+    ],
+)
+def test_a_stream_that_exists_is_left_only_where_it_is_what_was_saved(
+    info: dict[str, Any], consumers: list[dict[str, Any]], reason: str
+) -> None:
+    saved = manifest(consumer("a"))
+    plan = plan_restore(saved, Changes(), HERE)
+    if not reason:
+        require_restored(saved, plan, info, consumers)
+        return
+    with pytest.raises(Refusal, match=rf"stream S exists and is not what was saved \({reason}") as caught:
+        require_restored(saved, plan, info, consumers)
+    assert caught.value.code == "exists"

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
+from hypothesis import given
+from hypothesis import strategies as st
+
+START = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
+#: Two a day, at 02:00 and 14:00, from Thursday, 1 January on.
+TWICE_A_DAY = [START + timedelta(hours=12 * number) for number in range(2 * 60)]
+
+
+def kept(keep: Keep) -> list[str]:
+    gone = set(expired(TWICE_A_DAY, keep))
+    return [f"{time:%m-%d %H}" for place, time in enumerate(TWICE_A_DAY) if place not in gone]
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [
+        (Keep(last=3), ["02-28 14", "03-01 02", "03-01 14"]),
+        (Keep(daily=3), ["02-27 14", "02-28 14", "03-01 14"]),
+        (Keep(weekly=2), ["02-22 14", "03-01 14"]),
+        (Keep(monthly=12), ["01-31 14", "02-28 14", "03-01 14"]),
+        (Keep(last=2, monthly=2), ["02-28 14", "03-01 02", "03-01 14"]),
+    ],
+)
+def test_the_newest_of_each_period_stays(keep: Keep, expected: list[str]) -> None:
+    assert kept(keep) == expected
+
+
+def test_without_a_number_everything_stays() -> None:
+    assert expired(TWICE_A_DAY, Keep()) == []
+
+
+@given(
+    st.lists(st.datetimes(datetime(2020, 1, 1), datetime(2026, 1, 1)), unique=True, max_size=60),
+    st.builds(Keep, *[st.integers(0, 5)] * 4),
+)
+def test_what_is_kept_stays_kept_at_the_next_run(taken: list[datetime], keep: Keep) -> None:
+    gone = set(expired(taken, keep))
+    rest = [time for place, time in enumerate(taken) if place not in gone]
+    assert not taken or max(taken) in rest
+    assert expired(rest, keep) == []
+    if not keep.everything:
+        assert len(rest) <= max(keep.last, 1) + keep.daily + keep.weekly + keep.monthly
+    assert set(sorted(taken)[-keep.last :] if keep.last else []) <= set(rest)

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import (
+    SelectionError,
+    choose,
+    matches,
+    parse_time,
+)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (["*"], True),
+        (["APP"], True),
+        (["APP/ORDERS"], True),
+        (["APP/ORD*"], True),
+        (["*/ORDERS"], True),
+        (["A?P/ORDER?"], True),
+        (["ORDERS"], False),
+        (["APP/orders"], False),
+        (["OTHER", "APP/KV_*"], False),
+        ([], False),
+    ],
+)
+def test_what_a_pattern_matches(patterns: list[str], expected: bool) -> None:
+    assert matches("APP", "ORDERS", patterns) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-23T02:00:00Z", (2, 0, 0, 999_999)),
+        ("2026-11-23T02:00:00.5Z", (2, 0, 0, 500_000)),
+        ("2026-11-23T03:00:00.123456+01:00", (2, 0, 0, 123_456)),
+        ("20261123T020000.123456Z", (2, 0, 0, 123_456)),
+        ("20261123T020005Z", (2, 0, 5, 999_999)),
+        ("20261123T0200Z", (2, 0, 59, 999_999)),
+        ("2026-11-23", (23, 59, 59, 999_999)),
+        ("20261123", (23, 59, 59, 999_999)),
+        ("2026-11-23T02:00", (2, 0, 0, 999_999)),
+    ],
+)
+def test_times(text: str, expected: tuple[int, int, int, int]) -> None:
+    assert parse_time(text) == datetime(2026, 11, 23, *expected, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-11-23T25:00:00Z"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(SelectionError, match="is no time such as"):
+        parse_time(text)
+
+
+def row(account: str | None, stream: str, taken: str | None) -> dict[str, Any]:
+    return {"account": account, "stream": stream, "taken": taken}
+
+
+BACKUPS = [
+    row("APP", "ORDERS", "2026-11-21T02:00:00.000000Z"),
+    row("APP", "ORDERS", "2026-11-22T02:00:00.000000Z"),
+    row("APP", "EVENTS", "2026-11-22T02:00:01.000000Z"),
+    row("OTHER", "ORDERS", "2026-11-22T02:00:02.000000Z"),
+    row(None, "OLD", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "at", "expected"),
+    [
+        (["APP/ORDERS"], None, [1]),
+        (["APP/ORDERS@2026-11-21"], None, [0]),
+        (["APP/ORDERS@20261122T020000.000000Z"], None, [1]),
+        (["APP"], None, [1, 2]),
+        (["APP"], "2026-11-22T02:00:00Z", [1]),
+        (["APP@2026-11-21"], "2026-11-22", [0]),
+        (["*"], None, [1, 2, 3, 4]),
+        (["*/ORDERS"], None, [1, 3]),
+        (["APP/ORDERS", "APP/O*"], None, [1]),
+    ],
+)
+def test_the_newest_backup_by_then(wanted: list[str], at: str | None, expected: list[int]) -> None:
+    assert choose(BACKUPS, wanted, at) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        (
+            ["APP/NONE"],
+            "there is no backup of APP/NONE; there are backups of /OLD, APP/EVENTS, APP/ORDERS, OTHER/ORDERS",
+        ),
+        (["APP/ORDERS@2026-11-20"], "the oldest one of APP/ORDERS was taken at 2026-11-21T02:00:00.000000Z"),
+        (["APP/ORDERS", "APP/ORDERS@2026-11-21"], "APP/ORDERS is asked for at two times"),
+    ],
+)
+def test_what_there_is_not(wanted: list[str], reason: str) -> None:
+    with pytest.raises(SelectionError, match=reason):
+        choose(BACKUPS, wanted)

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of versions: it does not contradict itself, and what it warns of has a cure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import (
+    DEFECTS,
+    RAFT_SILENT,
+    SERIES,
+    Defect,
+    end_of_life,
+    maintained,
+    series_of,
+    version_warnings,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.mark.parametrize(
+    ("version", "has"),
+    [("2.10.22", False), ("2.10.23", True), ("2.10.29", True), ("2.10.30", False), ("2.11.0", False), ("", False)],
+)
+def test_the_versions_that_start_raft_silent(version: str, has: bool) -> None:
+    assert RAFT_SILENT.affects(version) == has
+
+
+def test_series_are_in_their_order() -> None:
+    assert [series.numbers for series in SERIES] == sorted(series.numbers for series in SERIES)
+    assert [series.released for series in SERIES] == sorted(series.released for series in SERIES)
+    assert series_of("2.13.0") is None and series_of("2.14.7") is SERIES[-2]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_defect_ends_where_its_cure_begins(defect: Defect) -> None:
+    for first, last in defect.affected:
+        assert parse_version(first) <= parse_version(last)
+        assert defect.affects(first) and defect.affects(last)
+        assert defect.cures([last]), f"{last} has no cure"
+    assert not any(defect.affects(version) for version in defect.cured)
+    assert not any(defect.affects(later) for later in ("2.15.1", "2.16.0"))
+    assert defect.source
+
+
+@pytest.mark.parametrize("defect", [defect for defect in DEFECTS if defect.needs], ids=lambda defect: defect.name)
+def test_what_a_defect_needs_is_a_key_of_the_configuration(defect: Defect) -> None:
+    assert defect.needs in SCHEMA.children
+
+
+@pytest.mark.parametrize(
+    ("version", "since"),
+    [
+        ("2.8.4", "2023-09"),
+        ("2.9.10", "2025-03"),
+        ("2.10.27", "2025-09"),
+        ("2.11.17", "2026-04"),
+        ("2.12.15", "2026-09"),
+        ("2.14.7", ""),
+        ("2.15.1", ""),
+        ("2.16.0", ""),
+        ("latest", ""),
+        ("", ""),
+    ],
+)
+def test_upstream_patches_the_two_newest_series(version: str, since: str) -> None:
+    assert end_of_life(version) == since
+    assert maintained() == ["2.15", "2.14"]
+
+
+def test_each_defect_is_one_line_however_many_versions_have_it() -> None:
+    assert version_warnings(["2.15.1", "2.15.1", "", "latest"]) == []
+    lines = version_warnings(["2.15.1", "2.10.27", "2.10.29", "2.10.27"])
+    assert lines[0] == "nats-server 2.10.27 and 2.10.29: end-of-life since 2025-09; upstream maintains 2.15 and 2.14"
+    assert sum("raft-silent" in line for line in lines) == 1
+    assert len(lines) == len(set(lines)) == 1 + sum(not defect.needs for defect in DEFECTS)
+    for line in lines[1:]:
+        assert line.startswith("nats-server 2.10.27 and 2.10.29: ")
+        assert "cured in 2." in line
+    assert all(len(line) <= 240 for line in lines), lines
+
+
+def test_the_cure_is_newer_than_what_runs() -> None:
+    (line,) = [line for line in version_warnings(["2.12.1"]) if "backed up" in line]
+    assert line.endswith("cured in 2.12.3")
+    (line,) = [line for line in version_warnings(["2.11.1", "2.12.1"]) if "backed up" in line]
+    assert line.endswith("cured in 2.11.12 and 2.12.3")
+
+
+@pytest.mark.parametrize("key", ["leafnodes", "no_auth_user"])
+def test_a_defect_that_the_configuration_rules_out_is_not_named(key: str) -> None:
+    without = version_warnings(["2.12.1"], {"port": 4222})
+    assert without == version_warnings(["2.12.1"])
+    assert len(version_warnings(["2.12.1"], {key: {"port": 7422}})) == len(without) + 1
+
+
+def test_the_default_is_maintained_and_has_no_known_defect() -> None:
+    defaults = yaml.safe_load((ROOT / "roles/nats_server/defaults/main.yml").read_text(encoding="utf-8"))
+    every_key = {defect.needs: True for defect in DEFECTS}
+    assert version_warnings([defaults["nats_server_version"]], every_key) == []

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The client's own rules; what it does with servers is in tests/integration."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Callable, ClassVar
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats import client
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda body: body[:-9], lambda body: body[:12] + b"\xff" * 8 + body[20:], lambda body: b"x"]
+)
+def test_a_compressed_reply_that_is_damaged(damage: Callable[[bytes], bytes]) -> None:
+    class Message:
+        headers: ClassVar = {"Content-Encoding": "gzip"}
+        data = damage(gzip.compress(b"reply" * 100))
+
+    with pytest.raises(NatsFailure) as damaged:
+        client._body(Message(), Call("S"))
+    assert (damaged.value.code, damaged.value.subject) == ("bad_reply", "S")

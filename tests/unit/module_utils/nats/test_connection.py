@@ -1,0 +1,111 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a connection is made and what its failures are called; what it does with servers is in tests/integration."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import nats.errors
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats import connection
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
+    ConnectionOptions,
+    MissingLibrary,
+    NatsFailure,
+    Session,
+)
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ("h", ("nats://h", None, None)),
+        ("h:4223", ("nats://h:4223", None, None)),
+        ("tls://h:4222", ("tls://h:4222", None, None)),
+        ("nats://u:p%40%23%2F@h:1", ("nats://h:1", "u", "p@#/")),
+        ("nats://token@h", ("nats://h", "token", None)),
+        ("nats://[::1]:4222", ("nats://[::1]:4222", None, None)),
+    ],
+)
+def test_addresses(server: str, expected: tuple[str, str | None, str | None]) -> None:
+    assert connection._split_url(server) == expected
+
+
+@pytest.mark.parametrize("server", ["nats://", "nats://h:port", "nats://u:secret@:4222"])
+def test_bad_addresses(server: str) -> None:
+    with pytest.raises(NatsFailure) as refused:
+        connection._split_url(server)
+    assert refused.value.code == "invalid_option"
+    assert "secret" not in refused.value.description
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, False),
+        ({"tls_ca_file": "ca"}, True),
+        ({"tls_cert_file": "cert"}, True),
+        ({"tls_first": True}, True),
+        ({"servers": ("nats://a", "tls://b")}, True),
+    ],
+)
+def test_when_tls_is_demanded(options: dict[str, object], wanted: bool) -> None:
+    assert ConnectionOptions(**{"servers": ("nats://a",), **options}).wants_tls is wanted  # type: ignore[arg-type]
+
+
+def test_the_most_telling_reason_comes_first() -> None:
+    reasons = [
+        NatsFailure("unreachable", "connection refused", server="nats://a"),
+        NatsFailure("authorization", "not accepted", server="nats://b"),
+    ]
+    failure = connection._joint_connect_failure(reasons)
+    assert (failure.code, failure.server) == ("authorization", "nats://b")
+    assert "nats://a: connection refused" in failure.description
+
+
+def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "NKEYS_IMPORT_ERROR", "trace")
+    with pytest.raises(MissingLibrary) as missing:
+        Session(ConnectionOptions(servers=("nats://a",), credentials="x.creds"))
+    assert missing.value.library == "nkeys"
+    monkeypatch.setattr(connection, "NATS_IMPORT_ERROR", "trace")
+    with pytest.raises(MissingLibrary) as missing:
+        Session(ConnectionOptions(servers=("nats://a",)))
+    assert missing.value.library == "nats-py"
+
+
+EOF = nats.errors.UnexpectedEOF()
+
+
+@pytest.mark.parametrize(
+    ("error", "connection_error", "code", "reason"),
+    [
+        (nats.errors.ConnectionClosedError(), EOF, "connection_lost", "unexpected EOF"),
+        (nats.errors.ConnectionClosedError(), None, "connection_lost", "connection closed"),
+        (asyncio.CancelledError(), EOF, "connection_lost", "unexpected EOF"),
+        (ConnectionResetError(104, "Connection reset by peer"), None, "connection_lost", "reset by peer"),
+        (TimeoutError(110, "Connection timed out"), None, "connection_lost", "timed out"),
+        (ssl.SSLError("bad record"), None, "connection_lost", "bad record"),
+        (AttributeError("'NoneType' object"), None, "connection_lost", "NoneType"),
+        (nats.errors.OutboundBufferLimitError(), None, "connection_lost", "buffer limit"),
+        (nats.errors.TimeoutError(), None, "timeout", "no reply"),
+        (nats.errors.FlushTimeoutError(), None, "timeout", "no reply"),
+        (asyncio.TimeoutError(), None, "timeout", "no reply"),
+        (nats.errors.NoRespondersError(), None, "no_responders", "nobody answers"),
+        (nats.errors.BadSubjectError(), None, "invalid_option", "invalid subject"),
+        (nats.errors.BadHeaderError("a:b"), None, "invalid_option", "a:b"),
+        (nats.errors.MaxPayloadError(), None, "invalid_option", "maximum payload"),
+    ],
+)
+def test_what_the_library_raises(
+    error: BaseException, connection_error: Exception | None, code: str, reason: str
+) -> None:
+    failure = connection._call_failure(error, "S", "nats://h:4222", connection_error)
+    assert (failure.code, failure.subject) == (code, "S")
+    assert reason in failure.description
+    if code == "connection_lost":
+        assert failure.server == "nats://h:4222"
+        assert failure.description.startswith("lost the connection to nats://h:4222 during S: ")

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is made of a server that does not know yet that an account has JetStream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats import jetstream_api
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure, Reply
+
+NOT_ENABLED = {"error": {"code": 503, "err_code": 10039, "description": "JetStream not enabled for account"}}
+
+
+class Server:
+    """Answers with the replies in turn, at last always with the last one."""
+
+    def __init__(self, *replies: dict[str, Any], **login: str) -> None:
+        self.options = ConnectionOptions(servers=("nats://a",), **login)  # type: ignore[arg-type]
+        self.replies = replies
+        self.asked = 0
+
+    def request_many(self, calls: list[Any], timeout: float | None) -> list[Reply]:
+        reply = self.replies[min(self.asked, len(self.replies) - 1)]
+        self.asked += 1
+        return [Reply("subject", json.dumps(reply).encode(), 0.001) for _call in calls]
+
+
+def test_an_account_of_a_jwt_is_given_time() -> None:
+    server = Server(NOT_ENABLED, NOT_ENABLED, {"memory": 1}, credentials="app.creds")
+    assert jetstream_api.JetStreamApi(server).info() == {"memory": 1}  # type: ignore[arg-type]
+    assert server.asked == 3
+
+
+def test_an_account_of_a_jwt_without_jetstream_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jetstream_api, "_ACCOUNT_SECONDS", 0.15)
+    server = Server(NOT_ENABLED, credentials="app.creds")
+    with pytest.raises(NatsFailure, match="not enabled"):
+        jetstream_api.JetStreamApi(server).info()  # type: ignore[arg-type]
+    assert server.asked in (2, 3)
+
+
+def test_an_account_of_the_configuration_is_known_at_once() -> None:
+    server = Server(NOT_ENABLED, user="app", password="secret")
+    with pytest.raises(NatsFailure, match="not enabled"):
+        jetstream_api.JetStreamApi(server).info()  # type: ignore[arg-type]
+    assert server.asked == 1
+
+
+def test_which_requests_only_read() -> None:
+    reads = [
+        "INFO",
+        "STREAM.NAMES",
+        "STREAM.LIST",
+        "STREAM.INFO.S",
+        "STREAM.MSG.GET.S",
+        "CONSUMER.NAMES.S",
+        "CONSUMER.INFO.S.C",
+    ]
+    acts = [
+        "STREAM.CREATE.INFO",
+        "STREAM.DELETE.INFO",
+        "STREAM.MSG.DELETE.GET",
+        "STREAM.INFOS",
+        "CONSUMER.MSG.NEXT.S.C",
+        "META.LEADER.STEPDOWN",
+        "SERVER.REMOVE",
+        "ACCOUNT.STREAM.MOVE.INFO.LIST",
+    ]
+    assert [subject for subject in reads + acts if jetstream_api._READS.match(subject)] == reads

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parsing, with replies recorded from clusters of three servers (replies/VERSION.json)."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations, health_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    build_cluster,
+    for_domain,
+    parse_health,
+    parse_server,
+    parse_summary,
+    parse_time,
+    peer_id,
+)
+from support import clusters
+
+REPLIES = Path(__file__).parents[3] / "support" / "replies"
+VERSIONS = sorted(path.stem for path in REPLIES.glob("*.json"))
+
+
+@pytest.fixture(params=VERSIONS)
+def replies(request: pytest.FixtureRequest) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((REPLIES / f"{request.param}.json").read_text())
+    return {**content, "version": request.param}
+
+
+def build(replies: dict[str, Any], expected: tuple[str, ...] = ()) -> Cluster:
+    servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
+    return build_cluster(servers, replies["jsz"], replies["healthz"], expected)
+
+
+def leader_view(replies: dict[str, Any], stream: str) -> dict[str, Any]:
+    """Return the stream's detail in the reply of its leader, to be changed by a test."""
+    names = {item["server"]["id"]: item["server"]["name"] for item in replies["statsz"]}
+    for server_id, jsz in replies["jsz"].items():
+        for detail in jsz["account_details"][0].get("stream_detail", ()):
+            if detail["name"] == stream and detail["cluster"]["leader"] == names[server_id]:
+                found: dict[str, Any] = detail
+                return found
+    raise AssertionError(f"no server leads {stream}")
+
+
+def without(replies: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the replies as if this server had not answered."""
+    gone = next(item["server"]["id"] for item in replies["statsz"] if item["server"]["name"] == name)
+    return {
+        "statsz": [item for item in replies["statsz"] if item["server"]["id"] != gone],
+        "jsz": {key: value for key, value in replies["jsz"].items() if key != gone},
+        "healthz": {key: value for key, value in replies["healthz"].items() if key != gone},
+    }
+
+
+def test_versions_are_recorded() -> None:
+    assert VERSIONS == ["2.10.27", "2.15.1", "2.9.10"]
+
+
+def test_a_healthy_cluster(replies: dict[str, Any]) -> None:
+    cluster = build(replies)
+    names = frozenset({"n1", "n2", "n3"})
+    assert cluster.names == names
+    assert health_problems(cluster, Expectations(names, names)) == []
+    for server in cluster.servers:
+        assert (server.version, server.cluster, server.jetstream) == (replies["version"], "C1", True)
+        assert server.uptime > 0
+        assert server.summary is not None
+        assert server.summary.max_storage == 256 * 1024 * 1024
+    assert cluster.meta is not None
+    assert (cluster.meta.group.size, cluster.meta.quorum, len(cluster.meta.group.peers)) == (3, 2, 2)
+    events, orders = cluster.streams
+    assert (events.name, events.group.size, len(events.group.members)) == ("EVENTS", 1, 1)
+    assert (orders.name, orders.group.size, orders.group.members) == ("ORDERS", 3, ("n1", "n2", "n3"))
+    by_size = {consumer.group.size: consumer for consumer in orders.consumers}
+    assert (by_size[3].name, by_size[3].durable, by_size[3].group.ephemeral) == ("worker", True, False)
+    assert (by_size[1].durable, by_size[1].group.ephemeral) == (False, True)
+    raft_names = (orders.group.raft_name, by_size[3].group.raft_name)
+    expected = ("", "") if replies["version"] == "2.9.10" else ("S-R3F", "C-R3F")
+    assert tuple(name[:5] for name in raft_names) == expected
+
+
+def test_only_the_leader_is_believed(replies: dict[str, Any]) -> None:
+    """Followers report the other followers as not current."""
+    detail = leader_view(replies, "ORDERS")
+    detail["cluster"]["replicas"][0].update({"current": False, "active": 31_000_000_000, "lag": 0})
+    behind = detail["cluster"]["replicas"][0]["name"]
+    (problem,) = health_problems(build(replies), Expectations())
+    assert (problem.code, problem.servers) == ("stream_replica_behind", (behind,))
+    assert "31 s" in problem.message
+
+
+def test_a_leader_that_did_not_answer_leads_nothing(replies: dict[str, Any]) -> None:
+    leader = leader_view(replies, "ORDERS")["cluster"]["leader"]
+    orders = build(without(replies, leader)).streams[-1]
+    assert orders.name == "ORDERS"
+    assert (orders.group.leader, len(orders.group.hosts), len(orders.group.members)) == (None, 2, 3)
+
+
+def test_a_claim_without_replicas_counts_only_alone(replies: dict[str, Any]) -> None:
+    """A server whose Raft node does not run names itself leader, with no replicas."""
+    leader = leader_view(replies, "ORDERS")["cluster"]["leader"]
+    other = next(name for name in ("n1", "n2", "n3") if name != leader)
+    other_id = next(item["server"]["id"] for item in replies["statsz"] if item["server"]["name"] == other)
+    for detail in replies["jsz"][other_id]["account_details"][0]["stream_detail"]:
+        if detail["name"] == "ORDERS":
+            detail["cluster"] = {"name": "C1", "leader": other}
+    assert build(replies).streams[-1].group.leaders == (leader,)
+    assert build(without(replies, leader)).streams[-1].group.leaders == (other,)
+
+
+def test_a_server_that_did_not_answer_is_unknown(replies: dict[str, Any]) -> None:
+    server_id = replies["statsz"][0]["server"]["id"]
+    del replies["jsz"][server_id], replies["healthz"][server_id]
+    cluster = build(replies)
+    (silent,) = [server for server in cluster.servers if server.id == server_id]
+    assert (silent.summary, silent.health) == (None, None)
+    assert {problem.code for problem in health_problems(cluster, Expectations())} >= {"server_silent"}
+
+
+def test_an_unknown_peer_is_named_by_its_id(replies: dict[str, Any]) -> None:
+    detail = leader_view(replies, "ORDERS")
+    peer = detail["cluster"]["replicas"][0]
+    name, peer["name"] = peer["name"], "Server name unknown at this time (peerID: x)"
+    less = without(replies, name)
+    assert name in [item.name for item in build(less, expected=(name,)).streams[-1].group.peers]
+    assert peer["peer"] in [item.name for item in build(less).streams[-1].group.peers]
+
+
+def test_peer_ids() -> None:
+    assert [peer_id(name) for name in ("n1", "n2", "n3", "n10")] == ["fjFyEjc1", "44jzkV9D", "BXScrY9i", "xeKPO8o9"]
+
+
+def test_the_filter_matches_exactly(replies: dict[str, Any]) -> None:
+    cluster = build(replies)
+    assert [stream.name for stream in cluster.only(account="APP", stream="ORDERS").streams] == ["ORDERS"]
+    assert cluster.only(stream="ORDER").streams == ()
+    assert cluster.only(cluster="C").servers == ()
+    assert cluster.only(cluster="C1") == cluster
+
+
+def test_results_are_json(replies: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(build(replies).as_dict()))["streams"][1]["consumers"]
+
+
+def test_a_server_without_jetstream(replies: dict[str, Any]) -> None:
+    """Also one that lost it: what JSZ says counts, not what the server announced when it started."""
+    assert parse_summary({"disabled": True, "server_id": "N"}) is None
+    server_id = replies["statsz"][0]["server"]["id"]
+    replies["jsz"][server_id] = {"disabled": True, "server_id": server_id}
+    assert [server.jetstream for server in build(replies).servers if server.id == server_id] == [False]
+
+
+def test_health_errors() -> None:
+    assert parse_health({"status": "ok"}).ok
+    assert parse_health({"status": "unavailable", "error": "no leader"}).errors == ("no leader",)
+    details = {"status": "error", "status_code": 503, "errors": [{"type": "STREAM", "error": "a"}, {"error": "b"}]}
+    assert parse_health(details).errors == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-21T07:28:28.450925368Z", datetime(2026, 11, 21, 7, 28, 28, 450925, timezone.utc)),
+        ("2026-11-21T07:28:28.5Z", datetime(2026, 11, 21, 7, 28, 28, 500000, timezone.utc)),
+        ("2026-11-21T07:28:28Z", datetime(2026, 11, 21, 7, 28, 28, 0, timezone.utc)),
+        ("2026-11-21T07:28:28.5+02:00", datetime(2026, 11, 21, 5, 28, 28, 500000, timezone.utc)),
+        ("2026-11-21T07:28:28-01:30", datetime(2026, 11, 21, 8, 58, 28, 0, timezone.utc)),
+    ],
+)
+def test_times(text: str, expected: datetime) -> None:
+    assert parse_time(text) == expected
+    assert parse_time(text).utcoffset() == timedelta(0)
+
+
+def test_clusters_of_another_domain_are_left_out_with_their_servers_without_jetstream() -> None:
+    hub = (clusters.server("n1", domain="hub"), clusters.server("core", jetstream=False))
+    leafs = (
+        clusters.server("l1", cluster="LEAF", domain="leaf"),
+        clusters.server("lcore", cluster="LEAF", jetstream=False),
+    )
+    alone = clusters.server("edge", cluster="", domain="edge")
+    arbiter = clusters.server("w1", cluster="W", domain="hub")
+    everybody = (*hub, *leafs, alone, arbiter)
+    assert for_domain(everybody, "hub") == (*hub, arbiter)
+    assert for_domain(everybody, "leaf") == leafs
+    assert for_domain(everybody, "edge") == (alone,)
+    assert for_domain(everybody, None) == everybody

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backups on disk: found, verified, and never half there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+    CHECKSUM,
+    CONTENTS,
+    LEVELS,
+    Backup,
+    find_backups,
+    newest_backup,
+    read_backup,
+    verify,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
+    PREFIX,
+    DirectoryStore,
+    staged_directory,
+)
+from ansible_collections.natsops.jetstream.plugins.modules.nats_backup_info import NONE, read
+from hypothesis import given
+from hypothesis import strategies as st
+
+ARCHIVES = Path(__file__).parents[1] / "backup" / "archives"
+VERSIONS = ["2.10.27", "2.15.1"]
+
+
+@pytest.fixture(params=VERSIONS)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A backup of one's own."""
+    copy = tmp_path / "APP" / "S@then"
+    shutil.copytree(ARCHIVES / f"backup-{request.param}", copy)
+    yield copy
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_whole_backup(path: Path, level: str) -> None:
+    backup = read_backup(DirectoryStore(path))
+    contents = verify(backup, level)
+    assert (contents is None) == (level == CHECKSUM)
+    assert contents is None or contents.as_dict() == backup.manifest.contents
+    rows = read(DirectoryStore(path.parents[1]), None, level)["backups"]
+    assert [(row["path"], row["problem"], row["backup"]["stream"]) for row in rows] == [(str(path), "", "S")]
+    assert read(DirectoryStore(path.parents[1]), "OTHER", level)["backups"] == []
+
+
+def alter(path: Path, fault: str) -> None:
+    archive = path / "stream.tar.s2"
+    data = archive.read_bytes()
+    if fault == "missing":
+        archive.unlink()
+    elif fault == "truncated":
+        archive.write_bytes(data[:-1])
+    elif fault == "flipped":
+        archive.write_bytes(data[:900] + bytes([data[900] ^ 8]) + data[901:])
+    elif fault == "swapped":
+        other = next(folder for folder in ARCHIVES.iterdir() if (folder / archive.name).read_bytes() != data)
+        archive.write_bytes((other / archive.name).read_bytes())
+
+
+@pytest.mark.parametrize("fault", ["missing", "truncated", "flipped", "swapped"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_damaged_backup(path: Path, fault: str, level: str) -> None:
+    alter(path, fault)
+    rows = read(DirectoryStore(path), None, level)["backups"]
+    assert len(rows) == 1
+    assert str(path) in rows[0]["problem"]
+    assert rows[0]["contents"] is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(data=st.data())
+def test_every_flipped_bit_and_every_truncation_is_found(version: str, data: st.DataObject) -> None:
+    whole = (ARCHIVES / f"backup-{version}" / "stream.tar.s2").read_bytes()
+    manifest = read_backup(DirectoryStore(ARCHIVES / f"backup-{version}")).manifest
+    bit = data.draw(st.none() | st.integers(0, 8 * len(whole) - 1))
+    damaged = bytearray(whole)
+    if bit is None:
+        del damaged[data.draw(st.integers(0, len(whole) - 1)) :]
+    else:
+        damaged[bit // 8] ^= 1 << bit % 8
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "stream.tar.s2").write_bytes(damaged)
+        with pytest.raises(NatsFailure) as caught:
+            verify(Backup(DirectoryStore(Path(folder)), "", manifest), CHECKSUM)
+    assert caught.value.code == "damaged"
+
+
+@pytest.mark.parametrize("fault", ["truncated", "flipped", "swapped"])
+def test_a_damaged_backup_of_the_nats_cli(path: Path, fault: str) -> None:
+    """It has no checksum beside it: its content is all there is."""
+    told = json.loads((path / "backup.json").read_text())
+    # Another stream's.
+    config = {**told["config"], "name": "T"} if fault == "swapped" and told["format"] == "tar" else told["config"]
+    state = {**told["state"], "last_seq": told["state"]["last_seq"] + (fault == "swapped")}
+    (path / "backup.json").write_text(json.dumps({"config": config, "state": state}))
+    if fault != "swapped":
+        alter(path, fault)
+    assert read(DirectoryStore(path), None, CHECKSUM)["backups"][0]["problem"] == ""
+    assert "stream.tar.s2" in read(DirectoryStore(path), None, CONTENTS)["backups"][0]["problem"]
+
+
+def test_a_manifest_that_says_something_else(path: Path) -> None:
+    told = json.loads((path / "backup.json").read_text())
+    told["contents"]["messages"] += 1
+    (path / "backup.json").write_text(json.dumps(told))
+    with pytest.raises(NatsFailure, match="it holds something else than its backup says") as caught:
+        verify(read_backup(DirectoryStore(path)), CONTENTS)
+    assert caught.value.code == "damaged"
+
+
+def test_a_manifest_that_cannot_be_read(path: Path) -> None:
+    (path / "backup.json").write_text("{")
+    found, failures = find_backups(DirectoryStore(path))
+    assert (found, [failure.code for failure in failures]) == ([], ["damaged"])
+    assert "backup.json: it is not JSON" in read(DirectoryStore(path), None, NONE)["backups"][0]["problem"]
+
+
+def test_a_directory_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(NatsFailure, match="is no directory"):
+        read(DirectoryStore(tmp_path / "nowhere"), None, NONE)
+    with pytest.raises(NatsFailure, match="no backup in"):
+        read_backup(DirectoryStore(tmp_path))
+
+
+def test_a_backup_gets_its_name_when_it_is_whole(path: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "new" / "deep"
+    manifest = read_backup(DirectoryStore(path)).manifest
+    store = DirectoryStore(directory)
+    with store.staged("S", datetime(2026, 11, 23, 2, tzinfo=timezone.utc)) as staging:
+        with staging.create("stream.tar.s2") as file:
+            file.write((path / "stream.tar.s2").read_bytes())
+        assert find_backups(store) == ([], [])
+        made = directory / staging.publish(manifest.text())
+    assert [entry.name for entry in directory.iterdir()] == ["S@20261123T020000.000000Z"]
+    assert (made.stat().st_mode & 0o777, (made / "backup.json").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert read_backup(DirectoryStore(made)).manifest == manifest
+
+
+def test_what_a_killed_run_left_is_removed_and_what_another_one_writes_is_not(tmp_path: Path) -> None:
+    for name in ("S@killed", "T@killed"):
+        (tmp_path / f"{PREFIX}{name}").mkdir()
+        (tmp_path / f"{PREFIX}{name}" / "backup.json").write_text("{}")
+    with staged_directory(tmp_path, "S") as one, staged_directory(tmp_path, "S") as two:
+        assert {entry.name for entry in tmp_path.iterdir()} == {one.name, two.name, f"{PREFIX}T@killed"}
+        assert find_backups(DirectoryStore(tmp_path)) == ([], [])
+    assert [entry.name for entry in tmp_path.iterdir()] == [f"{PREFIX}T@killed"]
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="why"), staged_directory(tmp_path, "S") as staging:
+        (staging / "stream.tar.s2").write_bytes(b"half")
+        raise ValueError("why")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(NatsFailure, match="cannot write the backup to") as caught,
+        staged_directory(tmp_path / "file" / "x", "S"),
+    ):
+        pass
+    assert caught.value.code == "write_failed"
+
+
+def test_the_newest_backup_of_a_stream(path: Path, tmp_path: Path) -> None:
+    for name, taken, account, stream in (
+        ("S@1", "2026-11-21", None, "S"),
+        ("S@2", "2026-11-23", "OTHER", "S"),
+        ("S@3", "2026-11-22", None, "S"),
+        ("S@x@4", "2026-11-24", None, "S@x"),
+        ("S@5", "", None, "S"),
+    ):
+        shutil.copytree(path, tmp_path / name)
+        told = {**json.loads((path / "backup.json").read_text()), "taken": taken, "account": account, "stream": stream}
+        (tmp_path / name / "backup.json").write_text(json.dumps(told) if taken else "{")
+    newest = newest_backup(DirectoryStore(tmp_path), "S", None)
+    assert newest is not None
+    assert newest.folder == "S@3"
+    assert newest_backup(DirectoryStore(tmp_path), "[S]", None) is None
+    assert newest_backup(DirectoryStore(tmp_path / "nowhere"), "S", None) is None

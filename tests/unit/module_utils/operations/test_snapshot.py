@@ -1,0 +1,298 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a snapshot is on disk, with replies recorded from clusters of three servers, and archives of `nats audit gather`."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import zipfile
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import import_archive, log_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+    LAKE,
+    Origin,
+    Row,
+    SnapshotWriter,
+    origin_of,
+    rows_of,
+    servers_summary,
+    without_secrets,
+)
+
+REPLIES = Path(__file__).parents[3] / "support" / "replies"
+STARTED = datetime(2026, 11, 21, 18, 41, 0, 123456, timezone.utc)
+ORIGIN = Origin("NA", "n1", "C1", "2.15.1", "2026-11-21T18:41:00.200000Z")
+
+
+def replies(version: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((REPLIES / f"{version}.json").read_text())
+    return content
+
+
+def lines(lake: Path, manifest: dict[str, Any], table: str) -> list[dict[str, Any]]:
+    found = []
+    for file in manifest["tables"].get(table, {"files": []})["files"]:
+        with gzip.open(lake / "bronze" / file["path"], "rt") as stream:
+            read = [json.loads(line) for line in stream]
+        assert len(read) == file["rows"]
+        found += read
+    return found
+
+
+def everything(lake: Path) -> list[str]:
+    return sorted(str(path.relative_to(lake)) for path in lake.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("version", ["2.9.10", "2.10.27", "2.15.1"])
+def test_jsz_is_cut_without_losing_anything(version: str) -> None:
+    for jsz in replies(version)["jsz"].values():
+        rows = list(rows_of("jsz", copy.deepcopy(jsz)))
+        (whole,) = [row.data for row in rows if row.table == "jsz"]
+        whole["account_details"] = [row.data for row in rows if row.table == "jsz_accounts"]
+        for account in whole["account_details"]:
+            mine = [row for row in rows if row.keys.get("account") == account["name"]]
+            streams = [row.data for row in mine if row.table == "jsz_streams"]
+            for stream in streams:
+                consumers = [
+                    row for row in mine if row.table == "jsz_consumers" and row.data["stream_name"] == stream["name"]
+                ]
+                if consumers:
+                    stream["consumer_detail"] = [row.data for row in consumers]
+                    assert {row.keys["stream_replicas"] for row in consumers} == {stream["config"]["num_replicas"]}
+                groups = [{"name": row.data["name"], "raft_group": row.keys["raft_group"]} for row in consumers]
+                if any(group["raft_group"] for group in groups):
+                    stream["consumer_raft_groups"] = groups
+            if streams:
+                account["stream_detail"] = streams
+        assert whole == jsz
+
+
+def test_further_pages_bring_only_their_accounts() -> None:
+    page = {"streams": 1, "account_details": [{"name": "APP", "stream_detail": [{"name": "S"}]}]}
+    assert [row.table for row in rows_of("jsz", page, first=False)] == ["jsz_accounts", "jsz_streams"]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "answer", "keys"),
+    [
+        ("raftz", {"$SYS": {"_meta_": {"term": 3}}}, [{"account": "$SYS", "raft_group": "_meta_"}]),
+        ("connz", {"connections": [{"cid": 1}, {"cid": 2}]}, [{}, {}]),
+        ("leafz", {"leafnodes": 0}, []),
+        ("accstatz", {"account_statz": [{"acc": "APP"}]}, [{"account": "APP"}]),
+        ("varz", {"mem": 1}, [{}]),
+        ("ipqueuesz", {"sendq": {"pending": 1}}, [{"queue": "sendq"}]),
+        ("accountz", {"account_detail": {"account_name": "APP"}}, [{"account": "APP"}]),
+        (
+            "gatewayz",
+            {
+                "outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 1}}},
+                "inbound_gateways": {"C2": [{"connection": {"cid": 2}}, {}]},
+            },
+            [
+                {"gateway": "C2", "direction": "outbound", "configured": True},
+                {"gateway": "C2", "direction": "inbound", "configured": False},
+                {"gateway": "C2", "direction": "inbound", "configured": False},
+            ],
+        ),
+    ],
+)
+def test_rows_of_other_endpoints(endpoint: str, answer: dict[str, Any], keys: list[dict[str, Any]]) -> None:
+    rows = list(rows_of(endpoint, answer))
+    assert [row.keys for row in rows] == keys
+    assert {row.table for row in rows} <= {endpoint}
+
+
+def test_secrets_are_left_out_wherever_they_are() -> None:
+    told = {
+        "jwt": "eyJ0",
+        "authorized_user": "s3cret-token",
+        "cluster": {"urls": ["nats://route:pw@10.0.0.1:6222", "10.0.0.2:6222"], "auth_timeout": 2},
+        "trusted_operators_jwt": ["eyJ0"],
+        "leaf": [{"nkey": "UA", "account": "APP"}],
+    }
+    assert without_secrets(told) == {
+        "cluster": {"urls": ["nats://10.0.0.1:6222", "10.0.0.2:6222"], "auth_timeout": 2},
+        "leaf": [{"account": "APP"}],
+    }
+
+
+def test_of_a_jwt_the_limits_are_kept() -> None:
+    claim = {"jti": "J", "exp": 1800000000, "nats": {"limits": {"conn": 10}, "signing_keys": ["A"]}}
+    answer = {"account_detail": {"account_name": "APP", "jwt": "eyJ0", "decoded_jwt": claim}}
+    (row,) = rows_of("accountz", answer)
+    assert without_secrets(row.data) == {"account_name": "APP", "expires": 1800000000, "limits": {"conn": 10}}
+
+
+def test_lines_of_logs(tmp_path: Path) -> None:
+    path = tmp_path / "n1.jsonl"
+    entry = {
+        "__REALTIME_TIMESTAMP": "1795286460123456",
+        "MESSAGE": "[7] 2026/11/21 18:41:00.123456 [INF] Server is ready",
+    }
+    binary = {**entry, "MESSAGE": [91, 255, 93]}
+    path.write_text("\n".join([json.dumps(entry), json.dumps(binary), "plain", '{"no": "entry"}', '{"torn']) + "\n")
+    told = list(log_lines(path))
+    moment = "2026-11-21T18:41:00.123456Z"
+    assert told[0] == {"time": moment, "text": entry["MESSAGE"]}
+    assert told[1] == {"time": moment, "text": "[\ufffd]"}
+    assert [line["text"] for line in told[2:]] == ["plain", '{"no": "entry"}', '{"torn']
+    with pytest.raises(NatsFailure, match=r"logs: .*absent"):
+        list(log_lines(tmp_path / "absent"))
+
+
+def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:
+    with SnapshotWriter(tmp_path, "test", STARTED) as writer:
+        writer.add(ORIGIN, Row("varz", {}, {"mem": 1, "jwt": "eyJ0"}))
+        writer.fail("varz", Origin("NB", "n2"), NatsFailure("timeout", "no reply", subject="S"))
+        assert not [path for path in everything(tmp_path) if "_incoming" not in path]
+        path, manifest = writer.publish(source="test")
+    assert writer.name.startswith("20261121T184100.123456Z-")
+    place = "date=2026-11-21/hour=18"
+    assert everything(tmp_path) == [
+        f"bronze/manifest/{place}/{writer.name}.json",
+        f"bronze/varz/{place}/{writer.name}-0.jsonl.gz",
+    ]
+    assert json.loads(path.read_text()) == manifest
+    assert (manifest["failures"], manifest["quoted_failures"][0]["server"]) == (1, "n2")
+    told, silent = lines(tmp_path, manifest, "varz")
+    assert (told["snapshot"], told["fleet"], told["server"], told["data"]) == (writer.name, "test", "n1", {"mem": 1})
+    assert (silent["server"], silent["failure"]["code"], "data" in silent) == ("n2", "timeout", False)
+    assert {item.stat().st_mode & 0o777 for item in tmp_path.rglob("*") if item.is_file()} == {0o640}
+
+
+def test_a_snapshot_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> None:
+        with SnapshotWriter(tmp_path, "test", STARTED) as writer:
+            writer.add(ORIGIN, Row("varz", {}, {}))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        broken()
+    assert everything(tmp_path) == []
+
+
+def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
+    (tmp_path / "bronze").write_text("a file is in the way")
+    with pytest.raises(NatsFailure) as refused, SnapshotWriter(tmp_path, "test", STARTED):
+        pass
+    assert refused.value.code == LAKE
+    assert str(tmp_path / "bronze") in refused.value.description
+
+
+def test_large_tables_are_several_files(tmp_path: Path) -> None:
+    with SnapshotWriter(tmp_path, "test", STARTED) as writer:
+        writer._file_size = 1000
+        for number in range(100):
+            writer.add(ORIGIN, Row("jsz_streams", {"account": "APP"}, {"name": f"S{number}"}))
+        _path, manifest = writer.publish()
+    files = manifest["tables"]["jsz_streams"]["files"]
+    assert len(files) > 10
+    assert max(file["bytes"] for file in files) < 1000 + 300
+    assert [line["data"]["name"] for line in lines(tmp_path, manifest, "jsz_streams")] == [f"S{n}" for n in range(100)]
+
+
+def summary_servers(known: int, started: str = "2026-11-20T00:00:00Z") -> list[Server]:
+    now = {"ver": "2.15.1", "time": "2026-11-20T12:00:00Z"}
+    return [
+        parse_server({"name": name, "id": f"N{name}", **now}, {"active_servers": known, "start": started}, 0.001)
+        for name in ("n1", "n2")
+    ]
+
+
+def test_a_server_that_was_killed_and_started_again_does_not_count_twice() -> None:
+    assert not servers_summary(summary_servers(3), (), 0)["complete"]
+    assert servers_summary(summary_servers(3, started="2026-11-20T11:58:00Z"), (), 0)["complete"]
+
+
+def test_what_makes_a_snapshot_incomplete() -> None:
+    servers = summary_servers(2)
+    assert servers_summary(servers, (), 0)["complete"]
+    assert not servers_summary(servers, ("n3",), 0)["complete"]
+    assert not servers_summary(servers, (), 1)["complete"]
+    assert not servers_summary(servers[:1], (), 0)["complete"]
+    assert not servers_summary([], (), 0)["complete"]
+    assert origin_of(servers[0]).server_id == "Nn1"
+
+
+def audit_archive(target: Path, version: str, broken: str = "") -> Path:
+    """Write what `nats audit gather` writes of the recorded replies; `broken`: a server whose VARZ is cut off."""
+    recorded = replies(version)
+    tags: dict[str, list[dict[str, str]]] = {}
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as zipped:
+
+        def add(server: dict[str, Any], kind: str, text: str, page: int = 1) -> None:
+            path = f"capture/clusters/{server['cluster']}/{server['name']}/{kind}/{page:04}.json"
+            named = {"cluster": server["cluster"], "server": server["name"], "artifact_type": kind}
+            tags[path] = [{"Name": key, "Value": value} for key, value in named.items()]
+            zipped.writestr(path, text)
+
+        for item in recorded["statsz"]:
+            server = item["server"]
+            for page in (1, 2):  # the second one repeats the accounts of the first, as 2.10 may
+                add(
+                    server,
+                    "jetstream_info",
+                    json.dumps({"server": server, "data": recorded["jsz"][server["id"]]}),
+                    page,
+                )
+            add(server, "health", json.dumps({"server": server, "data": recorded["healthz"][server["id"]]}, indent=2))
+            varz = json.dumps({"server": server, "data": {"mem": 1}})
+            add(server, "variables", varz[:20] if server["name"] == broken else varz)
+            add(server, "profile", "not JSON")
+        special = "capture/misc/audit_gather_metadata.json"
+        zipped.writestr(special, json.dumps({"capture_timestamp": "2026-11-20T10:00:00.5Z"}))
+        tags[special] = [{"Name": "special", "Value": "audit_gather_metadata"}]
+        zipped.writestr("capture/misc/manifest.json", json.dumps(tags))
+    return target
+
+
+def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
+    archive = audit_archive(tmp_path / "audit.zip", "2.10.27")
+    path, manifest = import_archive(archive, tmp_path / "lake", "prod")
+    assert (manifest["source"], manifest["servers"], manifest["started"]) == (
+        "nats audit gather",
+        3,
+        "2026-11-20T10:00:00.500000Z",
+    )
+    assert manifest["complete"]
+    recorded = replies("2.10.27")
+    wanted = sum(len(list(rows_of("jsz", jsz))) for jsz in copy.deepcopy(recorded["jsz"]).values())
+    jsz = [name for name in manifest["tables"] if name.startswith("jsz")]
+    assert sum(manifest["tables"][name]["rows"] for name in jsz) == wanted
+    assert {line["server"] for line in lines(tmp_path / "lake", manifest, "jsz")} == {
+        item["server"]["name"] for item in recorded["statsz"]
+    }
+    before = everything(tmp_path / "lake")
+    assert import_archive(archive, tmp_path / "lake", "prod")[0] == path
+    assert everything(tmp_path / "lake") == before
+
+
+def test_a_broken_artifact_is_a_failure_of_its_server(tmp_path: Path) -> None:
+    archive = audit_archive(tmp_path / "audit.zip", "2.15.1", broken="n2")
+    _path, manifest = import_archive(archive, tmp_path / "lake", "prod")
+    assert not manifest["complete"]
+    (failure,) = manifest["quoted_failures"]
+    assert (failure["endpoint"], failure["server"], failure["code"]) == ("varz", "n2", "bad_reply")
+
+
+def test_something_else_is_no_archive(tmp_path: Path) -> None:
+    text = tmp_path / "text.zip"
+    text.write_text("no")
+    empty = tmp_path / "empty.zip"
+    with zipfile.ZipFile(empty, "w") as zipped:
+        zipped.writestr("a", "b")
+    for path in (text, empty, tmp_path / "absent.zip"):
+        with pytest.raises(NatsFailure) as refused:
+            import_archive(path, tmp_path / "lake", "prod")
+        assert refused.value.code == "invalid_option"
+        assert str(path) in refused.value.description
+    assert everything(tmp_path / "lake") == []

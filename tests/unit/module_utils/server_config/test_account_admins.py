@@ -1,0 +1,76 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Operators in the JetStream accounts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import (
+    PERMISSIONS,
+    clients,
+    has_jetstream,
+    operators,
+    with_operators,
+)
+
+HASH = "$2b$04$" + "a" * 53
+
+ACCOUNTS: dict[str, dict[str, Any]] = {
+    "$SYS": {"users": [{"user": "sys"}], "jetstream": True},
+    "APP": {"jetstream": "enabled", "users": [{"user": "app"}]},
+    "BARE": {"jetstream": {"max_mem": "1GB"}},
+    "CORE": {"users": [{"user": "core"}]},
+}
+
+
+def test_users_that_can_log_in_with_what_is_known() -> None:
+    accounts: dict[str, dict[str, Any]] = {
+        "$SYS": {"users": [{"user": "sys", "password": "s"}]},
+        "CORE": {"users": [{"username": "core", "pass": "c"}, {"nkey": "UA"}, {"user": "later"}]},
+        "APP": {"jetstream": True, "users": [{"user": "app", "password": "a"}, {"user": "old", "password": HASH}]},
+    }
+    assert clients(accounts, without="$SYS") == [
+        {"account": "APP", "user": "app", "password": "a"},
+        {"account": "CORE", "user": "core", "password": "c"},
+    ]
+
+
+def test_each_jetstream_account_gets_one() -> None:
+    made = with_operators(ACCOUNTS, "secret", "ops-", without="$SYS")
+    assert {name: [user["user"] for user in account.get("users", ())] for name, account in made.items()} == {
+        "$SYS": ["sys"],
+        "APP": ["app", "ops-APP"],
+        "BARE": ["ops-BARE"],
+        "CORE": ["core"],
+    }
+    assert made["BARE"]["users"][0]["permissions"] == PERMISSIONS
+    assert ACCOUNTS["APP"]["users"] == [{"user": "app"}]
+    assert operators(ACCOUNTS, "secret", "ops-", without="$SYS") == [
+        {"account": "APP", "user": "ops-APP", "password": "secret"},
+        {"account": "BARE", "user": "ops-BARE", "password": "secret"},
+    ]
+
+
+def test_without_a_password_there_are_none() -> None:
+    assert with_operators(ACCOUNTS, None, "ops-") == ACCOUNTS
+    assert operators(ACCOUNTS, None, "ops-") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (True, True),
+        ("enabled", True),
+        ("Enable", True),
+        ({"max_mem": 1}, True),
+        ({}, True),
+        (False, False),
+        ("disabled", False),
+        (None, False),
+    ],
+)
+def test_what_turns_jetstream_on(value: object, expected: bool) -> None:
+    assert has_jetstream({"jetstream": value}) is expected

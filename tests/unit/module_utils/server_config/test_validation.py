@@ -1,0 +1,363 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each rule fires on what it is for, and a sound configuration has no problem at all."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
+    RULES,
+    config_problems,
+    make_case,
+)
+
+HASH = "$2b$04$" + "a" * 53
+GIB = 1024**3
+
+
+def member(name: str, number: int, **more: Any) -> dict[str, Any]:
+    address = f"10.0.0.{number}"
+    return {
+        "host": name,
+        "server_name": name,
+        "cluster": "C1",
+        "address": address,
+        "route_address": address,
+        "cluster_port": 6222,
+        "gateway_address": address,
+        "gateway_port": 7222,
+        "client_port": 4222,
+        "jetstream": True,
+        "domain": None,
+        "arbiter": False,
+        "zone": None,
+        "unique_tag": None,
+        "pool_size": None,
+        **more,
+    }
+
+
+def zoned(zones: str) -> list[dict[str, Any]]:
+    """Return a server for each letter, which is its zone; - is none."""
+    return [
+        member(f"n{number}", number, zone=None if zone == "-" else zone, unique_tag="az:")
+        for number, zone in enumerate(zones, 1)
+    ]
+
+
+MEMBERS = [member(f"n{number}", number) for number in (1, 2, 3)]
+OTHERS = [member(f"m{number}", 10 + number, cluster="C2") for number in (1, 2, 3)]
+TAGGED: dict[str, Any] = {"jetstream": {"unique_tag": "az:"}, "server_tags": ["az:a"]}
+SOUND: dict[str, Any] = {
+    "server_name": "n1",
+    "port": 4222,
+    "http": "127.0.0.1:8222",
+    "write_deadline": "10s",
+    "lame_duck_duration": "60s",
+    "lame_duck_grace_period": "10s",
+    "jetstream": {"store_dir": "/nats/storage", "max_file_store": "10GB", "max_memory_store": "1GB"},
+    "cluster": {"name": "C1", "port": 6222, "routes": [f"nats-route://10.0.0.{n}:6222" for n in (1, 2, 3)]},
+    "system_account": "$SYS",
+    "accounts": {
+        "$SYS": {"users": [{"user": "sys", "password": "secret"}]},
+        "APP": {"jetstream": True, "users": [{"user": "app", "password": HASH}]},
+    },
+}
+CONTEXT: dict[str, Any] = {
+    "version": "2.10.27",
+    "members": MEMBERS,
+    "cluster_size": "3",
+    "filesystems": [
+        {"mount": "/", "fstype": "ext4", "size_total": 5 * GIB},
+        {"mount": "/nats", "fstype": "xfs", "size_total": 100 * GIB},
+    ],
+    "memtotal": 4 * GIB,
+    "running": {"server_name": "n1", "cluster": {"name": "C1"}},
+    "require_mount": True,
+    "service_backend": "systemd",
+    "gateway": "",
+}
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    result = copy.deepcopy(base)
+    for name, value in over.items():
+        if isinstance(value, dict) and isinstance(result.get(name), dict):
+            result[name] = merged(result[name], value)
+        else:
+            result[name] = value
+    return result
+
+
+def found(config: dict[str, Any], context: dict[str, Any] | None = None) -> list[tuple[str, str, str]]:
+    problems = config_problems(merged(SOUND, config), {**CONTEXT, **(context or {})})
+    return [(problem["severity"], problem["option"], problem["message"]) for problem in problems]
+
+
+def test_a_sound_configuration_has_no_problem() -> None:
+    assert found({}) == []
+
+
+def test_a_sound_configuration_of_everything_has_no_problem() -> None:
+    tls = {"cert_file": "/c", "key_file": "/k", "ca_file": "/ca"}
+    config = {
+        "listen": "0.0.0.0:4222",
+        "tls": tls,
+        "http": None,
+        "https": 8222,
+        "max_payload": "8MB",
+        "no_auth_user": "app",
+        "server_tags": ["AZ:a"],
+        "jetstream": {"domain": "hub", "unique_tag": "az:", "extension_hint": "no_extend", "prev_key": "a", "key": "b"},
+        "cluster": {
+            "listen": "10.0.0.1:6222",
+            "host": "10.0.0.1",
+            "pool_size": 4,
+            "accounts": ["APP"],
+            "compression": {"mode": "s2_auto", "rtt_thresholds": ["0s", "10ms", "50ms"]},
+            "authorization": {"user": "r", "password": "p"},
+        },
+        "gateway": {"name": "C1", "port": 7222, "gateways": [{"name": "C2", "url": "nats://h:7222"}]},
+        "leafnodes": {"port": 7422, "remotes": [{"url": "nats://h:7422", "account": "APP"}], "compression": "off"},
+        "mqtt": {"port": 1883},
+        "websocket": {"port": 8080, "tls": tls},
+    }
+    tagged = [{**m, "unique_tag": "az:"} for m in MEMBERS]
+    assert found(config, {"members": tagged, "gateway": config["gateway"]}) == []
+
+
+BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
+    # unknown and new keys
+    ({"max_paylod": 1}, {}, "warning max_paylod", "nearest known key is max_payload"),
+    ({"cluster": {"zzz": 1}}, {}, "warning cluster.zzz", "not a key"),
+    ({"jetstream": {"strict": True}}, {}, "error jetstream.strict", "2.11.0"),
+    ({"write_timeout": "close"}, {"version": "2.12.0"}, "error write_timeout", "2.11.11 or 2.12.2"),
+    ({"mqtt": {"port": 1883, "consumer_replicas": 1}}, {}, "error mqtt.consumer_replicas", "deprecated"),
+    # values
+    ({"debug": "perhaps"}, {}, "error debug", "neither true nor false"),
+    ({"write_deadline": 5}, {}, "warning write_deadline", "'5s'"),
+    ({"pid_file": "a", "pidfile": "b"}, {}, "error pid_file", "twice"),
+    # names
+    ({"server_name": "n 1"}, {"running": {}}, "error server_name", "white space"),
+    ({"cluster": {"name": "C 1"}}, {"running": {}}, "error cluster.name", "white space"),
+    ({"server_name": None}, {}, "error server_name", "required for JetStream"),
+    ({"cluster": {"name": None}}, {}, "error cluster.name", "required for JetStream"),
+    ({"gateway": {"name": "X", "port": 1}}, {}, "error gateway.name", "must be equal"),
+    ({"gateway": {"port": 1}}, {}, "error gateway.name", "required"),
+    ({"gateway": {"name": "C1"}}, {}, "error gateway.port", "required"),
+    ({"gateway": {"name": "C1", "port": 1, "gateways": [{"name": "Z"}]}}, {}, "error gateway.gateways[Z]", "no url"),
+    ({"server_name": "new"}, {}, "error server_name", "running server is named 'n1'"),
+    ({"cluster": {"name": "C2"}}, {}, "error cluster.name", "running server belongs to 'C1'"),
+    # members
+    ({}, {"members": [*MEMBERS[:2], member("n1", 3)]}, "error server_name", "several servers"),
+    ({}, {"members": [*MEMBERS[:2], member("n 3", 3)]}, "error server_name", "white space"),
+    ({}, {"cluster_size": 5}, "error nats_server_cluster_size", "is 5, but the inventory has 3"),
+    ({}, {"members": [*MEMBERS, member("n4", 4)], "cluster_size": 4}, "warning nats_server_cluster_members", "need 3"),
+    ({}, {"members": MEMBERS[:2], "cluster_size": 2}, "warning nats_server_cluster_members", "at least 3"),
+    ({}, {"members": [*MEMBERS[:2], member("n3", 2)]}, "error client_port", "10.0.0.2:4222"),
+    ({}, {"members": [*MEMBERS[:2], member("n3", 3, client_port=6222)]}, "error cluster_port", "10.0.0.3:6222"),
+    ({"cluster": {"listen": "localhost:6222"}}, {}, "error cluster.listen", "n2, n3 must connect"),
+    ({"cluster": {"host": "127.0.0.1"}}, {}, "error cluster.host", "n2, n3 must connect"),
+    # sites
+    ({}, {"supercluster": [*MEMBERS, *OTHERS]}, "warning nats_server_supercluster_groups", "6 JetStream servers need 4"),
+    ({}, {"supercluster": [*MEMBERS, *OTHERS]}, "warning nats_server_supercluster_groups", "cluster C2 (3 of 6 JetStream"),
+    ({}, {"supercluster": [*MEMBERS, *OTHERS[:2]]}, "warning nats_server_supercluster_groups", "cluster C1 (3 of 5 JetStream"),
+    ({}, {"members": zoned("aab")}, "warning nats_server_zone", "zone a of C1 (2 of 3 JetStream servers) leaves 1"),
+    (TAGGED, {"members": zoned("abb-c"), "cluster_size": 5}, "error nats_server_zone", "not set for n4"),
+    (TAGGED, {"members": zoned("aabbb"), "cluster_size": 5}, "warning nats_server_zone", "in 2 zones (a, b)"),
+    (TAGGED, {"supercluster": [*zoned("abc"), *OTHERS]}, "error jetstream.unique_tag", "m1 none"),
+    ({}, {"supercluster": [*MEMBERS, member("m1", 1, client_port=1, cluster_port=2)]}, "error gateway_port", "10.0.0.1:7222"),
+    # hub
+    ({"jetstream": {"domain": "d"}}, {"hub": [member("n1", 9, cluster="H")]}, "error nats_server_leafnode_hub_group", "n1 would"),
+    ({"jetstream": {"domain": "d"}}, {"hub": [member("h1", 9)]}, "error cluster.name", "'C1' is also the cluster of the hub"),
+    ({}, {"hub": [member("h1", 9, cluster="H")]}, "error jetstream.domain", "neither here nor on the hub"),
+    (
+        {"jetstream": {"domain": "d"}},
+        {"hub": [member("h1", 9, cluster="H", domain="d")]},
+        "error jetstream.domain",
+        "'d' is also that of h1",
+    ),
+    # routes
+    ({"cluster": {"routes": []}}, {}, "error cluster.routes", "needs a route"),
+    ({"cluster": {"routes": ["nats://10.0.0.1:6222"]}}, {}, "warning cluster.routes", "1 of 3"),
+    ({"cluster": {"pool_size": -1, "accounts": ["APP"]}}, {}, "error cluster.pool_size", "negative"),
+    ({"cluster": {"accounts": ["APP", "APP"]}}, {}, "error cluster.accounts", "twice"),
+    ({"cluster": {"accounts": ["NONE"]}}, {}, "error cluster.accounts", "does not exist"),
+    ({}, {"members": [*MEMBERS[:2], member("n3", 3, pool_size=5)]}, "error cluster.pool_size", "differs"),
+    ({"cluster": {"authorization": {"users": []}}}, {}, "error cluster.authorization.users", "one user"),
+    ({"cluster": {"authorization": {"token": "t"}}}, {}, "error cluster.authorization.token", "one user"),
+    ({"cluster": {"authorization": {"user": "r", "password": HASH}}}, {}, "error cluster.authorization.password", "give the"),
+    (
+        {"cluster": {"authorization": {"user": "r", "password": HASH}, "routes": [f"nats://r:p@h{n}:1" for n in range(3)]}},
+        {},
+        "warning cluster.authorization.password",
+        "gossip",
+    ),
+    # listeners
+    ({"listen": "0.0.0.0:4333"}, {}, "error listen", "port 4222 contradict"),
+    ({"cluster": {"listen": "10.0.0.1:6222", "host": "10.0.0.9"}}, {}, "error cluster.listen", "host '10.0.0.9'"),
+    ({"https": 8223, "tls": {"cert_file": "/c"}}, {}, "error https", "both"),
+    ({"http": None, "https": 8223}, {}, "error https", "top-level tls"),
+    ({"lame_duck_duration": "20s"}, {}, "error lame_duck_duration", "30s"),
+    ({"lame_duck_duration": "30s", "lame_duck_grace_period": "30s"}, {}, "error lame_duck_grace_period", "less than"),
+    ({"max_payload": "65MB"}, {}, "error max_payload", "max_pending"),
+    ({"max_payload": "9MB"}, {}, "warning max_payload", "discouraged"),
+    ({"cluster": {"compression": "zip"}}, {}, "error cluster.compression", "'zip'"),
+    (
+        {"cluster": {"compression": {"mode": "s2_auto", "rtt_thresholds": ["50ms", "10ms"]}}},
+        {},
+        "error cluster.compression.rtt_thresholds",
+        "ascend",
+    ),
+    (
+        {"cluster": {"compression": {"mode": "s2_auto", "rtt_thresholds": ["1ms", "2ms", "3ms", "4ms", "5ms"]}}},
+        {},
+        "error cluster.compression.rtt_thresholds",
+        "1 to 4",
+    ),
+    # JetStream
+    ({"jetstream": {"domain": "a.b"}}, {}, "error jetstream.domain", "may not contain"),
+    ({"leafnodes": {"port": 7422}}, {}, "warning jetstream.domain", "leafnodes"),
+    ({"jetstream": {"extension_hint": "maybe"}}, {}, "error jetstream.extension_hint", "neither"),
+    ({"jetstream": {"prev_key": "x"}}, {}, "error jetstream.prev_encryption_key", "without"),
+    ({"store_dir": "/x"}, {}, "error store_dir", "takes one"),
+    ({"jetstream": {"store_dir": None}}, {}, "error jetstream.store_dir", "required"),
+    ({"jetstream": {"store_dir": "nats"}}, {}, "error jetstream.store_dir", "absolute"),
+    ({"jetstream": {"store_dir": "/tmp/nats", "max_file": "1GB", "max_file_store": None}}, {"require_mount": False},
+     "error jetstream.store_dir", "private /tmp"),
+    ({"jetstream": {"store_dir": "/var/lib/nats", "max_file_store": "1GB"}}, {}, "error jetstream.store_dir", "root file"),
+    ({}, {"filesystems": [{"mount": "/nats", "fstype": "tmpfs"}]}, "error jetstream.store_dir", "in memory"),
+    ({"jetstream": {"max_file_store": "101GB"}}, {}, "error jetstream.max_file_store", "/nats"),
+    ({"jetstream": {"max_file_store": None}}, {}, "warning jetstream.max_file_store", "75 %"),
+    ({"jetstream": {"max_memory_store": "5GB"}}, {}, "error jetstream.max_memory_store", "memory"),
+    ({}, {"members": [*MEMBERS[:2], member("n3", 3, unique_tag="az:")]}, "error jetstream.unique_tag", "the same"),
+    ({"jetstream": {"unique_tag": "az:"}, "server_tags": ["rack:1"]}, {}, "error jetstream.unique_tag", "no tag"),
+    # accounts
+    ({"system_account": "OPS"}, {}, "error system_account", "not among"),
+    ({"accounts": {"$SYS": {"users": []}}}, {}, "warning accounts.$SYS.users", "nobody can log in"),
+    ({"accounts": {"$SYS": {"jetstream": True}}}, {}, "error accounts.$SYS.jetstream", "another account"),
+    (
+        {"system_account": None, "leafnodes": {"port": 1}, "gateway": {"name": "C1", "port": 2}},
+        {},
+        "error system_account",
+        "explicitly",
+    ),
+    ({"accounts": {"APP": {"users": [{"user": "app"}]}}}, {}, "error accounts.APP.users[app]", "no password"),
+    ({"accounts": {"APP": {"users": [{"password": "x"}]}}}, {}, "error accounts.APP.users[0]", "neither user nor nkey"),
+    ({"accounts": {"B": {"users": [{"user": "app", "password": "x"}]}}}, {}, "error accounts.B.users[app]", "taken"),
+    (
+        {"accounts": {"APP": {"users": [{"user": "a", "password": "b", "allowed_connection_types": ["WS"]}]}}},
+        {},
+        "error accounts.APP.users[a].allowed_connection_types",
+        "WS",
+    ),
+    ({"authorization": {"user": "a", "password": "b"}}, {}, "error authorization.user", "cannot go with users"),
+    ({"authorization": {"token": "a"}}, {}, "error authorization.token", "cannot go with users"),
+    (
+        {"accounts": {"APP": {"users": [{"user": "a", "password": "é" * 37}]}}},
+        {},
+        "error accounts.APP.users[a].password",
+        "74 bytes",
+    ),
+    (
+        {"accounts": {"APP": {"users": [{"user": "a", "password": "$2b$11$short"}]}}},
+        {},
+        "error accounts.APP.users[a].password",
+        "is none",
+    ),
+    ({"no_auth_user": "nobody"}, {}, "error no_auth_user", "not a user"),
+    ({"no_auth_user": "app", "operator": "/jwt"}, {}, "error no_auth_user", "operator"),
+    ({"websocket": {"port": 1, "no_tls": True, "no_auth_user": "nobody"}}, {}, "error websocket.no_auth_user", "not a"),
+    ({"websocket": {"port": 1}}, {}, "error websocket.tls", "required"),
+    ({"websocket": {"port": 1, "no_tls": True, "authorization": {"user": "a"}}}, {}, "error websocket.authorization", "own"),
+    ({"mqtt": {"port": 1}, "server_name": None}, {}, "error server_name", "required for MQTT"),
+    ({"mqtt": {"port": 1}, "jetstream": None, "cluster": None}, {}, "error mqtt", "needs JetStream"),
+    (
+        {"leafnodes": {"port": 1, "remotes": [{"url": "nats://h", "account": "NO"}]}},
+        {},
+        "error leafnodes.remotes[0].account",
+        "does not exist",
+    ),
+    (
+        {"leafnodes": {"authorization": {"user": "a", "password": "b", "users": [{"user": "c", "password": "d"}]}}},
+        {},
+        "error leafnodes.authorization",
+        "both",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "context", "where", "says"), BAD, ids=[f"{n}-{bad[2]}" for n, bad in enumerate(BAD)]
+)
+def test_a_problem_is_found(config: dict[str, Any], context: dict[str, Any], where: str, says: str) -> None:
+    problems = found(config, context)
+    assert any(f"{severity} {option}" == where and says in message for severity, option, message in problems), problems
+
+
+def test_all_problems_come_at_once_and_errors_first() -> None:
+    problems = found({"debug": "x", "lame_duck_duration": "1s", "max_paylod": 1, "http": 1, "https": 2})
+    assert [severity for severity, _option, _message in problems] == ["error"] * 5 + ["warning"]
+
+
+def test_every_rule_has_a_case_in_which_it_fires() -> None:
+    fired = set()
+    for config, context, _where, _says in BAD:
+        case, _notes = make_case(merged(SOUND, config), {**CONTEXT, **context})
+        fired |= {rule.__name__ for rule in RULES if list(rule(case))}
+    assert {rule.__name__ for rule in RULES} - fired == set()
+
+
+def test_no_password_is_ever_in_a_message() -> None:
+    config = {
+        "accounts": {
+            "APP": {"users": [{"user": "a", "password": "hunter2" * 20}, {"user": "b", "password": {"x": "hunter2"}}]}
+        },
+        "cluster": {"authorization": "hunter2", "routes": {"x": "hunter2"}},
+        "authorization": {"token": ["hunter2"]},
+    }
+    problems = found(config)
+    assert len(problems) >= 4
+    assert "hunter2" not in str(problems)
+
+
+def test_what_is_not_known_is_not_checked() -> None:
+    assert config_problems(SOUND, {}) == []
+    assert config_problems(SOUND, {"version": "latest", "cluster_size": "", "running": {}, "filesystems": []}) == []
+
+
+def test_a_supercluster_is_not_judged_by_one_of_its_clusters() -> None:
+    gateway = {"name": "C1", "port": 7222}
+    context = {"members": MEMBERS[:2], "cluster_size": None, "gateway": gateway}
+    assert found({"gateway": gateway}, context) == []
+
+
+def test_a_leafnode_with_a_domain_of_its_own_is_no_problem() -> None:
+    hub = [member("h1", 9, cluster="H", domain="hub"), member("h2", 10, cluster="H", jetstream=False)]
+    assert found({"jetstream": {"domain": "leaf"}}, {"hub": hub}) == []
+
+
+def test_three_clusters_of_three_outlive_each_and_two_with_an_arbiter_too() -> None:
+    arbiter = member("w1", 31, cluster="C3", arbiter=True)
+    third = [member(f"w{number}", 30 + number, cluster="C3") for number in (1, 2, 3)]
+    for rest in ([arbiter], third):
+        assert found({}, {"supercluster": [*MEMBERS, *OTHERS, *rest]}) == []
+
+
+def test_five_servers_in_three_zones_outlive_each_zone() -> None:
+    routed = {"cluster": {"routes": [f"nats://10.0.0.{number}:6222" for number in range(1, 6)]}}
+    assert found({**TAGGED, **routed}, {"members": zoned("aabbc"), "cluster_size": 5}) == []
+
+
+def test_an_arbiter_takes_no_replicas_so_that_its_zone_counts_for_the_quorum_only() -> None:
+    three = [*zoned("ab"), member("n3", 3, zone="c", arbiter=True, unique_tag="az:")]
+    assert found(TAGGED, {"members": three}) == []
+
+
+def test_pool_sizes_may_differ_from_2_11_2_on() -> None:
+    differing = [*MEMBERS[:2], member("n3", 3, pool_size=5)]
+    assert found({}, {"members": differing, "version": "2.11.2"}) == []
