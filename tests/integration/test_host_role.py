@@ -301,8 +301,7 @@ def test_release(host: Host, releases: str, where: str) -> None:
     (host.root / "opt/2.9.10/nats-server").unlink()
     (host.root / "opt/2.8.4").mkdir()
     (host.root / "opt/2.8.4/nats-server").touch()
-    installed = changes(host.play("install", **variables))
-    assert "Remove the oldest versions" in installed
+    assert "Install the version" in changes(host.play("install", **variables))
     assert sorted(path.name for path in (host.root / "opt").iterdir()) == ["2.10.27", "2.9.10"]
 
 

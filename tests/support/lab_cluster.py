@@ -22,6 +22,10 @@ from support.load import Load, LoadPlan
 ZONES = {"n1-c1": "a", "n2-c1": "a", "n3-c1": "b", "n4-c1": "b", "n5-c1": "c"}
 HOSTS = list(ZONES)
 SYSTEM_PASSWORD = "s3cr3t! $SYS # 'very' \"long\""
+TUNINGS = [
+    f"nats_server_tuning_{what}"
+    for what in ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
+]
 # Each would be something else than itself if it were written into the configuration as it is.
 AWKWARD = {
     "number": "1e5",
@@ -74,10 +78,7 @@ class Cluster:
             # The default of 10 s is for real hosts; what the gate makes of it is tested in test_cluster_health.py.
             "nats_cluster_gate_span": 3,
             # Hosts are tuned in molecule's scenarios.
-            **{
-                f"nats_server_tuning_{what}": "off"
-                for what in ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
-            },
+            **dict.fromkeys(TUNINGS, "off"),
             "nats_server_accounts": {
                 "APP": {
                     "jetstream": True,
@@ -120,9 +121,9 @@ class Cluster:
 
     deploy = partialmethod(play, "deploy")
 
-    def deploy_unchanged(self) -> Run:
+    def deploy_unchanged(self, **changes: Any) -> Run:
         """Deploy what is deployed already; nothing may change, and the run tells what that cost."""
-        run = self.deploy()
+        run = self.deploy(**changes)
         assert run.status == 0, run.output
         assert run.changed == []
         return run
