@@ -141,7 +141,9 @@ def nats_report(
     if output == "text" and "tables" in value:
         return report_text(value)
     chosen = list(DEFAULT_REPORTS) if reports is None else reports
-    data = report_data(value, server_info, chosen, cluster or None, account or None, server_names or None, catalogue)
+    data = report_data(
+        value, server_info, chosen, cluster or None, account or None, server_names or None, catalogue or None
+    )
     return report_text(data) if output == "text" else data
 
 

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""YAML says what and where, Python whether and why: what is written in Jinja stays short, and task files run once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+FILES = sorted(path for folder in ("roles", "playbooks", "extensions") for path in (CHECKOUT / folder).rglob("*.yml"))
+#: Lines of an expression or a statement.
+LONGEST = 3
+
+
+def too_long(text: str) -> Iterator[tuple[int, int]]:
+    """Return the line and the number of lines of each expression or statement that is too long."""
+    for found in re.finditer(r"\{\{.*?\}\}|\{%.*?%\}", text, re.DOTALL):
+        if (lines := found[0].count("\n") + 1) > LONGEST:
+            yield text[: found.start()].count("\n") + 1, lines
+
+
+def included(path: Path) -> set[Path]:
+    """Return the task files of the same role that this one includes by name."""
+    root = next((parent for parent in path.parents if parent.name == "tasks"), path.parent)
+    names = re.findall(r"(?:include|import)_tasks:\s+(?:file:\s+)?([\w/.-]+\.yml)", path.read_text())
+    return {file for name in names for file in (root / name, path.parent / name) if file.is_file()}
+
+
+def test_no_expression_is_longer_than_three_lines() -> None:
+    assert FILES
+    found = [
+        f"{path.relative_to(CHECKOUT)}:{line}: {lines} lines"
+        for path in FILES
+        for line, lines in too_long(path.read_text())
+    ]
+    assert found == [], "name parts of it as variables, or make it a function with a test"
+
+
+def test_no_statement_is_there_for_its_side_effect() -> None:
+    for path in FILES:
+        assert not re.search(r"set\s+_\s*=", path.read_text()), path
+
+
+def test_no_task_file_includes_itself_or_its_includer() -> None:
+    calls = {path: included(path) for path in FILES if "tasks" in path.parts}
+    assert any(calls.values())
+
+    def reached(start: Path) -> set[Path]:
+        seen: set[Path] = set()
+        left = set(calls[start])
+        while left:
+            path = left.pop()
+            seen.add(path)
+            left |= calls.get(path, set()) - seen
+        return seen
+
+    assert [str(path.relative_to(CHECKOUT)) for path in calls if path in reached(path)] == []
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("a: >-\n  {{ 1\n     + 2\n     + 3 }}\n", []),
+    ("a: >-\n  {{ 1\n     + 2\n     + 3\n     + 4 }}\nb: '{{ 1 }}'\n", [(2, 4)]),
+    ("a: |\n  {%- for x in\n  [1,\n  2,\n  3] %}\n", [(2, 4)]),
+])  # fmt: skip
+def test_what_is_too_long_is_found(text: str, expected: list[tuple[int, int]]) -> None:
+    assert list(too_long(text)) == expected
