@@ -54,3 +54,57 @@ def test_modules_and_event_sources_import_no_module(folder: str) -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PLUGINS):
                 assert (node.module or "").split(".")[4] in {"module_utils", "plugin_utils"}, path
+
+
+def behaviours() -> list[list[list[str]]]:
+    """Return the names in each cell of the table "Where a behaviour is"."""
+    text = (CHECKOUT / "docs" / "internals" / "architecture.md").read_text()
+    rows = text.partition("## Where a behaviour is")[2].strip().split("\n\n", 1)[0].splitlines()
+    return [[re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+def imports(path: Path) -> set[Path]:
+    """Return the files of the collection's plugins that this one imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PLUGINS}."):
+            name = (node.module or "").removeprefix(f"{PLUGINS}.").replace(".", "/")
+            found |= {
+                CHECKOUT / "plugins" / f"{part}.py" for part in (name, *(f"{name}/{one.name}" for one in node.names))
+            }
+    return {file for file in found if file.is_file()}
+
+
+def reached(starts: list[Path]) -> set[Path]:
+    """Return these files and those that they import, directly or not."""
+    seen: set[Path] = set()
+    left = set(starts)
+    while left:
+        path = left.pop()
+        seen.add(path)
+        left |= imports(path) - seen
+    return seen
+
+
+@pytest.mark.parametrize("row", behaviours(), ids=lambda row: " ".join(row[3]))
+def test_each_behaviour_is_where_the_architecture_says(row: list[list[str]]) -> None:
+    """Its playbooks and entry points exist, the named role calls its modules and filters, and these reach the rules."""
+    _title, playbooks, entries, plugins, rules = row
+    for name in playbooks:
+        assert (CHECKOUT / "playbooks" / f"{name}.yml").is_file(), name
+    role = CHECKOUT / "roles" / entries[0].partition("/")[0]
+    for entry in entries:
+        name = entry.removeprefix(f"{role.name}/")
+        assert (role / "tasks" / f"{name}.yml").is_file() or (role / name).is_file(), entry
+    written = "".join(path.read_text() for path in [*tasks(role.name), *(role / "templates").glob("*")])
+    files = []
+    for name in plugins:
+        assert f"natsops.jetstream.{name}" in written, name
+        files += [
+            path
+            for kind in ("modules", "filter", "action")
+            for path in (CHECKOUT / "plugins" / kind).glob(f"{name}.py")
+        ]
+        assert files, name
+    for rule in rules:
+        assert CHECKOUT / "plugins" / "module_utils" / f"{rule}.py" in reached(files), rule
