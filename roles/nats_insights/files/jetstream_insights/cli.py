@@ -27,13 +27,17 @@ from jetstream_insights.days import days, make_gold
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.judging import make_findings, read_hosts, read_thresholds
-from jetstream_insights.lake import Lake, LakeError, hours
+from jetstream_insights.lake import Lake, LakeError, hours, is_little
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
 from jetstream_insights.report.content import make_report
 from jetstream_insights.session import session
 
 DONE, FAILED, QUARANTINED = 0, 1, 3
+#: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
+AT_ONCE = 2
+#: The jobs that read of the lake what is of the days that are asked for.
+OF_DAYS = {"silver", "gold", "findings", "report"}
 
 
 def moment(text: str) -> datetime:
@@ -118,6 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
     except LakeError as error:
         parser().error(str(error))
+    # The other jobs read what is not of these days.
+    given.little = set(given.jobs) <= OF_DAYS and is_little(given.lake, days(start, end))
     status = DONE
     for job in given.jobs:
         try:
@@ -136,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Do a job and return what was done."""
-    lake = Lake(session(given.master, given.memory), given.lake)
+    lake = Lake(session(given.master, given.memory, given.little), given.lake, AT_ONCE if given.little else 1)
     if job == "advisories":
         reported = make_advisories(lake, captures_of(given.streams), say)
         return {**asdict(reported), "quarantined": reported.unreadable}

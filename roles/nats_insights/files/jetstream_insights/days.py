@@ -14,10 +14,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.gold import TABLES
+from jetstream_insights.gold import TABLES, made_before
 from jetstream_insights.gold.common import DEFAULTS, Settings
 from jetstream_insights.jobs import Outcome, Say, empty
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours, new_run
+from jetstream_insights.side_by_side import make_all
 
 
 def days(start: datetime, end: datetime) -> Iterator[date]:
@@ -101,10 +102,13 @@ class _Day:
 
     def make(self) -> None:
         """Write all tables of the day."""
-        for name, table in TABLES.items():
-            self._say(f"{self._day}  {name}")
-            frame = table.rows(table.make(*(self._input(source) for source in table.of)))
-            self._frames[f"gold.{name}"] = self._lake.write_day("gold", name, self._run, self._day, frame)
+        make_all({name: made_before(table) for name, table in TABLES.items()}, self._make, self._lake.at_once)
+
+    def _make(self, name: str) -> None:
+        self._say(f"{self._day}  {name}")
+        table = TABLES[name]
+        frame = table.rows(table.make(*(self._input(source) for source in table.of)))
+        self._frames[f"gold.{name}"] = self._lake.write_day("gold", name, self._run, self._day, frame)
 
     def _input(self, source: str) -> Any:
         if source == "day":

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from jetstream_insights import silver
 from jetstream_insights.fields import is_line
 from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
+from jetstream_insights.side_by_side import make_all
 
 #: Hours that one run takes: enough to make the tables' own cost small, few enough to lose little when it is killed.
 HOURS_AT_ONCE = 24
@@ -120,13 +121,17 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
 def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
     """Write the tables of a run; return how much is in quarantine by the directories of the hours."""
     written: dict[str, DataFrame] = {}
-    for name, table in silver.TABLES.items():
+
+    def make(name: str) -> None:
+        table = silver.TABLES[name]
         if not inputs.files(*table.bronze[:1]) and (table.bronze or table.silver[0] not in written):
-            continue  # no server reported anything of it
+            return  # no server reported anything of it
         begin(name)
         reported = [lake.lines(inputs.files(source)) for source in table.bronze]
         made = [written[source] if source in written else empty(lake, source) for source in table.silver]
         written[name] = lake.write("silver", name, run, table.make(*reported, *made))
+
+    make_all({name: table.silver for name, table in silver.TABLES.items()}, make, lake.at_once)
     if inputs.snapshots:
         lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, SNAPSHOTS))
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
@@ -136,13 +141,14 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
 
 
 def empty(lake: Lake, name: str) -> DataFrame:
-    """Return a silver table without rows."""
+    """Return a silver table without rows. Of how it is made nothing but its columns gets into plans."""
     if name == "snapshots":
-        return lake.spark.createDataFrame([], SNAPSHOTS)
+        return lake.spark.createDataFrame([], SNAPSHOTS).limit(0)
     if name == "failures":
-        return silver.failures(lake.lines([]))
+        return silver.failures(lake.lines([])).limit(0)
     table = silver.TABLES[name]
-    return table.make(*(lake.lines([]) for _source in table.bronze), *(empty(lake, source) for source in table.silver))
+    lines = (lake.lines([]) for _source in table.bronze)
+    return table.make(*lines, *(empty(lake, source) for source in table.silver)).limit(0)
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:

@@ -22,6 +22,7 @@ from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import Outcome, Say, empty
 from jetstream_insights.lake import FINDINGS_FORMAT, Lake, LakeError, new_run
+from jetstream_insights.side_by_side import each
 from jetstream_insights.silver import TABLES as SILVER
 
 LAYER = "findings"
@@ -119,9 +120,16 @@ def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted
     # Dozens of checks are too much for one method of Java: Spark would try, say so at length, and then go on without.
     conf.set(_WHOLE_STAGE, "false")
     try:
-        for part in judge(tables, [row["last"] for row in hourly.collect()], REGISTRY, wanted):
-            part.write.mode("append").parquet(f"{lake.uri}/{judged}")
-        results = lake.spark.read.parquet(f"{lake.uri}/{judged}")
+        parts = judge(tables, [row["last"] for row in hourly.collect()], REGISTRY, wanted)
+        paths: list[str] = []
+
+        def write(part: DataFrame) -> None:
+            # A folder for each: writing to one at the same time, they would remove each other's drafts.
+            paths.append(path := f"{lake.uri}/{judged}/{new_run()}")
+            part.write.parquet(path)
+
+        each(parts, write, lake.at_once)
+        results = lake.spark.read.parquet(*paths)
         for name, frame in (("findings", findings(results)), ("findings_summary", summary(results, REGISTRY))):
             lake.write_day(LAYER, name, run, day, frame.coalesce(1))
     except Exception:

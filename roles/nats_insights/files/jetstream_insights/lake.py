@@ -10,13 +10,14 @@ serves a laptop's disk and an object store.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from functools import reduce
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -68,15 +69,42 @@ def hour_of(file: Column) -> Column:
     return F.try_to_timestamp(found, F.lit("yyyy-MM-dd HH"))
 
 
+#: What a lake may hold of some days and still be little: bytes and files.
+_LITTLE = (4 << 20, 5000)
+
+
+def is_little(uri: str, of_days: Iterable[date]) -> bool:
+    """Return whether a lake on this machine's disk holds little of these days and of the day before them, without Spark, which is
+    started accordingly. Others are never little."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file"):
+        return False
+    listed = sorted(of_days)
+    wanted = {place(day) for day in [*listed, *(day - timedelta(days=1) for day in listed[:1])]}
+    left, files = _LITTLE
+    for folder, below, names in os.walk(unquote(parts.path) if parts.scheme else uri):
+        below[:] = [name for name in below if not name.startswith("date=") or name in wanted]
+        for name in names:
+            try:
+                left -= os.stat(f"{folder}/{name}").st_size
+            except OSError:
+                continue  # removed meanwhile
+        files -= len(names)
+        if left < 0 or files < 0:
+            return False
+    return True
+
+
 class LakeError(Exception):
     """The lake is not as it must be; the text is for people."""
 
 
 class Lake:
-    """A lake at a URI or path."""
+    """A lake at a URI or path. `at_once`: how many tables that do not need each other are made at the same time."""
 
-    def __init__(self, spark: SparkSession, uri: str) -> None:
+    def __init__(self, spark: SparkSession, uri: str, at_once: int = 1) -> None:
         self.spark = spark
+        self.at_once = at_once
         self.uri = uri.rstrip("/")
         self._jvm: Any = spark.sparkContext._jvm
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()

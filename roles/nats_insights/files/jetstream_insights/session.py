@@ -10,12 +10,24 @@ import sys
 
 from pyspark.sql import SparkSession
 
+#: What a lake of some minutes costs is planning and compiling, not rows: everything in one task, and no class made for each plan.
+_FOR_LITTLE = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
+#: The run is over before the optimising compiler and the parallel collector pay off.
+_JAVA_FOR_LITTLE = "-XX:TieredStopAtLevel=1"
 
-def session(master: str | None = None, memory: str | None = None) -> SparkSession:
+
+def session(master: str | None = None, memory: str | None = None, little: bool = False) -> SparkSession:
     """Return the session: the one that there is, or a new one on `master`, such as ``local[2]``, on what spark-submit says, or on
     this machine.
 
-    `memory` is that of the driver, such as ``2g``; on a local master that is all there is.
+    `memory` is that of the driver, such as ``2g``; on a local master that is all there is. `little`: on a local master, whether
+    what there is to read is so little that starting costs more than reading. Results do not depend on it.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -32,10 +44,15 @@ def session(master: str | None = None, memory: str | None = None) -> SparkSessio
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         # The default of 200 is for clusters; adaptive execution puts small ones together.
         builder = builder.config("spark.sql.shuffle.partitions", "64")
+        java = [_JAVA_FOR_LITTLE] if little else []
         # Throughput is what counts, not short pauses: a tenth less CPU time than with the JVM's default collector. There may be
         # only one choice of it, and extraJavaOptions are the user's.
         if not any("GC" in os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")):
-            builder = builder.config("spark.driver.defaultJavaOptions", "-XX:+UseParallelGC")
+            java.append("-XX:+UseSerialGC" if little else "-XX:+UseParallelGC")
+        if java:
+            builder = builder.config("spark.driver.defaultJavaOptions", " ".join(java))
+        for key, value in _FOR_LITTLE.items() if little else ():
+            builder = builder.config(key, value)
     if memory is not None:
         builder = builder.config("spark.driver.memory", memory)
     settings = {
@@ -45,6 +62,8 @@ def session(master: str | None = None, memory: str | None = None) -> SparkSessio
         # HotSpot never compiles a method of more than 8000 bytes: such a stage does better without one method for all of it.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.ui.enabled": "false",
+        # Each column would ask Java half a dozen times where in this program it was made.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }
     for key, value in settings.items():

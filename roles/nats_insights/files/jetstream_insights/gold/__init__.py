@@ -34,13 +34,15 @@ THEMES: dict[str, tuple[Table, ...]] = {
 }
 
 
+def made_before(table: Table) -> list[str]:
+    """Return the gold tables of the day that a table is made from."""
+    return [source.partition(".")[2] for source in table.of if source.startswith("gold.")]
+
+
 def _in_order() -> dict[str, Table]:
     """Return all tables, each after those that it is made from."""
     tables = {table.name: table for of_theme in THEMES.values() for table in of_theme}
-    needs = {
-        name: [source.partition(".")[2] for source in table.of if source.startswith("gold.")]
-        for name, table in tables.items()
-    }
+    needs = {name: made_before(table) for name, table in tables.items()}
     return {name: tables[name] for name in TopologicalSorter(needs).static_order()}
 
 

@@ -20,6 +20,7 @@ from jetstream_insights.lake import Lake
 from jetstream_insights.report.page import page
 from jetstream_insights.report.plain import csv_files, markdown
 from jetstream_insights.report.shape import FORMAT, TABLES, Table, filled, verdict
+from jetstream_insights.side_by_side import each
 
 Say = Callable[[str], None]
 
@@ -48,19 +49,23 @@ def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
         for layer in ("gold", "findings")
         if not lake.pointer(layer, day)
     ]
-    tables = {}
-    for table in TABLES:
-        say(f"{day}  {table.name}")
-        frame = _rows_of(lake, table, day)
+    known = {table.name: table for table in TABLES}
+    read: dict[str, dict[str, Any]] = {}
+
+    def fill(name: str) -> None:
+        say(f"{day}  {name}")
+        frame = _rows_of(lake, known[name], day)
         if frame is not None:
-            tables[table.name] = _filled(table, frame)
+            read[name] = _filled(known[name], frame)
+
+    each(known, fill, lake.at_once)
     return {
         "format": FORMAT,
         "title": title,
         "day": str(day),
         "generated": f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
         "notes": notes,
-        "tables": tables,
+        "tables": {name: read[name] for name in known if name in read},
     }
 
 

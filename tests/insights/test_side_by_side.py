@@ -1,0 +1,154 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lake that holds little is known as such, its tables are made side by side, and they are those that any other way makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from jetstream_insights.lake import is_little
+from jetstream_insights.side_by_side import each, make_all
+from support.fleet import START, Fleet, Outage
+
+#: What each is made after; the order is right for one at a time.
+NEEDS = {"a": [], "b": ["a", "elsewhere"], "c": ["a"], "d": ["b", "c"]}
+DAY = START.date()
+
+
+def in_pairs(made: list[str]) -> Callable[[str], None]:
+    """Return what notes a name; b and c wait for one another."""
+    both = threading.Barrier(2)
+
+    def make(name: str) -> None:
+        if name in ("b", "c"):
+            both.wait(60)
+        made.append(name)
+
+    return make
+
+
+def test_what_does_not_need_each_other_is_made_at_the_same_time() -> None:
+    made: list[str] = []
+    make_all(NEEDS, in_pairs(made), 2)
+    assert (made[0], sorted(made[1:3]), made[3]) == ("a", ["b", "c"], "d")
+    made.clear()
+    each(iter("bc"), in_pairs(made), 2)
+    assert sorted(made) == ["b", "c"]
+
+
+def test_one_at_a_time_is_in_order_and_in_the_thread_of_the_caller() -> None:
+    made: list[tuple[str, int]] = []
+
+    def make(name: str) -> None:
+        made.append((name, threading.get_ident()))
+
+    make_all(NEEDS, make, 1)
+    each(NEEDS, make, 1)
+    assert made == [(name, threading.get_ident()) for name in (*NEEDS, *NEEDS)]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_after_a_failure_nothing_that_needs_it_begins_and_what_runs_has_ended(at_once: int) -> None:
+    made: list[str] = []
+
+    def make(name: str) -> None:
+        if name == "b":
+            raise OSError("no space left")
+        made.append(name)
+
+    with pytest.raises(OSError, match="no space left"):
+        make_all(NEEDS, make, at_once)
+    assert made[0] == "a"
+    assert "d" not in made
+    with pytest.raises(OSError, match="no space left"):
+        each(iter(["b"]), make, at_once)
+
+
+def test_what_a_lake_holds_of_other_days_does_not_count(tmp_path: Path) -> None:
+    Fleet(3, 3).write(tmp_path, 0)
+    assert is_little(str(tmp_path), [DAY])
+    assert is_little(tmp_path.as_uri(), [DAY])
+    far = tmp_path / "silver/streams/run=r/date=2026-10-01/hour=00"
+    far.mkdir(parents=True)
+    (far / "a.parquet").write_bytes(bytes(5 << 20))
+    assert is_little(str(tmp_path), [DAY])
+    for there in ("bronze/varz/date=2026-10-31/hour=00", f"gold/usage/run=r/date={DAY}"):
+        folder = tmp_path / there
+        folder.mkdir(parents=True)
+        (folder / "a").write_bytes(bytes(5 << 20))
+        assert not is_little(str(tmp_path), [DAY]), there
+        (folder / "a").unlink()
+    assert is_little(str(tmp_path), [DAY])
+
+
+def test_a_lake_that_is_not_on_this_disk_is_not_little() -> None:
+    assert not is_little("hdfs://name/insights", [date(2026, 11, 1)])
+    assert not is_little("s3a://bucket/insights", [date(2026, 11, 1)])
+
+
+#: Runs the jobs as for a lake of any size.
+FOR_MUCH = (
+    "import sys; from jetstream_insights import cli; cli.is_little = lambda *_: False; sys.exit(cli.main(sys.argv[1:]))"
+)
+
+
+def canonical(value: Any) -> Any:
+    """Return a value without what the order of a sum decides."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, dict):
+        return {name: canonical(item) for name, item in value.items()}
+    return [canonical(item) for item in value] if isinstance(value, list) else value
+
+
+def tables(lake: Path) -> dict[str, list[str]]:
+    """Return the rows of all tables that were made, as text and sorted."""
+    found: dict[str, list[str]] = {}
+    for layer in ("silver", "gold", "findings"):
+        for folder in sorted((lake / layer).glob("[!_]*")):
+            files = sorted(folder.rglob("*.parquet"))
+            rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+            found[f"{layer}.{folder.name}"] = sorted(repr(canonical(row)) for row in rows)
+    return found
+
+
+@pytest.mark.chaos
+def test_the_tables_are_those_of_a_session_for_much_and_cost_less(tmp_path: Path) -> None:
+    lakes = {"little": ["-m", "jetstream_insights"], "much": ["-c", FOR_MUCH]}
+    fleet = Fleet(3, 5, outages=(Outage(1, 240, 420),))
+    spent: dict[str, float] = {}
+    reports: dict[str, Any] = {}
+    for name, start in lakes.items():
+        lake = tmp_path / name
+        for minute in range(15):
+            fleet.write(lake, minute * 60.0)
+        before = os.times()
+        span = ["--from", f"{START:%Y-%m-%d}", "--to", f"{START:%Y-%m-%dT01}", "--master", "local[2]"]
+        jobs = ["silver", "gold", "findings", "report", "--output", str(lake / "report")]
+        done = subprocess.run(
+            [sys.executable, *start, *jobs, "--lake", str(lake), *span], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        after = os.times()
+        spent[name] = sum(after[2:4]) - sum(before[2:4])
+        reports[name] = json.loads((lake / "report/report.json").read_text())
+        del reports[name]["generated"]
+    made = {name: tables(tmp_path / name) for name in lakes}
+    assert made["little"].keys() == made["much"].keys()
+    assert len(made["much"]["gold.report_servers"]) == 3
+    assert len(made["much"]["findings.findings"]) > 10
+    for table, rows in made["much"].items():
+        assert made["little"][table] == rows, table
+    assert canonical(reports["little"]) == canonical(reports["much"])
+    assert spent["little"] < 0.8 * spent["much"], spent
