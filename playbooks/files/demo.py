@@ -142,19 +142,24 @@ async def greet(service: str, client: str, user: str, password: str, reply: str)
         await there.close()
 
 
-async def use(servers: list[str], user: str, password: str, stream: str, seconds: float) -> dict[str, object]:
-    """Publish to a stream for a while, a message again until it is acknowledged, beside one consumer that keeps up and one that
-    acknowledges nothing."""
+async def use(
+    servers: list[str], user: str, password: str, stream: str, seconds: float, stop: str
+) -> dict[str, object]:
+    """Publish to a stream until there is a file `stop` or the time is over, a message again until it is acknowledged, beside
+    one consumer that keeps up and one that acknowledges nothing."""
     client = await connect(servers, user, password, max_reconnect_attempts=-1)
     end = time.monotonic() + seconds
     sent = again = 0
+
+    def over() -> bool:
+        return time.monotonic() >= end or bool(stop and os.path.exists(stop))
 
     async def read(durable: str, acknowledges: bool) -> int:
         reader = await client.jetstream(timeout=10).pull_subscribe(
             f"{stream.lower()}.>", durable=durable, stream=stream
         )
         many = 0
-        while time.monotonic() < end:
+        while not over():
             try:
                 for message in await reader.fetch(50, timeout=2):
                     many += 1
@@ -167,7 +172,7 @@ async def use(servers: list[str], user: str, password: str, stream: str, seconds
     readers = [asyncio.create_task(read("shipping", True)), asyncio.create_task(read("forgotten", False))]
     jetstream = client.jetstream(timeout=2)
     try:
-        while time.monotonic() < end:
+        while not over():
             ack, failed = await publish(jetstream, f"{stream.lower()}.new", b"x" * 1000, end)
             sent += ack is not None
             again += failed
@@ -189,7 +194,9 @@ def main() -> None:
     client.add_argument("--server", dest="servers", action="append", required=True)
     client.add_argument("--stream", default="ORDERS")
     commands.add_parser("messages", parents=[client]).add_argument("--count", type=int, default=1000)
-    commands.add_parser("use", parents=[client]).add_argument("--seconds", type=float, default=120)
+    load = commands.add_parser("use", parents=[client])
+    load.add_argument("--seconds", type=float, default=120)
+    load.add_argument("--stop", metavar="FILE", default="", help="end as soon as it is there")
     service = commands.add_parser("greet", parents=[user])
     service.add_argument("--service", required=True, help="URL of the server where the service is")
     service.add_argument("--client", required=True, help="URL of the server where it is asked")
