@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from jetstream_insights.lake import is_little
+from jetstream_insights.session import is_local
 from jetstream_insights.side_by_side import each, make_all
 from support.fleet import START, Fleet, Outage
 
@@ -92,9 +93,13 @@ def test_what_a_lake_holds_of_other_days_does_not_count(tmp_path: Path) -> None:
     assert is_little(str(tmp_path), [DAY])
 
 
-def test_a_lake_that_is_not_on_this_disk_is_not_little() -> None:
+def test_what_is_not_on_this_machine_is_not_little(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_little("hdfs://name/insights", [date(2026, 11, 1)])
-    assert not is_little("s3a://bucket/insights", [date(2026, 11, 1)])
+    assert not is_little("/of/the/default/file/system", [date(2026, 11, 1)])
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert [is_local(master) for master in (None, "yarn", "local[2]")] == [False, False, True]
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
+    assert is_local(None)
 
 
 #: Runs the jobs as for a lake of any size.

@@ -31,7 +31,7 @@ from jetstream_insights.lake import Lake, LakeError, hours, is_little
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
 from jetstream_insights.report.content import make_report
-from jetstream_insights.session import session
+from jetstream_insights.session import is_local, session
 
 DONE, FAILED, QUARANTINED = 0, 1, 3
 #: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LakeError as error:
         parser().error(str(error))
     # The other jobs read what is not of these days.
-    given.little = set(given.jobs) <= OF_DAYS and is_little(given.lake, days(start, end))
+    given.little = set(given.jobs) <= OF_DAYS and is_local(given.master) and is_little(given.lake, days(start, end))
     status = DONE
     for job in given.jobs:
         try:

@@ -77,12 +77,14 @@ def is_little(uri: str, of_days: Iterable[date]) -> bool:
     """Return whether a lake on this machine's disk holds little of these days and of the day before them, without Spark, which is
     started accordingly. Others are never little."""
     parts = urlsplit(uri)
-    if parts.scheme not in ("", "file"):
+    root = unquote(parts.path) if parts.scheme else uri
+    # A path may also be one of Hadoop's default file system.
+    if parts.scheme not in ("", "file") or not os.path.isdir(root):
         return False
     listed = sorted(of_days)
     wanted = {place(day) for day in [*listed, *(day - timedelta(days=1) for day in listed[:1])]}
     left, files = _LITTLE
-    for folder, below, names in os.walk(unquote(parts.path) if parts.scheme else uri):
+    for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith("date=") or name in wanted]
         for name in names:
             try:

@@ -22,6 +22,13 @@ _FOR_LITTLE = {
 _JAVA_FOR_LITTLE = "-XX:TieredStopAtLevel=1"
 
 
+def is_local(master: str | None) -> bool:
+    """Return whether Spark runs in this process on this `master`: without one, unless spark-submit says another."""
+    if master is None:
+        return "PYSPARK_GATEWAY_PORT" not in os.environ  # which spark-submit sets
+    return master.startswith("local")
+
+
 def session(master: str | None = None, memory: str | None = None, little: bool = False) -> SparkSession:
     """Return the session: the one that there is, or a new one on `master`, such as ``local[2]``, on what spark-submit says, or on
     this machine.
@@ -35,11 +42,9 @@ def session(master: str | None = None, memory: str | None = None, little: bool =
     # Workers must run the interpreter that has the packages, not whichever is first on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("jetstream-insights")
-    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
-        master = "local[*]"
-    if master is not None:
-        builder = builder.master(master)
-    if master is not None and master.startswith("local"):
+    if master is not None or is_local(master):
+        builder = builder.master(master or "local[*]")
+    if is_local(master):
         # Otherwise the host's name is looked up, which may be slow or point elsewhere.
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         # The default of 200 is for clusters; adaptive execution puts small ones together.
