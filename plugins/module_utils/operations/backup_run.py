@@ -28,7 +28,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.clust
     save_files,
     saved_files,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import (
+    Patience,
+    WantedBackup,
+    back_up,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
@@ -87,10 +91,11 @@ def _run(
     chosen = _chosen(found, wanted)
     catalogue = replace(catalogue.without(_gone(catalogue, found, wanted)), exclude=tuple(wanted.exclude))
     rows: list[dict[str, Any]] = []
+    patience = Patience()
     for account, stream in chosen:
         name = stream_key(account, stream)
         report = partial(_report, progress, rows, len(chosen), name)
-        row = _save(connections, wanted, report, account, stream, check_mode)
+        row = _save(connections, wanted, patience, report, account, stream, check_mode)
         rows.append(row)
         catalogue = catalogue.failed(name, row["problem"]) if row["problem"] else catalogue.saved(name, utc_now())
         if row["code"] in _HOPELESS:
@@ -171,6 +176,7 @@ def _chosen(found: Sequence[Stream], wanted: WantedRun) -> list[Stream]:
 def _save(
     connections: Connections,
     wanted: WantedRun,
+    patience: Patience,
     report: Callable[[int], None],
     account: str | None,
     stream: str,
@@ -178,7 +184,8 @@ def _save(
 ) -> dict[str, Any]:
     """Return what became of one stream."""
     row: dict[str, Any] = {"name": stream_key(account, stream), "account": account, "stream": stream}
-    one = WantedBackup(stream, wanted.store.below(folder(account)), wanted.level, wanted.pace, report=report)
+    store = wanted.store.below(folder(account))
+    one = WantedBackup(stream, store, wanted.level, wanted.pace, report=report, patience=patience)
     report(0)
     try:
         result = back_up(connections.client(account), connections.account(account), one, check_mode)

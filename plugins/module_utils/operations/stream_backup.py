@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, BinaryIO, Callable, cast
 
@@ -35,15 +35,25 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     verify,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import METHOD, encrypted
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 Info = dict[str, Any]
+
+
+@dataclass
+class Patience:
+    """Seconds for which elections are still waited for by all that share it: many streams of which a consumer has lost its
+    leader for good take no longer than one."""
+
+    left: float = ELECTION_SECONDS
 
 
 @dataclass(frozen=True)
 class WantedBackup:
     """What is to be saved, where to, and how. `level`: how the archive is verified when it is there. `report` is called with the
-    bytes of the archive as they come."""
+    bytes of the archive as they come. `patience`: with consumers that are electing a leader."""
 
     stream: str
     store: Store
@@ -51,6 +61,7 @@ class WantedBackup:
     pace: TransferPace
     force: bool = False
     report: Callable[[int], None] = lambda _size: None
+    patience: Patience = field(default_factory=Patience)
 
 
 def back_up(client: Client, api: JetStreamApi, wanted: WantedBackup, check_mode: bool) -> dict[str, Any]:
@@ -74,6 +85,12 @@ def _consumers(api: JetStreamApi, wanted: WantedBackup, version: str, info: Info
     leaderless: set[str] = set()
     if wanted.pace.consumers:
         listing = api.consumers(wanted.stream)
+        if listing.unknown and wanted.patience.left > 0:
+            elected = wait_until(
+                lambda: api.consumers(wanted.stream), lambda read: not read.unknown, wanted.patience.left
+            )
+            wanted.patience.left -= elected.waited
+            listing = elected.value
         rows, leaderless = listing.rows, set(listing.unknown)
     problem = backup_problem(info["config"], leaderless, version)
     if problem is not None:

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How long a backup waits for consumers that are electing a leader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    JetStreamApi,
+    Listing,
+    TransferPace,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import Keys
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import (
+    Patience,
+    WantedBackup,
+    _consumers,
+)
+
+LED = Listing(({"name": "worker"},), {})
+ELECTING = Listing((), {"worker": "no leader reported its state"})
+
+
+class Api:
+    """Tells of a stream's consumers what it is given, the last of it for ever."""
+
+    account = "APP"
+
+    def __init__(self, *listings: Listing) -> None:
+        self._listings = list(listings)
+        self.read = 0
+
+    def consumers(self, _stream: str) -> Listing:
+        self.read += 1
+        return self._listings.pop(0) if len(self._listings) > 1 else self._listings[0]
+
+
+def consumers(api: Api, patience: Patience, asked: bool = True) -> Sequence[Any] | None:
+    wanted = WantedBackup(
+        "ORDERS",
+        DirectoryStore(Path("nowhere"), Keys()),
+        "checksum",
+        TransferPace(idle=10, consumers=asked),
+        patience=patience,
+    )
+    return _consumers(cast(JetStreamApi, api), wanted, "2.15.1", {"config": {}})
+
+
+def test_what_has_leaders_is_read_once_and_costs_no_patience() -> None:
+    api, patience = Api(LED), Patience()
+    assert (consumers(api, patience), api.read, patience.left) == (LED.rows, 1, Patience().left)
+
+
+def test_an_election_is_waited_for() -> None:
+    api, patience = Api(ELECTING, ELECTING, LED), Patience(60)
+    assert (consumers(api, patience), api.read) == (LED.rows, 3)
+    assert 0 < patience.left < 60
+
+
+def test_those_that_stay_without_a_leader_are_refused_and_wait_together() -> None:
+    patience = Patience(0.3)
+    for reads in (True, False):
+        api = Api(ELECTING)
+        with pytest.raises(NatsFailure, match="consumers without a leader: worker") as refused:
+            consumers(api, patience)
+        assert refused.value.code == "leaderless"
+        assert (api.read > 1) == reads, "the second stream waited again"
+    assert patience.left <= 0
+
+
+def test_consumers_that_are_not_asked_for_are_not_waited_for() -> None:
+    api = Api(ELECTING)
+    assert (consumers(api, Patience(), asked=False), api.read) == (None, 0)
