@@ -11,11 +11,16 @@ time in the order given; what one of them prints is shown when it has ended. Bot
 --lab need the lab of systemd hosts: where `tests/lab/lab.py check` says that there can be none, they are announced loudly
 and count as skipped. With CI=true a part of which nothing ran is a failure: a machine that is meant to run everything must
 not pass by skipping.
+
+SIGINT and SIGTERM end it in order: each part that runs is interrupted, so that pytest puts away what it has started, no other one
+begins, and the totals say that it was. A second signal ends the parts at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO
 from xml.etree import ElementTree
 
@@ -53,16 +59,53 @@ def counts_of(report: Path) -> tuple[int, int, int, str]:
     return len(cases) - failed - len(skips), failed, len(skips), reason
 
 
+class Parts:
+    """The parts that run, and the signals that this process got."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self.signals: list[int] = []
+
+    def call(self, command: Sequence[str], environment: dict[str, str], output: IO[str] | None) -> int | None:
+        """Return the exit status of a command, None where a signal came before it."""
+        with self._lock:
+            if self.signals:
+                return None
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT if output else None,
+                # A group of its own, so that make and all below it get what is passed on, each once.
+                start_new_session=True,
+            )
+            self._running.add(process)
+        try:
+            return process.wait()
+        finally:
+            with self._lock:
+                self._running.discard(process)
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        with self._lock:
+            self.signals.append(number)
+            for process in self._running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGINT if len(self.signals) == 1 else signal.SIGKILL)
+
+
+PARTS = Parts()
+
+
 def run(part: str, output: IO[str] | None = None) -> Outcome:
     """Make one part and count what it did; what it prints goes to `output`, or is shown as it comes."""
     report = (RESULTS / f"{part}.xml").resolve()
     report.unlink(missing_ok=True)
-    status = subprocess.call(
-        ["make", "--no-print-directory", part],
-        env={**os.environ, "JUNIT": str(report)},
-        stdout=output,
-        stderr=subprocess.STDOUT if output else None,
-    )
+    command = ["make", "--no-print-directory", part]
+    status = PARTS.call(command, {**os.environ, "JUNIT": str(report)}, output)
+    if status is None:
+        return Outcome(part, failed=1, reason="not begun")
     if not report.is_file():
         return Outcome(part, passed=int(status == 0), failed=int(status != 0))
     passed, failed, skipped, reason = counts_of(report)
@@ -136,6 +179,8 @@ def without_a_lab(parts: Sequence[str], obstacle: str) -> Iterator[Outcome]:
 
 
 def main(arguments: list[str]) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, PARTS.on_signal)
     RESULTS.mkdir(parents=True, exist_ok=True)
     chosen: dict[str, list[str]] = {"alone": [], "--together": [], "--lab": []}
     together: list[str] = []
@@ -157,6 +202,9 @@ def main(arguments: list[str]) -> int:
         print(f"{one.part:<24} {one.passed:>7} {one.failed:>7} {one.skipped:>8} {one.seconds:>8.0f}{mark}")
     passed, failed, skipped = (sum(getattr(one, name) for one in outcomes) for name in ("passed", "failed", "skipped"))
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
+    if PARTS.signals:
+        print(f"ended by {signal.Signals(PARTS.signals[0]).name}")
+        return 128 + PARTS.signals[0]
     return 1 if failed else 0
 
 

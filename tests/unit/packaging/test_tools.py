@@ -8,12 +8,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import ansible
 import pytest
@@ -32,6 +35,8 @@ nothing-collected:
 left right:
 \t@echo $@ begins; touch $@.here; for try in $$(seq 300); do [ -e left.here -a -e right.here ] && break; sleep 0.1; done
 \t@[ -e left.here -a -e right.here ] && echo $@ ends
+first second:
+\t@trap 'touch $@.told; exit 3' INT; touch $@.here; for try in $$(seq 300); do sleep 0.1; done
 only-skipped:
 \t@printf '<a><testcase><skipped message="no host"/></testcase></a>' > $(JUNIT)
 """
@@ -99,6 +104,33 @@ def test_parts_that_run_together_print_one_after_the_other(parts: Parts) -> None
     assert output[-1] == "3 passed, 0 failed, 0 skipped"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("names", "running", "left"),
+    [
+        (["first", "second"], {"first"}, "second"),
+        (["--together", "first", "second", "good"], {"first", "second"}, "good"),
+    ],
+)
+def test_a_signal_reaches_the_parts_that_run_and_no_other_one_begins(
+    parts: Parts, tmp_path: Path, number: signal.Signals, names: list[str], running: set[str], left: str
+) -> None:
+    command = [sys.executable, str(CHECKOUT / "tools/run_parts.py"), *names]
+    environment = {key: value for key, value in os.environ.items() if key not in ("CI", "MAKEFLAGS", "MAKELEVEL")}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while {path.stem for path in tmp_path.glob("*.here")} != running:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(number)
+        output = process.communicate(timeout=25)[0].splitlines()
+    assert process.returncode == 128 + number
+    assert {path.stem for path in tmp_path.glob("*.told")} == running
+    assert {path.stem for path in tmp_path.glob("*.here")} == running, "another part was begun"
+    assert output[-1] == f"ended by {number.name}"
+    assert any(line.startswith(left) and line.endswith("FAILED") for line in output), output
+
+
 def test_a_lab_that_cannot_be_built_says_why(parts: Parts) -> None:
     _status, output = parts("--lab", "counted")
     assert any("NOTHING WAS RUN" in line and "needs root" in line for line in output)
@@ -131,8 +163,9 @@ def test_what_a_controller_keeps_is_found_by_its_whole_source(tmp_path: Path) ->
 
     def run(expression: str, condition: str) -> str:
         task = {"ansible.builtin.assert": {"that": [condition], "success_msg": f"<{{{{ {expression} }}}}>"}}
+        ping: dict[str, Any] = {"ansible.builtin.ping": {}}
         again = {"ansible.builtin.debug": {"msg": f"<{{{{ {condition} }}}}>"}}
-        play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task, again]}]))
+        play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task, again, ping]}]))
         command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return " ".join(line.split('"msg": ')[1] for line in done.stdout.splitlines() if '"msg": ' in line)
@@ -140,9 +173,13 @@ def test_what_a_controller_keeps_is_found_by_its_whole_source(tmp_path: Path) ->
     backslash = r"'a\\b' | length == 3"
     first = run("1 + 1", backslash)
     assert first.split()[0] == '"<2>"'
+    made = list((tmp_path / ".kept").glob("*/modules/*"))
+    times = [path.stat().st_mtime_ns for path in made]
     assert run("1 + 1", backslash) == first
     assert run("1 + 2", backslash).split()[0] == '"<3>"'
-    assert list((tmp_path / ".kept").glob("*/modules"))
+    # Of the module, what the first run made: the others found it.
+    assert list((tmp_path / ".kept").glob("*/modules/*")) == made
+    assert "ping" in made[0].name and [path.stat().st_mtime_ns for path in made] == times
 
 
 def tool(name: str) -> ModuleType:
