@@ -94,11 +94,33 @@ def _keep_templates(folder: str) -> None:
 
 
 def _keep_archives(folder: str) -> None:
-    """Let ansible-core find the archives of modules where it keeps them for one run."""
+    """Let ansible-core find the archives of modules that earlier runs made.
+
+    It writes each under one name for the time being, so that two runs must not write to the same folder: what is new is handed on
+    at the end.
+    """
+    import atexit
+    import shutil
+
     from ansible import constants
 
+    own, process = os.path.join(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache"), os.getpid()
     os.makedirs(folder, 0o700, exist_ok=True)
-    os.symlink(folder, os.path.join(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache"))
+    os.mkdir(own)
+    for name in os.listdir(folder):
+        os.symlink(os.path.join(folder, name), os.path.join(own, name))
+
+    def hand_on() -> None:
+        made = [entry for entry in os.scandir(own) if not entry.is_symlink() and not entry.name.endswith("-part")]
+        for entry in made if os.getpid() == process else ():
+            try:
+                shutil.copyfile(entry.path, f"{folder}.{process}")
+                os.rename(f"{folder}.{process}", os.path.join(folder, entry.name))
+            except OSError:
+                pass  # a full disk, or the installation is gone
+
+    # Before ansible-core removes its temporary folder.
+    atexit.register(hand_on)
 
 
 def _control() -> None:
