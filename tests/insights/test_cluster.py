@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import jetstream_insights
 import pyspark
 import pytest
 from support.fleet import START, Fleet
+from support.nats_processes import free_ports
 
 BIN = Path(pyspark.__file__).parent / "bin"
 PACKAGE = Path(jetstream_insights.__file__).parent
@@ -30,12 +30,6 @@ ENVIRONMENT = {
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_NO_DAEMONIZE": "1",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextmanager
@@ -70,17 +64,17 @@ def wait(what: Callable[[], bool], log: Path) -> None:
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
     """Return the URL of a master that has two workers with one core each."""
-    port = free_port()
+    (port,) = free_ports(1)
     log = tmp_path / "master.log"
     with ExitStack() as running:
         where = ["--host", "127.0.0.1"]
         name = "org.apache.spark.deploy.master.Master"
-        running.enter_context(daemon(log, name, *where, "--port", str(port), "--webui-port", str(free_port())))
+        running.enter_context(daemon(log, name, *where, "--port", str(port), "--webui-port", str(*free_ports(1))))
         url = f"spark://127.0.0.1:{port}"
         wait(lambda: "New state: ALIVE" in log.read_text(), log)
         for number in range(2):
             limits = ["--cores", "1", "--memory", "512m", "--work-dir", str(tmp_path / f"work{number}")]
-            ports = ["--port", "0", "--webui-port", str(free_port())]
+            ports = ["--port", "0", "--webui-port", str(*free_ports(1))]
             name = "org.apache.spark.deploy.worker.Worker"
             running.enter_context(daemon(tmp_path / f"worker{number}.log", name, *where, *ports, *limits, url))
         wait(lambda: log.read_text().count("Registering worker") == 2, log)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
@@ -118,7 +119,14 @@ def test_wrong_credentials_and_names_are_explained(orders: NatsProcesses, run_mo
 
 
 def test_accounts_as_the_system_sees_them(orders: NatsProcesses, run_module: Runner) -> None:
-    result = run_module("nats_account_info", orders.sys_connection())
+    def read() -> dict[str, Any]:
+        return run_module("nats_account_info", orders.sys_connection())
+
+    def alone(result: dict[str, Any]) -> bool:
+        """Whether the servers have noticed that all other connections are closed."""
+        return [one["network"]["connections"] for one in result["accounts"] if one["name"] == "$SYS"] == [1]
+
+    result = wait_until(read, alone, 30).value
     assert (result["view"], result["incomplete"], result["changed"]) == ("system", [], False)
     accounts = {account["name"]: account for account in result["accounts"]}
     assert set(accounts) == {"APP", "$SYS", "$G", *(f"EXTRA{number}" for number in range(4))}
@@ -195,7 +203,7 @@ def test_replicas_that_are_down_are_told(make_cluster: Callable[..., NatsProcess
             assert time.monotonic() < deadline, result
 
     for module, kind in (("nats_stream_info", "stream"), ("nats_consumer_info", "consumer")):
-        (problem,) = run_module(module, system)["problems"]
+        (problem,) = wait_for(module, system, f"{kind}_replica_behind")["problems"]
         assert (problem["code"], problem["servers"]) == (f"{kind}_replica_behind", [members[1]])
     cluster.kill(members[0])
     own["servers"] = system["servers"] = [cluster.url(name) for name in cluster.processes]

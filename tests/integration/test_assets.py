@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -93,8 +94,10 @@ def refused(run: Run) -> Run:
 
 
 def publish(api: JetStreamApi, subject: str, count: int = 1) -> None:
+    """Store messages, each once: a stream that was made a moment ago may not be known everywhere."""
     for _number in range(count):
-        api._client.request_many([Call(subject, b"x" * 100)])
+        call = Call(subject, b"x" * 100, {"Nats-Msg-Id": uuid.uuid4().hex})
+        assert wait_until(partial(api._client.request, call), lambda reply: b'"seq"' in reply.body, 60).done
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

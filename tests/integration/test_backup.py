@@ -140,17 +140,17 @@ def test_one_stream_as_it_was_then_into_another_account(accounts: Accounts, vers
 
 def test_a_stream_that_went_on_is_left_as_it_is_when_asked(accounts: Accounts) -> None:
     app = accounts.sites["APP"]
-    for stream in ("GONE", "LIVE"):
+    for stream in ("AWAY", "LIVE"):
         app.add(stream, 1)
         app.produce(some_messages(stream, 5))
     accounts.done("backup")
     app.produce([("LIVE.x", {}, b"later")])
-    app.api.delete_stream("GONE")
+    app.api.delete_stream("AWAY")
     accounts.refused("restore", "exists", streams=["APP"])
     result = accounts.done("restore", streams=["APP"], existing="skip")
-    assert {row["name"]: row["skipped"] for row in result["streams"]} == {"APP/GONE": False, "APP/LIVE": True}
+    assert {row["name"]: row["skipped"] for row in result["streams"]} == {"APP/AWAY": False, "APP/LIVE": True}
     assert app.api.stream("LIVE")["state"]["messages"] == 6
-    assert app.api.stream("GONE")["state"]["messages"] == 5
+    assert app.api.stream("AWAY")["state"]["messages"] == 5
 
 
 def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts, version: str) -> None:

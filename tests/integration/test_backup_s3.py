@@ -98,13 +98,13 @@ def archives_in(storage: ObjectStorage) -> list[str]:
 def test_accounts_come_back(
     accounts: InStorage, storage: ObjectStorage, version: str, tmp_path: Path, encrypted: bool
 ) -> None:
-    records = {}
+    records, stream = {}, f"ORDERS{encrypted:d}"
     for name, site in accounts.sites.items():
-        site.add("ORDERS", 1)
-        site.cluster.add_consumer("ORDERS", "worker", name)
-        record = site.produce(some_messages("ORDERS", 40))
-        site.consume("ORDERS", "worker", record, fetch=10, ack=6)
-        site.api.call("STREAM.MSG.DELETE.ORDERS", {"seq": 20})
+        site.add(stream, 1)
+        site.cluster.add_consumer(stream, "worker", name)
+        record = site.produce(some_messages(stream, 40))
+        site.consume(stream, "worker", record, fetch=10, ack=6)
+        site.api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": 20})
         record.remove(20)
         records[name] = record
     identity = pyrage.x25519.Identity.generate()
@@ -150,7 +150,7 @@ def test_accounts_come_back(
     results.append(accounts.done("restore", streams=["*"], **read))
     assert {row["compared"]["digest"] for row in results[-1]["streams"]} == {"same"}
     for name, record in records.items():
-        accounts.sites[name].assert_restored("ORDERS", record)
+        accounts.sites[name].assert_restored(stream, record)
     assert not any(s3["secret_key"] in json.dumps(result) for result in results)
 
 

@@ -66,23 +66,23 @@ def accounts(cluster: NatsProcesses, tmp_path: Path, run_module: Run) -> Iterato
 SECRET_WORDS = b"what nobody may read " * 40
 
 
-def fill(accounts: Accounts) -> dict[str, Record]:
+def fill(accounts: Accounts, stream: str = "ORDERS") -> dict[str, Record]:
     """Make a stream with a consumer in each account, and return what is in them."""
     records = {}
     for name, site in accounts.sites.items():
-        site.add("ORDERS", 1)
-        site.cluster.add_consumer("ORDERS", "worker", name)
-        record = site.produce([*some_messages("ORDERS", 40), ("ORDERS.secret", {}, SECRET_WORDS)])
-        site.consume("ORDERS", "worker", record, fetch=10, ack=6)
+        site.add(stream, 1)
+        site.cluster.add_consumer(stream, "worker", name)
+        record = site.produce([*some_messages(stream, 40), (f"{stream}.secret", {}, SECRET_WORDS)])
+        site.consume(stream, "worker", record, fetch=10, ack=6)
         # For archives up to 2.14 that takes a second reading.
-        site.api.call("STREAM.MSG.DELETE.ORDERS", {"seq": 20})
+        site.api.call(f"STREAM.MSG.DELETE.{stream}", {"seq": 20})
         record.remove(20)
-        records[f"{name}/ORDERS"] = record
+        records[f"{name}/{stream}"] = record
     return records
 
 
 def test_encrypted_backups_come_back(accounts: Accounts, identity: Identity, version: str, tmp_path: Path) -> None:
-    records = fill(accounts)
+    records = fill(accounts, "KEPT")
     results = [accounts.done("backup", encrypt_to=[identity.recipient])]
     # Without an identity it is seen that nothing is new.
     assert not accounts.done("backup", encrypt_to=[identity.recipient])["changed"]
@@ -108,7 +108,7 @@ def test_encrypted_backups_come_back(accounts: Accounts, identity: Identity, ver
     results.append(accounts.done("restore", streams=["*"], identity_file=str(identity.path)))
     assert {row["compared"]["digest"] for row in results[-1]["streams"]} == {"same"}
     for name, record in records.items():
-        accounts.sites[name.partition("/")[0]].assert_restored("ORDERS", record)
+        accounts.sites[name.partition("/")[0]].assert_restored("KEPT", record)
     results.append(verified(accounts.directory, identity.path))
     assert [row["problem"] for row in results[-1]["backups"]] == ["", ""]
     assert all("is encrypted to" in row["problem"] for row in verified(accounts.directory, None)["backups"])

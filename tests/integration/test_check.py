@@ -9,6 +9,7 @@ import base64
 import json
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,10 @@ def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
 
 
 def publish(api: JetStreamApi, subject: str, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
-    acknowledged = json.loads(api._client.request(Call(subject, body, headers)).body)
-    assert acknowledged.get("seq"), acknowledged
+    """Store a message, once: a stream that was made a moment ago may not be known everywhere."""
+    call = Call(subject, body, {**(headers or {}), "Nats-Msg-Id": uuid.uuid4().hex})
+    stored = wait_until(lambda: json.loads(api._client.request(call).body), lambda reply: "seq" in reply, 60)
+    assert stored.done, stored.value
 
 
 def fetch(api: JetStreamApi, stream: str, consumer: str) -> None:

@@ -87,10 +87,14 @@ class Clients:
 
 @pytest.fixture
 def clients(five: NatsProcesses, run_module: Runner) -> Iterator[Clients]:
-    """Clients for a test, once all servers have heard of each other, so that each is waited for."""
+    """Clients for a test, once all servers have heard of each other, so that each is waited for, and of the end of all others."""
     deadline = time.monotonic() + 15
-    while len(run_module("nats_connection_info", five.sys_connection())["servers"]) < len(five.names):
-        assert time.monotonic() < deadline
+    while True:
+        found = run_module("nats_connection_info", five.sys_connection())
+        others = {row["account"] for row in found["connections"]}.intersection(five.accounts)
+        if len(found["servers"]) == len(five.names) and not others:
+            break
+        assert time.monotonic() < deadline, found
     made = Clients(five)
     yield made
     made.close()

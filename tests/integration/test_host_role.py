@@ -277,7 +277,7 @@ def test_a_server_that_hangs_in_lame_duck_mode_is_killed_in_time(host: Host) -> 
     pid = host.pid()
     os.kill(pid, signal.SIGSTOP)
     output = host.play("stop", nats_server_lame_duck_duration="1ms", nats_server_start_timeout=5)
-    assert "was killed 31 s after lame duck mode was asked for" in " ".join(output.split())
+    assert re.search(r"was killed 3[1-9] s after lame duck mode was asked for", " ".join(output.split())), output
     assert not host.pid()
 
 

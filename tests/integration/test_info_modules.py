@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.module_runs import Runner
 from support.nats_processes import SYS_PASSWORD, NatsProcesses
 
@@ -64,12 +65,16 @@ def test_another_cluster_is_not_this_one(healthy: NatsProcesses, run_module: Run
 
 def test_endpoint_options_reach_the_server_also_as_text(healthy: NatsProcesses, run_module: Runner) -> None:
     """ansible-core 2.16 passes templated booleans as text."""
-    result = run_module(
-        "nats_server_info",
-        healthy.sys_connection(),
-        endpoints=["jsz", "connz"],
-        options={"jsz": {"account": "APP", "consumers": "true", "leader_only": "yes"}, "connz": {"auth": "true"}},
-    )
+    options = {"jsz": {"account": "APP", "consumers": "true", "leader_only": "yes"}, "connz": {"auth": "true"}}
+
+    def read() -> dict[str, Any]:
+        return run_module("nats_server_info", healthy.sys_connection(), endpoints=["jsz", "connz"], options=options)
+
+    def alone(result: dict[str, Any]) -> bool:
+        """Whether the servers have noticed that all other connections are closed."""
+        return sum(len(server["connz"]["connections"]) for server in result["servers"]) == 1
+
+    result = wait_until(read, alone, 30).value
     with_jsz = [server for server in result["servers"] if "jsz" in server]
     assert len(with_jsz) == 1
     assert with_jsz[0]["jsz"]["meta_cluster"]["leader"] == with_jsz[0]["name"]

@@ -60,6 +60,7 @@ def test_groups_and_variables_of_a_live_cluster_and_its_cache(
     tags = 'server_tags: ["az:a", "{{ 1 + 1 }}"]'
     cluster = form(make_cluster(["n1", "n2", "n3", "core"], jetstream=["n1", "n2", "n3"], extra=tags), run_module)
     made = cluster.add_stream("ORDERS", 3)["cluster"]
+    form(cluster, run_module)
     source = write(
         tmp_path / "c1.nats_cluster.yml",
         servers=cluster.urls,
@@ -107,6 +108,7 @@ def test_a_server_on_every_address_is_found_by_its_routes_and_a_dead_one_is_unhe
 ) -> None:
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
+    form(cluster, run_module)
     cluster.stop("n1")
     cluster.write_config("n1", f'listen: "0.0.0.0:{cluster.ports["n1"]}"')
     cluster.start("n1")

@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import servers_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.nats_processes import NatsProcesses
 
 
@@ -27,15 +28,16 @@ def options(cluster: NatsProcesses, system: bool) -> ConnectionOptions:
 
 @pytest.fixture
 def api(healthy: NatsProcesses) -> Iterator[JetStreamApi]:
-    with Client(options(healthy, system=False)) as client:
+    with Client(replace(options(healthy, system=False), timeout=30)) as client:
         yield JetStreamApi(client, "APP")
 
 
 def test_listings_are_read_to_their_end(api: JetStreamApi, healthy: NatsProcesses) -> None:
     made = [f"PAGE{number:03}" for number in range(300)]
     config = {"num_replicas": 1, "storage": "memory", "retention": "limits", "discard": "old"}
-    api.call_many([(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config}) for name in made])
+    creations = [(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config}) for name in made]
     try:
+        assert not [failed for failed in api.call_many(creations, 120) if isinstance(failed, NatsFailure)]
         listing = api.streams()
         assert not listing.unknown
         assert {info["config"]["name"] for info in listing.rows} == {"ORDERS", "EVENTS", *made}
@@ -44,7 +46,8 @@ def test_listings_are_read_to_their_end(api: JetStreamApi, healthy: NatsProcesse
         assert [info["name"] for info in api.consumers("ORDERS").rows] == ["worker"]
         assert api.consumer_names("ORDERS") == ["worker"]
     finally:
-        api.call_many([(f"STREAM.DELETE.{name}", None) for name in made])
+        api.call_many([(f"STREAM.DELETE.{name}", None) for name in made], 120)
+        assert wait_until(lambda: set(api.stream_names()), lambda names: not names.intersection(made), 60).done
 
 
 def test_errors_are_the_servers_own(api: JetStreamApi) -> None:
@@ -58,9 +61,9 @@ def test_errors_are_the_servers_own(api: JetStreamApi) -> None:
         api.find_consumer("NOTHERE", "nobody")
 
 
-def test_silence_names_its_likely_causes(api: JetStreamApi, healthy: NatsProcesses) -> None:
-    with pytest.raises(NatsFailure) as silent:
-        MetaApi(api._client).step_down()
+def test_silence_names_its_likely_causes(healthy: NatsProcesses) -> None:
+    with Client(options(healthy, system=False)) as client, pytest.raises(NatsFailure) as silent:
+        MetaApi(client).step_down()
     assert silent.value.code in ("timeout", "no_responders")
     assert "no meta leader, or the wrong account" in silent.value.description
     with Client(options(healthy, system=True)) as system, pytest.raises(NatsFailure) as refused:

@@ -55,15 +55,26 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
         yield made
 
 
+def until(what: Callable[[], bool], shown: Callable[[], Any] = lambda: None) -> None:
+    end = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < end, shown()
+        time.sleep(0.2)
+
+
 def application(sites: RoleCluster, host: str) -> dict[str, Any]:
     return {"servers": [sites.url(host)], "user": APP_USER, "password": APP_PASSWORD}
 
 
 def test_the_leafnode_is_connected_to_its_accounts(sites: RoleCluster, run_module: Runner) -> None:
     system = {**sites.system(), "servers": [sites.url(name) for name in HUB]}
-    info = run_module("nats_server_info", system, server_names=HUB, endpoints=["leafz"])
-    leafs = [leaf for server in info["servers"] for leaf in server["leafz"]["leafs"]]
-    assert sorted((leaf["name"], leaf["account"]) for leaf in leafs) == [(LEAF, "$SYS"), (LEAF, "APP")]
+
+    def connected() -> list[tuple[str, str]]:
+        info = run_module("nats_server_info", system, server_names=HUB, endpoints=["leafz"])
+        leafs = [leaf for server in info["servers"] for leaf in server["leafz"].get("leafs") or ()]
+        return sorted((leaf["name"], leaf["account"]) for leaf in leafs)
+
+    until(lambda: connected() == [(LEAF, "$SYS"), (LEAF, "APP")], connected)
 
 
 def test_each_side_counts_its_own_servers_only(sites: RoleCluster, run_module: Runner) -> None:
@@ -123,12 +134,6 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
         found = run_module("nats_server_info", cluster.sys_connection(), endpoints=[])
         return {server["name"] for server in found.get("servers", ())}
 
-    def wait_until(what: Callable[[], bool]) -> None:
-        end = time.monotonic() + 40
-        while not what():
-            assert time.monotonic() < end
-            time.sleep(0.2)
-
     def leader(of: NatsProcesses) -> str | None:
         info = run_module("nats_cluster_info", of.sys_connection(), detail="servers")
         assert {server["name"] for server in info["servers"]} <= set(of.names)
@@ -140,8 +145,8 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
         branch.jetstream_options = "domain: branch"
         branch.start()
         # A server that observes is no candidate, so that without contact there is nothing to wait for.
-        wait_until(lambda: all("metadata controller Observer Mode on" in branch.log(name) for name in branch.names))
-        wait_until(lambda: names_of(branch) == set(branch.names))
+        until(lambda: all("metadata controller Observer Mode on" in branch.log(name) for name in branch.names))
+        until(lambda: names_of(branch) == set(branch.names), lambda: names_of(branch))
         assert leader(branch) is None
         for name in branch.names:
             branch.stop(name)
@@ -154,7 +159,7 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
         hub.write_config("n1", f'leafnodes {{ listen: "127.0.0.1:{port}", {users} }}')
         hub.start()
         form(hub, run_module)
-        wait_until(lambda: names_of(hub) == {*hub.names, *branch.names})
+        until(lambda: names_of(hub) == {*hub.names, *branch.names}, lambda: names_of(hub))
         for cluster in (hub, branch):
             asked = {"expected_servers": cluster.names, "cluster": cluster.cluster}
             gate = run_module("nats_cluster_health", cluster.sys_connection(), **asked, span=3)

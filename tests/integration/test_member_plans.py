@@ -37,6 +37,7 @@ def placed(five: NatsProcesses) -> Iterator[Placed]:
             delete(name)
         assert len(made) >= 2
         add("SINGLE", 1)
+        form(five)
         yield made
     finally:
         for name in list(made):

@@ -9,6 +9,8 @@ import asyncio
 import importlib.util
 import json
 import sys
+import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import nats
 import pyrage
 import pytest
 from support.documents import CHECKOUT
+from support.load import patiently
 from support.nats_processes import binary
 from support.object_storage import BUCKET, ObjectStorage
 from support.role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create
@@ -29,8 +32,11 @@ def publish(cluster: RoleCluster, count: int) -> None:
     async def work() -> None:
         connection = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
         try:
+            stream = connection.jetstream()
             for number in range(count):
-                await connection.jetstream().publish("ORDERS.a", b"message %d" % number)
+                ident = {"Nats-Msg-Id": uuid.uuid4().hex}
+                # Not every server knows at once that a new stream listens to the subject.
+                await patiently(partial(stream.publish, "ORDERS.a", b"message %d" % number, headers=ident))
         finally:
             await connection.close()
 

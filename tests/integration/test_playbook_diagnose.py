@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.module_runs import form
 from support.nats_processes import SYS_PASSWORD, NatsProcesses, run_playbook
 
 pytestmark = pytest.mark.playbook
@@ -37,6 +38,7 @@ def faulty(tmp_path: Path) -> Iterator[PlacedProcesses]:
     cluster.start()
     try:
         cluster.add_stream("ORDERS", 3)
+        form(cluster)
         yield cluster
     finally:
         cluster.kill()

@@ -18,6 +18,7 @@ def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> Non
     five.add_stream("ROLL", 3)
     five.add_stream("SINGLE", 1)
     try:
+        form(five)
         options = {"server_names": five.names, "expected_servers": five.names}
         one_by_one = run_module("nats_roll_plan", five.sys_connection(), **options)
         assert [len(batch) for batch in one_by_one["batches"]] == [1] * 5
@@ -65,7 +66,7 @@ def features(healthy: NatsProcesses, version: str) -> Iterator[NatsProcesses]:
     if version == "2.15.1":
         picky.update({"priority_groups": ["one"], "priority_policy": "overflow"})
     healthy.add_consumer("ORDERS", "picky", **picky)
-    yield healthy
+    yield form(healthy)
     healthy.app_request("$JS.API.CONSUMER.DELETE.ORDERS.picky")
     for name in newer[version]:
         healthy.app_request(f"$JS.API.STREAM.DELETE.{name}")

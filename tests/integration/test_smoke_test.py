@@ -202,9 +202,10 @@ def test_an_account_that_may_have_no_further_stream(make_cluster: MakeCluster, r
         path.write_text(path.read_text().replace("jetstream: enabled", "jetstream: {max_streams: 1}"))
         cluster.processes[name].send_signal(1)
     end = time.monotonic() + 20
-    while cluster.app_request("$JS.API.INFO")["limits"]["max_streams"] != 1:
+    while not all("Reloaded server configuration" in cluster.log(name) for name in NAMES):
         assert time.monotonic() < end
         time.sleep(0.1)
+    assert cluster.app_request("$JS.API.INFO")["limits"]["max_streams"] == 1
     cluster.add_stream("ORDERS", 3)
     result = smoke(run_module, cluster)
     assert result["ok"], result

@@ -38,8 +38,6 @@ from support.object_storage import BUCKET, ObjectStorage
 
 OLD, NEW = "2.10.27", "2.15.1"
 ARCHIVE = "stream.tar.s2"
-# Each test has a stream of another name: a server of 2.10 assigns the consumers of a restored stream some time later, also to a
-# new stream that has the name by then.
 FIXTURES = Path(__file__).parents[1] / "unit" / "module_utils" / "backup" / "archives"
 
 
@@ -149,18 +147,19 @@ def test_an_empty_stream_goes_on_where_it_was(site: Site, save: Callable[..., Pa
 
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_a_work_queue_keeps_what_nobody_has_done(site: Site, save: Callable[..., Path], replicas: int) -> None:
-    site.add("JOBS", replicas, retention="workqueue")
-    site.cluster.add_consumer("JOBS", "worker")
-    record = site.produce(some_messages("JOBS"))
-    site.consume("JOBS", "worker", record, fetch=30, ack=20)
+    name = f"JOBS{replicas}"
+    site.add(name, replicas, retention="workqueue")
+    site.cluster.add_consumer(name, "worker")
+    record = site.produce(some_messages(name))
+    site.consume(name, "worker", record, fetch=30, ack=20)
     record.remove(*range(1, 21))
-    wait_until(lambda: site.api.stream("JOBS")["state"]["messages"], lambda count: count == 100, 20)
-    path = save("JOBS")
-    caveats = restore(site, path, "JOBS")["caveats"]
+    wait_until(lambda: site.api.stream(name)["state"]["messages"], lambda count: count == 100, 60)
+    path = save(name)
+    caveats = restore(site, path, name)["caveats"]
     assert any("delivered again: worker (10)" in caveat for caveat in caveats), caveats
-    site.assert_restored("JOBS", record)
+    site.assert_restored(name, record)
     # The ten that were delivered and not acknowledged come again, at the latest after the time that they may take.
-    assert site.api.consumer("JOBS", "worker")["ack_floor"]["stream_seq"] == 20
+    assert site.api.consumer(name, "worker")["ack_floor"]["stream_seq"] == 20
 
 
 def test_buckets_come_back(site: Site, save: Callable[..., Path], version: str) -> None:
@@ -207,12 +206,13 @@ def test_buckets_come_back(site: Site, save: Callable[..., Path], version: str) 
 
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_a_backup_under_load_is_a_prefix_of_what_was_stored(site: Site, tmp_path: Path, replicas: int) -> None:
-    site.add("LOADED", replicas)
+    name = f"LOADED{replicas}"
+    site.add(name, replicas)
     record, stop = Record(), threading.Event()
-    thread = site.produce_until(stop, "LOADED.a", record)
+    thread = site.produce_until(stop, f"{name}.a", record)
     try:
         assert wait_until(lambda: len(record.messages), lambda count: count > 300, 60).done
-        saved = site.done("backup", stream="LOADED", directory=str(tmp_path), rate_limit="512KB")
+        saved = site.done("backup", stream=name, directory=str(tmp_path), rate_limit="512KB")
         after = len(record.messages)
         assert wait_until(lambda: len(record.messages), lambda count: count > after + 50, 60).done
     finally:
@@ -221,9 +221,9 @@ def test_a_backup_under_load_is_a_prefix_of_what_was_stored(site: Site, tmp_path
     told = saved["backup"]
     assert told["changed_meanwhile"]["messages"] > 0
     assert told["contents"]["messages"] == told["contents"]["last_seq"] < len(record.messages)
-    restore(site, Path(saved["path"]), "LOADED")
+    restore(site, Path(saved["path"]), name)
     last = told["contents"]["last_seq"]
-    assert site.stored("LOADED") == {sequence: record.messages[sequence] for sequence in range(1, last + 1)}
+    assert site.stored(name) == {sequence: record.messages[sequence] for sequence in range(1, last + 1)}
 
 
 def test_a_stream_in_memory_from_2_15(site: Site, save: Callable[..., Path], version: str, tmp_path: Path) -> None:

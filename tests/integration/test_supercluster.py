@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
+from support.load import patiently
 from support.module_runs import Runner
 from support.nats_processes import VERSIONS
 from support.quorum_watch import META, watching
@@ -69,7 +72,8 @@ def test_a_mirror_in_another_cluster_tells_its_lag(sites: RoleCluster) -> None:
     async def publish() -> None:
         client = await nats.connect(sites.url("n1"), user=APP_USER, password=APP_PASSWORD)
         for _number in range(20):
-            await client.jetstream().publish("orders.new", b"")
+            ident = {"Nats-Msg-Id": uuid.uuid4().hex}
+            await patiently(partial(client.jetstream().publish, "orders.new", b"", headers=ident))
         await client.close()
 
     def mirrored() -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import shlex
 import signal
@@ -173,9 +174,15 @@ def test_sites_are_as_far_apart_as_their_links_say(lab: labs.Lab) -> None:
     name = f"{lab.name}-s"
     sites = labs.up(name, ["a/east", "b/central", "c/west"])
 
-    def handshake(one: str, other: str) -> float:
-        """Return the seconds until a connection stands: there and back once."""
-        return min(float(sites.ssh(one, python(HANDSHAKE.format(other))).stdout) for _attempt in range(3))
+    def handshake(one: str, other: str, most: float = 0) -> float:
+        """Return the seconds until a connection stands: there and back once. On a busy machine some take longer, so that it is
+        tried until one takes less than `most`."""
+        least = math.inf
+        for _attempt in range(20 if most else 3):
+            least = min(least, float(sites.ssh(one, python(HANDSHAKE.format(other))).stdout))
+            if least < most:
+                break
+        return least
 
     try:
         groups = json.loads(sites.inventory.read_text())["nats"]["children"]
@@ -183,9 +190,9 @@ def test_sites_are_as_far_apart_as_their_links_say(lab: labs.Lab) -> None:
         sites.link("west", "east", 0.08)
         # However busy this machine is, it cannot be faster.
         assert handshake("a", "c") > 0.16
-        assert handshake("a", "b") < 0.16 > handshake("c", "b")
+        assert handshake("a", "b", 0.16) < 0.16 > handshake("c", "b", 0.16)
         sites.link("east", "west", 0.01)
-        assert 0.02 < handshake("c", "a") < 0.16
+        assert 0.02 < handshake("c", "a", 0.16) < 0.16
 
         with subprocess.Popen(sites.ssh_command("c", python(RECEIVE)), stdout=subprocess.PIPE, text=True) as receiver:
             assert receiver.stdout and receiver.stdout.readline() == "ready\n"
@@ -195,9 +202,9 @@ def test_sites_are_as_far_apart_as_their_links_say(lab: labs.Lab) -> None:
         sites.link("east", "west", None)
         with pytest.raises(labs.LabError, match="timed out"):
             handshake("a", "c")
-        assert handshake("a", "b") < 2 > handshake("c", "b")
+        assert handshake("a", "b", 2) < 2 > handshake("c", "b", 2)
         sites.link("east", "west", 0)
-        assert handshake("a", "c") < 0.16
+        assert handshake("a", "c", 0.16) < 0.16
         with pytest.raises(labs.LabError, match="no site 'north'; it has east, central, west"):
             sites.link("east", "north", 0)
     finally:

@@ -48,13 +48,17 @@ def form(cluster: NatsProcesses, run_module: Runner = run_in_process) -> NatsPro
     """Return the cluster once the gate has found it healthy."""
     members = {"expected_servers": cluster.names, "expected_jetstream_servers": cluster.jetstream}
     once = {**members, "samples": 1, "span": 0, "interval": 0.3, "wait_timeout": 15}
-    result = gate_restarting_silent(cluster, {**cluster.sys_connection(), "timeout": 1}, once, run_module)
+    result = gate_restarting_silent(cluster, {**cluster.sys_connection(), "timeout": 1}, once, run_module, 20)
     assert result["healthy"], result["msg"]
     return cluster
 
 
 def gate_restarting_silent(
-    cluster: NatsProcesses, connection: dict[str, Any], options: dict[str, Any], run_module: Runner = run_in_process
+    cluster: NatsProcesses,
+    connection: dict[str, Any],
+    options: dict[str, Any],
+    run_module: Runner = run_in_process,
+    silent_after: float = 60,
 ) -> dict[str, Any]:
     """Return what the gate says, after servers that started raft-silent were restarted, at most three times.
 
@@ -62,7 +66,9 @@ def gate_restarting_silent(
     in time is a failure. With two of three silent there is no leader that could tell which, and all that the gate names restart.
     """
     for _restart in range(3 if RAFT_SILENT.affects(cluster.version) else 0):
-        result = run_module("nats_cluster_health", connection, **options)
+        result = run_module(
+            "nats_cluster_health", connection, **{**options, "wait_timeout": min(silent_after, options["wait_timeout"])}
+        )
         if result["healthy"]:
             return result
         silent = {

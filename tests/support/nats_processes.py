@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +34,57 @@ def binary(version: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that were free on loopback a moment ago, below those that outgoing connections take.
+class _Ports:
+    """Ports of loopback that no other process of any test run on this machine gets, each once, below those that outgoing
+    connections take.
 
-    The processes of a test run choose from different ports.
+    They come in blocks. Whoever holds the first port of a block, bound and without listening, has the others: the kernel gives it
+    to one process, and takes it back when that ends.
     """
-    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
-    mine = range(10_000 + int(worker[2:]), 32_000, int(workers))
-    with contextlib.ExitStack() as stack:
-        ports: list[int] = []
-        while len(ports) < count:
-            item = stack.enter_context(socket.socket())
-            port = random.choice(mine)
-            with contextlib.suppress(OSError):
+
+    BLOCK = 50
+    BLOCKS = range(10_000, 32_000, BLOCK)
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+        self._left: list[int] = []
+
+    def take(self) -> int:
+        while True:
+            if not self._left:
+                self._left = self._claim()
+            port = self._left.pop()
+            # Something that is no test of ours may have it.
+            with contextlib.suppress(OSError), socket.socket() as item:
                 item.bind(("127.0.0.1", port))
-                ports.append(port)
-        return ports
+                return port
+
+    def _claim(self) -> list[int]:
+        for first in random.sample(self.BLOCKS, len(self.BLOCKS)):
+            item = socket.socket()
+            try:
+                item.bind(("127.0.0.1", first))
+            except OSError:
+                item.close()
+                continue
+            self._held.append(item)
+            return list(range(first + 1, first + self.BLOCK))
+        raise RuntimeError("every block of ports on loopback is taken")
+
+
+_PORTS = _Ports()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback on which nothing listens, and which are nobody else's."""
+    return [_PORTS.take() for _number in range(count)]
+
+
+def listens(port: int) -> bool:
+    """Return whether something listens on this port, of loopback or of every address; nobody connects for it."""
+    tables = [path.read_text() for path in map(Path, ("/proc/net/tcp", "/proc/net/tcp6")) if path.exists()]
+    sockets = [line.split() for table in tables for line in table.splitlines()]
+    return any(found[1].endswith(f":{port:04X}") and found[3] == "0A" for found in sockets)
 
 
 class NatsProcesses:
@@ -83,6 +119,8 @@ class NatsProcesses:
         self.ports = dict(zip(names, ports))
         self.route_ports = dict(zip(names, ports[len(names) :]))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        #: Account and name of each stream that was restored here, see backup_site.Site.
+        self.restored: set[tuple[str, str]] = set()
 
     def url(self, name: str) -> str:
         return f"nats://127.0.0.1:{self.ports[name]}"
@@ -127,13 +165,18 @@ accounts {{
         )
 
     def start(self, *names: str) -> None:
-        """Start these servers, all by default."""
+        """Start these servers, all by default, and return once they listen."""
         for name in names or self.names:
             if not self.config_file(name).exists():
                 self.write_config(name)
             with open(self.directory / f"{name}.log", "ab") as log:
                 command = [self._binary, "-c", str(self.config_file(name))]
                 self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        for name in names or self.names:
+            while not listens(self.ports[name]):
+                assert self.processes[name].poll() is None and time.monotonic() < deadline, self.log(name)
+                time.sleep(0.01)
 
     def kill(self, *names: str) -> None:
         """Kill these servers as a crash would, all by default."""
@@ -152,16 +195,24 @@ accounts {{
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def app_request(
-        self, subject: str, body: dict[str, Any] | None = None, account: str = "APP", members: int = 1
+        self,
+        subject: str,
+        body: dict[str, Any] | None = None,
+        account: str = "APP",
+        members: int = 1,
+        seconds: float = 60,
     ) -> dict[str, Any]:
-        """Return the reply to a JetStream API request of the application user.
+        """Return the reply to a JetStream API request, or to a message, of the application user.
 
-        Retries for 15 s until it succeeds and, where it tells of a group, names as many members: a leader that was elected
-        a moment ago may leave out one that it has not yet heard.
+        Retries until it succeeds and, where it tells of a group, names as many members: a leader that was elected a moment
+        ago may leave out one that it has not yet heard. A message is stored once, and what is gone when a delete is asked for
+        again was deleted.
         """
-        return asyncio.run(self._app_request(subject, body or {}, self.accounts[account], members))
+        return asyncio.run(self._app_request(subject, body or {}, self.accounts[account], members, seconds))
 
-    async def _app_request(self, subject: str, body: dict[str, Any], user: str, members: int) -> dict[str, Any]:
+    async def _app_request(
+        self, subject: str, body: dict[str, Any], user: str, members: int, seconds: float
+    ) -> dict[str, Any]:
         import nats
 
         async def ignore(_error: Exception) -> None:
@@ -169,14 +220,20 @@ accounts {{
 
         living = [self.url(name) for name in self.processes]
         connection = await nats.connect(living, user=user, password=APP_PASSWORD, error_cb=ignore)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + seconds
+        # With this id a message that is sent again is stored once.
+        headers = None if subject.startswith("$JS.API.") else {"Nats-Msg-Id": uuid.uuid4().hex}
+        unanswered = False
         try:
             while True:
                 try:
-                    message = await connection.request(subject, json.dumps(body).encode(), timeout=2)
+                    message = await connection.request(subject, json.dumps(body).encode(), timeout=2, headers=headers)
                     reply = json.loads(message.data)
                 except (nats.errors.TimeoutError, nats.errors.NoRespondersError) as error:
                     reply = {"error": str(error)}
+                    unanswered = unanswered or isinstance(error, nats.errors.TimeoutError)
+                if unanswered and ".DELETE." in subject and "not found" in str(reply.get("error")):
+                    return {"success": True}
                 named = 1 + len((reply.get("cluster") or {}).get("replicas") or ())
                 if ("error" not in reply and named >= members) or time.monotonic() > deadline:
                     assert "error" not in reply and named >= members, reply
@@ -195,7 +252,31 @@ accounts {{
             "discard": "old",
             **config,
         }
-        return self.app_request(f"$JS.API.STREAM.CREATE.{name}", body, account, members=replicas)
+        reply = self.app_request(f"$JS.API.STREAM.CREATE.{name}", body, account, members=replicas)
+        if body["subjects"] and not body.get("no_ack"):
+            asyncio.run(self._until_known(body["subjects"][0], self.accounts[account]))
+        return reply
+
+    async def _until_known(self, subject: str, user: str) -> None:
+        """Return once every living server knows that somebody takes messages of this subject, which others of them hear later
+        than the reply of the stream's leader."""
+        import nats
+
+        one = ".".join("0" if token in ("*", ">") else token for token in subject.split("."))
+
+        async def known(name: str) -> None:
+            async with await nats.connect(self.url(name), user=user, password=APP_PASSWORD) as connection:
+                deadline = time.monotonic() + 60
+                while True:
+                    try:
+                        # A stream refuses a message after another sequence than its last one.
+                        await connection.request(one, headers={"Nats-Expected-Last-Sequence": str(10**12)}, timeout=2)
+                        return
+                    except (nats.errors.TimeoutError, nats.errors.NoRespondersError):
+                        assert time.monotonic() < deadline, f"{name} knows nobody who takes {one}"
+                    await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(known(name) for name in self.processes))
 
     def add_consumer(self, stream: str, name: str, account: str = "APP", **config: Any) -> dict[str, Any]:
         body = {"stream_name": stream, "config": {"durable_name": name, "ack_policy": "explicit", **config}}

@@ -18,11 +18,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import nats
-from support.load import Load, LoadPlan, LoadReport
+from support.load import Load, LoadPlan, LoadReport, patiently
 from support.module_runs import Runner
 from support.nats_processes import binary, collections_path, free_ports
 
@@ -231,7 +232,7 @@ def create(cluster: RoleCluster, name: str, replicas: int, **config: Any) -> Non
         client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
         body = json.dumps({"name": name, "num_replicas": replicas, "storage": "file", **config}).encode()
         try:
-            reply = await client.request(f"$JS.API.STREAM.CREATE.{name}", body, timeout=10)
+            reply = await patiently(partial(client.request, f"$JS.API.STREAM.CREATE.{name}", body, timeout=10))
         finally:
             await client.close()
         assert "error" not in json.loads(reply.data), reply.data
