@@ -1,10 +1,21 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module, with a line every ten seconds while it waits."""
+"""The module, with a line every ten seconds while it waits, and a failure on one screen."""
 
 from __future__ import annotations
 
-from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import WaitingAction as ActionModule
+from typing import Any
 
-__all__ = ["ActionModule"]
+from ansible.utils.display import Display
+from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import WaitingAction
+
+
+class ActionModule(WaitingAction):
+    """See `WaitingAction`."""
+
+    KEPT = frozenset(("problems_file",))
+
+    def _on_a_screen(self, result: dict[str, Any], display: Display) -> dict[str, Any]:
+        """Return all of a result that the task asks for."""
+        return result if self._task.args.get("problems") else super()._on_a_screen(result, display)

@@ -72,6 +72,13 @@ options:
     type: list
     elements: str
     default: []
+  stop_policy:
+    description:
+      - Whether what speaks against nothing but stopping O(stop_servers) is a failure (V(fail)), or is waited for and then only
+        returned, with RV(healthy) V(false) (V(report)). For the gate after one batch that also looks at the next one.
+    type: str
+    choices: [fail, report]
+    default: fail
   r1_policy:
     description:
       - Whether streams and consumers with a single replica on one of O(stop_servers) are a problem (V(fail)) or only
@@ -81,14 +88,14 @@ options:
     default: accept
   problems:
     description:
-      - How many problems RV(problems), RV(warnings_found) and RV(tolerated) hold, all of them or the first five each, so that a
-        failure fits on a screen. With V(none) they are empty, and RV(causes) are without their evidence and commands, which
-        the message has.
-      - RV(problem_codes) counts all of them in any case, and where the result does not hold all problems, they are in
+      - How many problems RV(problems), RV(warnings_found) and RV(tolerated) hold, all of them or the first five each.
+        RV(problem_codes) counts all of them in any case, and where the result does not hold all problems, they are in
         RV(problems_file).
+      - By default a task that fails prints the root causes and what to run, and returns little more than C(msg), C(failure) and
+        RV(problems_file), so that it fits on a screen with every callback. It returns everything else with V(first) or V(all),
+        with C(-v), and when C(failed_when) is set.
     type: str
-    choices: [none, first, all]
-    default: first
+    choices: [first, all]
   problems_dir:
     description:
       - Directory for RV(problems_file) on the machine on which the module runs, by default V(natsops) in Ansible's home
@@ -260,7 +267,7 @@ from functools import partial
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import MAX_LINES, cause_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import cause_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -271,10 +278,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.healt
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-#: How many problems of each list the result holds, by option `problems`; None for all.
-HELD: dict[str, int | None] = {"none": 0, "first": 5, "all": None}
+#: How many problems of each list the result holds, unless all are asked for.
+HELD = 5
 #: How many causes it holds.
 MAX_CAUSES = 10
 
@@ -297,6 +305,11 @@ class Outcome:
         return "stuck" if self.stuck is not None else "stalled" if self.stalled is not None else "unhealthy"
 
     @property
+    def only_stop(self) -> bool:
+        """Return whether all that is wrong is what stopping the servers would do."""
+        return bool(self.last.errors) and all(problem.code.startswith("stop_") for problem in self.last.errors)
+
+    @property
     def headline(self) -> str:
         """Return what was refused, when, and how much speaks against it."""
         after = f"after {self.waited:.0f} s and {self.samples} sample(s)"
@@ -310,16 +323,13 @@ class Outcome:
     def as_dict(self, most: int | None = None) -> dict[str, Any]:
         """Return it for the result, with at most so many problems of each kind."""
         cluster = self.last.cluster
-        causes = [cause.as_dict() for cause in self.last.causes[:MAX_CAUSES]]
-        if most == 0:
-            causes = [{**cause, "evidence": [], "commands": []} for cause in causes]
         meta = cluster.meta if cluster else None
         return {
             "healthy": self.healthy,
             "problems": [problem.as_dict() for problem in self.last.errors[:most]],
             "problem_count": len(self.last.errors),
             "problem_codes": dict(Counter(problem.code for problem in self.last.errors)),
-            "causes": causes,
+            "causes": [cause.as_dict() for cause in self.last.causes[:MAX_CAUSES]],
             "warnings_found": [problem.as_dict() for problem in self.last.warnings[:most]],
             "tolerated": [problem.as_dict() for problem in self.last.tolerated[:most]],
             "samples": self.samples,
@@ -408,7 +418,7 @@ def message(outcome: Outcome, file: str | None = None) -> str:
         notes.append("What was begun continues in the servers; run the same command again to wait for it")
     if file:
         notes.append(file)
-    lines = cause_lines(outcome.last.causes, MAX_LINES - 1 - len(notes)) if outcome.last.errors else []
+    lines = cause_lines(outcome.last.causes, MAX_LINES - len(notes)) if outcome.last.errors else []
     return "\n".join([outcome.headline, *lines, *notes])
 
 
@@ -449,12 +459,12 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Leaves the module when the cluster is not healthy."""
     check_options(module.params)
     outcome = wait_for_health(make_sampler(SystemApi(client), module.params), module.params)
-    most = HELD[module.params["problems"]]
-    if outcome.healthy:
-        return {"changed": False, **outcome.as_dict(most), "problems_file": None}
+    most = None if module.params["problems"] == "all" else HELD
     file, note = None, None
     if most is not None and len(outcome.last.errors) > most:
         file, note = _write_all(outcome, module.params)
+    if outcome.healthy or (module.params["stop_policy"] == "report" and outcome.only_stop):
+        return {"changed": False, **outcome.as_dict(most), "problems_file": file}
     # The description does without what the message has already, so that it is not printed twice.
     failure = NatsFailure(outcome.code, outcome.headline).as_dict()
     module.fail_json(msg=message(outcome, note), failure=failure, **outcome.as_dict(most), problems_file=file)
@@ -473,8 +483,9 @@ def main() -> None:
             "samples": {"type": "int", "default": 4},
             "span": {"type": "float", "default": 10},
             "stop_servers": {"type": "list", "elements": "str", "default": []},
+            "stop_policy": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
-            "problems": {"type": "str", "choices": ["none", "first", "all"], "default": "first"},
+            "problems": {"type": "str", "choices": ["first", "all"]},
             "problems_dir": {"type": "path"},
             **PROGRESS_SPEC,
         }

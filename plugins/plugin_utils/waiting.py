@@ -11,9 +11,8 @@ from threading import Event, Thread
 from typing import Any, Callable
 
 from ansible.plugins.action.normal import ActionModule as NormalAction
-from ansible.release import __version__ as core_version
 from ansible.utils.display import Display
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import brief, further_lines, one_line
 
 #: Seconds between two looks at the file.
 INTERVAL = 0.5
@@ -23,7 +22,11 @@ class WaitingAction(NormalAction):
     """Runs the module of the same name, and prints the lines that it writes.
 
     They go to stderr, so that a callback that prints JSON stays whole. A module that is delegated to another machine prints none.
+    What a failure says in many lines is printed in the same way (`module_utils.screen`).
     """
+
+    #: What a failed task returns beside `msg` and `failure` without ``-v``.
+    KEPT: frozenset[str] = frozenset()
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result."""
@@ -47,11 +50,26 @@ class WaitingAction(NormalAction):
                 ended.set()
                 thread.join()
                 self._task.args = arguments
-        # Before 2.19 ansible-core prints a message of many lines as one line of JSON.
-        unreadable = "\n" in str(result.get("msg")) and parse_version(core_version) < (2, 19)
-        if result.get("failed") and unreadable and self._task.failed_when != [False]:
-            display.display(str(result["msg"]), stderr=True)
+        # Whatever `failed_when` makes of a result needs all of it.
+        if result.get("failed") and not self._task.failed_when:
+            result = self._on_a_screen(result, display)
         return result
+
+    def _on_a_screen(self, result: dict[str, Any], display: Display) -> dict[str, Any]:
+        """Show what a failure says in many lines; return its result with a message of one line and, without ``-v``, with
+        little else."""
+        text, failure = str(result.get("msg")), result.get("failure")
+        if "\n" not in text or not isinstance(failure, dict):
+            return result
+        detailed = display.verbosity > 0
+        for line in text.splitlines()[1:] if detailed else further_lines(text):
+            display.display(line, stderr=True)
+        if failure.get("description") == text:
+            failure = {**failure, "description": one_line(text)}
+        result = {**result, "msg": one_line(text), "failure": failure}
+        # Since 2.19 that is what ansible-core has made of the module's message; it makes another one of this message.
+        result.pop("exception", None)
+        return result if detailed else brief(result, self.KEPT)
 
 
 def follow(path: Path, ended: Event, show: Callable[[str], None]) -> None:

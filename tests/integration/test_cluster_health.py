@@ -77,8 +77,9 @@ def test_servers_that_are_not_as_expected(healthy: NatsProcesses, run_module: Ru
         ("meta_peer_missing", "n3"),
         ("meta_peer_unexpected", "n10"),
     }
-    for problem in result["problems"]:
-        assert f"   - {problem['message']}" in result["msg"].splitlines()
+    evidence = [message for cause in result["causes"] for message in cause["evidence"]]
+    assert sorted(evidence) == sorted(problem["message"] for problem in result["problems"])
+    assert f"   - {evidence[0]}" in result["msg"].splitlines()
     assert [(cause["kind"], cause["servers"]) for cause in result["causes"]] == [
         ("servers_down", ["n3"]),
         ("membership", ["n10"]),
@@ -121,7 +122,7 @@ def test_a_long_list_is_in_a_file_and_returned_on_request(
     assert (len(brief["problems"]), brief["problem_count"]) == (5, 80)
     assert brief["problem_codes"] == {"server_missing": 40, "meta_peer_missing": 40}
     lines = brief["msg"].splitlines()
-    assert len(lines) <= 16
+    assert len(lines) <= 9
     assert lines[1] == "1. m0, m1, m10 and 37 more do not answer"
     assert lines[-1] == f"All 80 problems: {brief['problems_file']}"
     written = json.loads(Path(brief["problems_file"]).read_text())

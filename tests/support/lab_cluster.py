@@ -232,6 +232,8 @@ class Cluster:
                 "servers": self.urls(),
                 "expected_servers": self.hosts,
                 "wait": False,
+                # What the callers look for is in the whole message.
+                "problems": "first",
                 "user": "sys",
                 "password": self.variables["nats_server_system_password"],
                 **dict(argument.split("=", 1) for argument in arguments),

@@ -23,6 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, cut
 
 #: The kinds of causes, most fundamental first.
 UNREACHABLE = "cluster_unreachable"
@@ -59,8 +60,6 @@ STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, STORAGE, VERSION_DEFECT})
 #: From here on a disk is what stops JetStream: percent of the file system of a store.
 DISK_FULL = 95
 
-#: The longest message: lines, and characters of a line. Ansible adds up to nine lines of its own.
-MAX_LINES, MAX_WIDTH = 16, 160
 #: How many messages stand for a cause that has more of them than fit.
 _EXAMPLES = 4
 #: How many names a line spells out.
@@ -195,25 +194,20 @@ def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]
     room = most - sum(1 + len(_commands(cause)) for cause in shown) - bool(rest)
     lines = []
     for number, cause in enumerate(shown, 1):
-        lines.append(_cut(f"{number}. {cause.title}"))
+        lines.append(cut(f"{number}. {cause.title}"))
         # What the title says by itself is no evidence.
         evidence = [message for message in cause.evidence if message != cause.title]
         fitting = evidence[: max(0, room if len(evidence) <= room else min(room, _EXAMPLES))]
         room -= len(fitting)
-        lines += [_cut(f"   - {message}") for message in fitting]
-        lines += [_cut(f"   $ {command}") for command in _commands(cause)]
+        lines += [cut(f"   - {message}") for message in fitting]
+        lines += [cut(f"   $ {command}") for command in _commands(cause)]
     if rest:
-        lines.append(_cut(f"and {_count(len(rest), 'more cause')}: {'; '.join(cause.title for cause in rest)}"))
+        lines.append(cut(f"and {_count(len(rest), 'more cause')}: {'; '.join(cause.title for cause in rest)}"))
     return lines
 
 
 def _commands(cause: RootCause) -> tuple[str, ...]:
     return cause.commands[:2]
-
-
-def _cut(line: str) -> str:
-    flat = " ".join(line.split()) if "\n" in line else line
-    return flat if len(flat) <= MAX_WIDTH else f"{flat[: MAX_WIDTH - 1]}…"
 
 
 # --- finding the causes -----------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from math import ceil
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
-    MAX_LINES,
     Scene,
     cause_lines,
     root_causes,
@@ -31,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 #: Colourings that are tried for each number of batches: what one order misses, another finds.
@@ -162,7 +162,7 @@ def refusal(problems: Iterable[Problem], scene: Scene) -> str:
     errors = [problem for problem in problems if problem.severity == ERROR]
     if not errors:
         return ""
-    lines = cause_lines(root_causes(errors, scene), MAX_LINES - 1)
+    lines = cause_lines(root_causes(errors, scene), MAX_FAIL_LINES - 1)
     return "\n".join(["The restart is refused; no server was touched.", *lines])
 
 

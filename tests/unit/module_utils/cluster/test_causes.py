@@ -12,8 +12,6 @@ from dataclasses import replace
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
     KINDS,
-    MAX_LINES,
-    MAX_WIDTH,
     RootCause,
     Scene,
     cause_lines,
@@ -32,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Health, Peer, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, MAX_WIDTH
 from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import cluster, clusters, consumer, meta, server, stream
@@ -400,7 +399,7 @@ def test_more_causes_than_a_screen_holds_are_counted() -> None:
     found = root_causes([Problem(f"other_{number}", ERROR, "x", f"odd {number}") for number in range(30)], Scene())
     lines = cause_lines(found)
     assert len(lines) <= MAX_LINES
-    assert lines[-1].startswith("and 23 more causes: odd 7; odd 8")
+    assert lines[-1].startswith("and 27 more causes: odd 3; odd 4")
 
 
 def test_a_problem_of_a_result_is_the_same_problem() -> None:

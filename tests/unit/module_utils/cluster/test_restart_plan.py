@@ -25,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Peer, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clusters import (
@@ -232,7 +233,7 @@ def test_refusals() -> None:
     ]
     single = [Problem("roll_few_replicas", ERROR, f"stream APP/S{number}", "away", ("n1",)) for number in range(5000)]
     assert refusal(single, Scene()).splitlines()[1] == "1. 5000 streams cannot keep a quorum while n1 restarts"
-    assert len(refusal(single, Scene()).splitlines()) <= 16
+    assert len(refusal(single, Scene()).splitlines()) <= MAX_FAIL_LINES
     cause, touched, _what_to_do = unreadable_refusal(["a", "b"], {"a": ["x changed"]}, "no answer").splitlines()
     assert cause == "The health gate cannot read the cluster: no answer"
     assert touched == "No server was touched. To be restarted: a (x changed), b."
