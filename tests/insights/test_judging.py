@@ -65,11 +65,13 @@ def test_findings_and_report_of_a_recorded_cluster(
     output = tmp_path / "report"
     verdict = did("report", "--output", str(output), "--title", "Test <fleet>")
     written = {path.name for path in output.iterdir()}
-    assert {"report.html", "report.json", "report.md", "findings.csv", "checks.csv"} <= written
+    assert {"report.html", "report.json", "report.md", "causes.csv", "findings.csv", "checks.csv"} <= written
     content = json.loads((output / "report.json").read_text())
     assert content["notes"] == ["There is no gold of 2026-11-21: run the job gold first."]
     assert content["tables"]["findings"]["total"] == len(content["tables"]["findings"]["rows"])
     assert verdict["unknown"] == sum(1 for row in content["tables"]["findings"]["rows"] if "unknown" in row)
+    failed = sum(1 for row in content["tables"]["findings"]["rows"] if "fail" in row)
+    assert (verdict["findings"], verdict["worst"]) == (failed, "none" if not failed else verdict["worst"])
     assert "<title>Test &lt;fleet&gt;</title>" in (output / "report.html").read_text()
 
 

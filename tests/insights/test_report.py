@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.report.causes import CODES, with_causes
 from jetstream_insights.report.content import plain
 from jetstream_insights.report.page import as_json, page
 from jetstream_insights.report.plain import csv_of, markdown, quoted, show
-from jetstream_insights.report.shape import BY_NAME, FORMAT, KINDS, TABLES, filled, verdict
+from jetstream_insights.report.shape import BY_NAME, FORMAT, KINDS, TABLES, dicts, filled, verdict
 from pyspark.sql import Row
 
 CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
@@ -196,14 +198,22 @@ def content() -> dict[str, Any]:
             ),
         ),
     }
-    return {
-        "format": FORMAT,
-        "title": f"Fleet {HOSTILE}",
-        "day": "2026-11-21",
-        "generated": moment(19),
-        "notes": [HOSTILE],
-        "tables": tables,
-    }
+    return grouped(
+        {
+            "format": FORMAT,
+            "title": f"Fleet {HOSTILE}",
+            "day": "2026-11-21",
+            "generated": moment(19),
+            "notes": [HOSTILE],
+            "tables": tables,
+        }
+    )
+
+
+def grouped(report: dict[str, Any]) -> dict[str, Any]:
+    """Return the report with the causes of its findings."""
+    failing = [row for row in dicts(report, "findings") if row["result"] == "fail"]
+    return {**report, "tables": with_causes(report["tables"], failing)}
 
 
 class Reader(HTMLParser):
@@ -260,7 +270,7 @@ def test_what_clusters_tell_is_text_in_the_page_and_whole_in_its_data() -> None:
 
 def test_markdown_and_csv_show_names_as_they_are() -> None:
     text = markdown(content())
-    assert "1 critical, 1 warnings, 301 notes; 1 could not be reported" in text
+    assert "1 critical, 1 warnings, 1 notes, of 303 findings; 1 could not be reported" in text
     assert "\\<\\/script" not in text and "\\</script\\>" in text
     assert "1 replica \\| on \\`n1\\`" in text
     assert "… and 284 more." in text
@@ -283,8 +293,88 @@ def test_markdown_and_csv_show_names_as_they_are() -> None:
 
 
 def test_the_verdict_is_the_worst_that_failed() -> None:
-    assert verdict(content()) == {"worst": "critical", "critical": 1, "warning": 1, "info": 301, "unknown": 1}
+    said = {"worst": "critical", "critical": 1, "warning": 1, "info": 1, "findings": 303, "unknown": 1}
+    assert verdict(content()) == said
     assert verdict({"tables": {}})["worst"] == "none"
+
+
+def found(check: str, **more: Any) -> dict[str, Any]:
+    severity = REGISTRY.checks[check].severity
+    return {"check": check, "severity": severity, "result": "fail", "text": f"text of {check}", **more}
+
+
+def causes_of(*findings: dict[str, Any], missing: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Return the causes of findings in a fleet of five, of which these servers are missing."""
+    names = [f"n{number}" for number in range(1, 6)]
+    tables = {
+        "fleets": rows("fleets", {"servers": 5, "missing": list(missing), "complete": not missing}),
+        "servers": rows(
+            "servers",
+            *(
+                {"server": name, "cluster": "C1", "version": "2.15.1", "answered": name not in missing}
+                for name in names
+            ),
+        ),
+        "findings": rows("findings", *findings),
+    }
+    return list(dicts(grouped({"tables": tables}), "causes"))
+
+
+def test_a_dead_server_explains_its_thousand_symptoms() -> None:
+    """And nothing else: a stream whose members all answer has a fault of its own."""
+    streams = [{"account": "A", "stream": f"S{number}"} for number in range(400)]
+    symptoms = [
+        found("FLEET_101"),
+        found("META_105", server="n4"),
+        found("META_102"),
+        found("SERVER_107", server="n1"),
+        found("SERVER_208", server="n4"),
+        *(found("STREAM_101", **one, value=1.0, threshold=2.0) for one in streams[:100]),
+        *(found("CONSUMER_101", **one, consumer="c", value=1.0, threshold=2.0) for one in streams[:100]),
+        *(found("STREAM_106", **one, peer="n5") for one in streams[100:]),
+        *(found("STREAM_104", **one) for one in streams[100:]),
+        *(found("CONSUMER_103", **one, consumer="c") for one in streams[100:]),
+    ]
+    own = [
+        found("STREAM_101", account="A", stream="OWN", value=2.0, threshold=2.0),
+        found("STREAM_106", account="A", stream="SLOW", peer="n2"),
+        found("STREAM_110", account="A", stream="S1"),
+    ]
+    causes = causes_of(*symptoms, *own, missing=("n4", "n5"))
+    assert [(cause["kind"], cause["severity"], cause["findings"]) for cause in causes] == [
+        ("servers_down", "critical", len(symptoms)),
+        ("asset_fault", "critical", 1),
+        ("catching_up", "warning", 1),
+        ("unknown", "warning", 1),
+    ]
+    dead = causes[0]
+    assert dead["servers"] == ["n4", "n5"]
+    assert dead["title"].startswith(
+        "n4 and n5 do not answer: 100 streams and 100 consumers have no quorum, 601 miss a replica"
+    )
+    assert any(command.startswith("systemctl status nats-server") for command in dead["commands"])
+    assert "stream A/OWN" in causes[1]["title"] and "n2" in causes[2]["title"]
+
+
+def test_an_incomplete_snapshot_of_servers_that_are_all_there_is_no_dead_server() -> None:
+    (cause,) = causes_of(found("FLEET_101"))
+    assert (cause["kind"], cause["servers"], cause["severity"]) == ("unknown", [], "critical")
+
+
+def test_fleets_do_not_explain_each_other() -> None:
+    tables = {
+        "fleets": rows("fleets", {"fleet": "east", "missing": ["n4"]}, {"fleet": "west", "missing": []}),
+        "servers": rows("servers", *({"fleet": fleet, "server": "n1", "answered": True} for fleet in ("east", "west"))),
+    }
+    lost = {**found("STREAM_101", account="A", stream="S", value=1.0, threshold=2.0)}
+    failing = rows("findings", *({**lost, "fleet": fleet} for fleet in ("east", "west")))
+    report = grouped({"tables": {**tables, "findings": failing}})
+    kinds = {row["fleet"]: row["kind"] for row in dicts(report, "causes")}
+    assert kinds == {"east": "servers_down", "west": "asset_fault"}
+
+
+def test_only_checks_that_there_are_have_codes_of_the_gate() -> None:
+    assert set(CODES) <= set(REGISTRY.checks)
 
 
 def test_values_become_json() -> None:
@@ -375,13 +465,14 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
     assert (seen["title"], seen["images"]) == (f"Fleet {HOSTILE}", 0)
     shown = [
         "fleets",
+        "causes",
         "findings",
         "checks",
         "load",
         "usage",
         "capacity",
-        "leadership",
         "timeline",
+        "leadership",
         "incidents",
         "streams",
     ]

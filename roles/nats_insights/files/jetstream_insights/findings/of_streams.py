@@ -130,8 +130,9 @@ CHECKS = (
         knows=LEADER_IS_KNOWN,
         unknown="{views|list} may lead it, and did not tell",
         fails="size(leaders) = 0",
-        value="size(leaders)",
-        against="1",
+        # How many of its members answered.
+        value="size(hosts)",
+        against="quorum",
         text="no server leads it; it is on {hosts|list}, {quorum} of {num_replicas} must be up",
         rationale="It takes no messages and gives none. healthz may be 200 on every server.",
         remedy="playbook `diagnose`; start what is down",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -17,9 +17,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from jetstream_insights.lake import Lake
+from jetstream_insights.report.causes import with_causes
 from jetstream_insights.report.page import page
 from jetstream_insights.report.plain import csv_files, markdown
-from jetstream_insights.report.shape import FORMAT, TABLES, Table, filled, verdict
+from jetstream_insights.report.shape import BY_NAME, FORMAT, TABLES, Table, dicts, filled, verdict
 from jetstream_insights.side_by_side import each
 
 Say = Callable[[str], None]
@@ -49,7 +50,7 @@ def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
         for layer in ("gold", "findings")
         if not lake.pointer(layer, day)
     ]
-    known = {table.name: table for table in TABLES}
+    known = {table.name: table for table in TABLES if table.source}
     read: dict[str, dict[str, Any]] = {}
 
     def fill(name: str) -> None:
@@ -59,19 +60,35 @@ def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
             read[name] = _filled(known[name], frame)
 
     each(known, fill, lake.at_once)
+    tables = {name: read[name] for name in known if name in read}
+    if "findings" in tables:
+        tables = with_causes(tables, _failing(lake, day, tables))
     return {
         "format": FORMAT,
         "title": title,
         "day": str(day),
         "generated": f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
         "notes": notes,
-        "tables": {name: read[name] for name in known if name in read},
+        "tables": tables,
     }
 
 
 def _rows_of(lake: Lake, table: Table, day: date) -> DataFrame | None:
     layer, _dot, name = table.source.partition(".")
     return lake.read_days(layer, name, [day - timedelta(days=back) for back in range(max(table.days, 1))])
+
+
+def _failing(lake: Lake, day: date, tables: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return all findings that failed, also those that the report's table leaves out."""
+    shown = tables["findings"]
+    table = BY_NAME["findings"]
+    if shown["total"] > len(shown["rows"]):
+        frame = _rows_of(lake, table, day)
+        assert frame is not None, "it was there a moment ago"
+        names = [column.name for column in table.columns]
+        rows = frame.where("result = 'fail'").select(*names).collect()
+        return [dict(zip(names, (plain(value) for value in row))) for row in rows]
+    return [row for row in dicts({"tables": tables}, "findings") if row["result"] == "fail"]
 
 
 def _filled(table: Table, frame: DataFrame) -> dict[str, Any]:

@@ -108,7 +108,7 @@
         return el("td", null, el("span", { class: `badge ${SEVERITIES.includes(value) || kind === "result" ? value : ""}` }, value));
       }
       const scaled = kind === "amount" && ["file", "memory"].includes(row[at.resource]) ? "bytes" : kind;
-      const wide = ["text", "causes", "old", "new", "title"].includes(key);
+      const wide = ["text", "causes", "old", "new", "title", "evidence", "commands"].includes(key);
       return el("td", { class: NUMBERS.has(kind) ? "n" : kind === "time" ? "t" : wide ? "w" : null }, show(value, scaled));
     }
     const heads = columns.map((column) => {
@@ -325,9 +325,9 @@
 
   // --- the page ------------------------------------------------------------------------------------------------------------------------
   function tiles() {
-    const found = objects("findings");
-    const of = (severity) => found.filter((row) => row.result === "fail" && row.severity === severity).length;
-    const unknown = found.filter((row) => row.result === "unknown").length;
+    const causes = objects("causes");
+    const of = (severity) => causes.filter((row) => row.severity === severity).length;
+    const unknown = objects("findings").filter((row) => row.result === "unknown").length;
     const made = SEVERITIES.map((severity) => [of(severity), severity, of(severity) ? severity : "good"]);
     made.push([unknown, "not known", unknown ? "unknown" : "good"]);
     const whole = objects("fleets");

@@ -18,6 +18,7 @@ _MOST = 20
 #: The tables and columns of the summary.
 _SUMMARY = {
     "fleets": ("fleet", "taken", "servers", "missing", "streams", "consumers", "messages", "bytes", "meta_leader"),
+    "causes": ("severity", "title", "findings", "commands"),
     "findings": ("severity", "result", "check", "text", "server", "account", "stream", "consumer"),
     "incidents": (
         "incident",
@@ -84,8 +85,8 @@ def _lines(content: Content) -> Iterator[str]:
     yield f"{content['day']}, made {content['generated']}."
     yield ""
     yield (
-        f"**{said['critical']} critical, {said['warning']} warnings, {said['info']} notes; "
-        f"{said['unknown']} could not be reported.**"
+        f"**Root causes: {said['critical']} critical, {said['warning']} warnings, {said['info']} notes, of {said['findings']} "
+        f"findings; {said['unknown']} could not be reported.**"
     )
     for note in content["notes"]:
         yield from ("", quoted(note))

@@ -40,9 +40,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report. `source`: layer and table of the lake. `only`: which rows, and `order`: which first, as Spark SQL;
-    of more than `most` the last are left out, and their number is reported. `days`: how many days it looks back; 0: the report's.
-    `shown`: whether it is shown as a table, beside a chart."""
+    """A table of the report.
+
+    `source`: layer and table of the lake; empty for what is made of other tables. `only`: which rows, and `order`: which first,
+    as Spark SQL; of more than `most` the last are left out, and their number is reported. `days`: how many days it looks back; 0:
+    the report's. `shown`: whether it is shown as a table, beside a chart.
+    """
 
     name: str
     title: str
@@ -82,6 +85,20 @@ TABLES: tuple[Table, ...] = (
             *_of("count", leaderless_streams="streams without leader", leaderless_consumers="consumers without leader"),
         ),
         ("fleet",),
+    ),
+    Table(
+        "causes",
+        "Root causes",
+        "What lies behind the findings, the worst first; each finding has one.",
+        "",
+        (
+            _FLEET,
+            *_of("severity", severity="severity"),
+            *_of("text", kind="kind", title="cause"),
+            *_of("list", servers="servers"),
+            *_of("count", findings="findings"),
+            *_of("list", evidence="evidence", commands="what to run"),
+        ),
     ),
     Table(
         "findings",
@@ -476,13 +493,13 @@ SEVERITIES = ("critical", "warning", "info")
 
 
 def verdict(content: Content) -> dict[str, Any]:
-    """Return what the report says in one line: the worst severity that failed, and how many findings there are of each."""
+    """Return what the report says in one line: the worst severity that failed, how many root causes there are of each, so that
+    one dead server is one and not a thousand, and how many findings are not known."""
     counts = dict.fromkeys(SEVERITIES, 0)
-    unknown = 0
-    for row in dicts(content, "findings"):
-        if row["result"] == "fail":
-            counts[row["severity"]] += 1
-        else:
-            unknown += 1
+    findings = 0
+    for row in dicts(content, "causes"):
+        counts[row["severity"]] += 1
+        findings += row["findings"]
+    unknown = sum(row["result"] == "unknown" for row in dicts(content, "findings"))
     worst = next((severity for severity in SEVERITIES if counts[severity]), "none")
-    return {"worst": worst, **counts, "unknown": unknown}
+    return {"worst": worst, **counts, "findings": findings, "unknown": unknown}

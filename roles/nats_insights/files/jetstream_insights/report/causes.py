@@ -1,0 +1,181 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The findings of a report under their root causes, by the same function that the health gate and the playbook diagnose use.
+
+A server that does not answer explains what is wrong with every group that it is a member of. Of a group without a leader no
+finding names the members: servers that are missing from its fleet explain it when too few of its members answered.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jetstream_insights.report.shape import BY_NAME, SEVERITIES, TABLES, dicts, filled
+
+#: Checks that find what follows from a cause, and the codes that the live gate has for that. A check that is not here is about
+#: nothing but its own subject, and all findings of it are one cause.
+CODES = {
+    "FLEET_101": "server_missing",
+    "SERVER_001": "server_unhealthy",
+    "SERVER_107": "server_lacks_routes",
+    "SERVER_207": "server_unhealthy_again",
+    "SERVER_208": "server_often_missing",
+    "SERVER_210": "jetstream_disabled",
+    "GATEWAY_101": "gateway_missing",
+    "META_001": "meta_peer_missing",
+    "META_002": "meta_no_leader",
+    "META_102": "meta_replica_behind",
+    "META_103": "meta_replica_behind",
+    "META_105": "meta_peer_missing",
+    "META_107": "meta_pending",
+    "META_202": "meta_was_leaderless",
+    "JETSTREAM_001": "stream_replica_behind",
+    "STREAM_101": "stream_no_leader",
+    "STREAM_102": "stream_leader_disputed",
+    "STREAM_104": "stream_replica_behind",
+    "STREAM_105": "stream_replica_count",
+    "STREAM_106": "stream_replica_behind",
+    "STREAM_117": "stream_replica_behind",
+    "STREAM_121": "stream_moving",
+    "STREAM_203": "stream_was_leaderless",
+    "STREAM_208": "stream_replica_behind",
+    "CONSUMER_101": "consumer_no_leader",
+    "CONSUMER_102": "consumer_leader_disputed",
+    "CONSUMER_103": "consumer_replica_behind",
+    "CONSUMER_104": "consumer_replica_count",
+    "CONSUMER_113": "consumer_replica_behind",
+    "CONSUMER_202": "consumer_stuck",
+    "CONSUMER_208": "consumer_was_leaderless",
+    "RAFT_105": "raft_no_leader",
+}
+#: Findings of a server that lacks what another server should give it.
+_OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
+#: What the gate calls an error is critical here.
+_SEVERITY = {"critical": "error"}
+#: How much evidence a cause shows.
+_EVIDENCE = 3
+
+Row = Mapping[str, Any]
+
+
+def grouping() -> Any:
+    """Return the collection's pure function with its types. It is asked for when a report is made: the other jobs do without."""
+    name = "ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes"
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        # In the package that the role builds it lies beside this one. Run from the collection's folder it is further up.
+        if not str(missing.name).startswith("ansible_collections"):
+            raise
+        sys.path.append(str(Path(__file__).absolute().parents[8]))
+        return importlib.import_module(name)
+
+
+def with_causes(tables: Mapping[str, Any], failing: Iterable[Row]) -> dict[str, Any]:
+    """Return the report's tables in their order, with that of the root causes. `failing`: all findings that failed, by the names
+    of their columns."""
+    made = {**tables, "causes": _causes_table(tables, failing)}
+    return {table.name: made[table.name] for table in TABLES if table.name in made}
+
+
+def _causes_table(tables: Mapping[str, Any], failing: Iterable[Row]) -> dict[str, Any]:
+    by_fleet: dict[str, list[Row]] = {}
+    for row in failing:
+        by_fleet.setdefault(row["fleet"], []).append(row)
+    content = {"tables": tables}
+    made = [cause for fleet in sorted(by_fleet) for cause in _causes(fleet, by_fleet[fleet], content)]
+    made.sort(key=lambda cause: SEVERITIES.index(cause["severity"]))
+    table = BY_NAME["causes"]
+    return filled(table, [[row[column.name] for column in table.columns] for row in made[: table.most]], len(made))
+
+
+def _causes(fleet: str, rows: Sequence[Row], content: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    causes = grouping()
+    missing = _names(row["missing"] for row in dicts(content, "fleets") if row["fleet"] == fleet)
+    servers = [row for row in dicts(content, "servers") if row["fleet"] == fleet]
+    scene = causes.Scene(
+        answered=frozenset(row["server"] for row in servers if row["answered"] is not False) - missing,
+        clusters={row["server"]: row["cluster"] or "" for row in servers},
+        versions={row["server"]: row["version"] or "" for row in servers},
+    )
+    members = _members_behind(rows)
+    problems = []
+    severities: dict[int, str] = {}
+    for row in rows:
+        problem = _problem(causes, row, missing, members)
+        severities[id(problem)] = row["severity"]
+        problems.append(problem)
+    for cause in causes.root_causes(problems, scene):
+        worst = min((severities[id(problem)] for problem in cause.problems), key=SEVERITIES.index)
+        yield {
+            "fleet": fleet,
+            "severity": worst,
+            "kind": cause.kind,
+            "title": cause.title,
+            "servers": list(cause.servers),
+            "findings": len(cause.problems),
+            "evidence": cause.evidence[:_EVIDENCE],
+            "commands": list(cause.commands),
+        }
+
+
+def _names(lists: Iterable[Iterable[str] | None]) -> frozenset[str]:
+    return frozenset(name for names in lists for name in names or ())
+
+
+def _group(row: Row) -> tuple[str | None, str | None]:
+    """Return the stream whose members a finding is about; that of its consumers, too, and nothing for the meta group."""
+    return row["account"], row["stream"]
+
+
+def _members_behind(rows: Iterable[Row]) -> dict[tuple[str | None, str | None], set[str]]:
+    """Return the members of each stream, and of the meta group, that findings call missing or behind."""
+    found: dict[tuple[str | None, str | None], set[str]] = {}
+    for row in rows:
+        code = CODES.get(row["check"], "")
+        name = row["server"] if code.startswith("meta_") else row["peer"]
+        if name and code.endswith(("_replica_behind", "_peer_missing")):
+            found.setdefault(_group(row), set()).add(name)
+    return found
+
+
+def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[tuple[Any, Any], set[str]]) -> Any:
+    code = CODES.get(row["check"])
+    subject, servers, absent = _subject(row), [row["server"]] if row["server"] else [], set()
+    if code == "server_missing":
+        # A snapshot may lack answers of servers that are all there.
+        code, servers = (code, sorted(missing)) if missing else (None, [])
+    elif code in _OF_OTHERS or (code and code.endswith("_was_leaderless")):
+        servers, absent = [], set(missing)
+    elif code and code.endswith(("_no_leader", "_stuck")):
+        unseen = row["value"] is not None and row["threshold"] is not None and row["value"] < row["threshold"]
+        absent = set(missing) if unseen or code in ("raft_no_leader", "consumer_stuck") else set()
+        servers = []
+    elif code and code.endswith(("_replica_behind", "_replica_count", "_moving")):
+        absent = {row["server"]} if row["server"] else set(members.get(_group(row), ()))
+        servers = sorted(absent)
+    message = f"{subject}: {row['text']}" if subject else str(row["text"])
+    data = {
+        "code": code or str(row["check"]).lower(),
+        "severity": _SEVERITY.get(row["severity"], row["severity"]),
+        "subject": subject,
+        "message": message,
+        "servers": servers,
+        "absent": sorted(absent),
+    }
+    return causes.problem_of(data)
+
+
+def _subject(row: Row) -> str:
+    """Return what a finding is about, as the gate names it."""
+    if row["stream"]:
+        kind = "consumer" if row["consumer"] else "stream"
+        return f"{kind} {'/'.join(str(row[key]) for key in ('account', 'stream', 'consumer') if row[key])}"
+    if str(row["check"]).startswith("META_"):
+        return "meta group"
+    return str(row["server"] or row["account"] or row["cluster"] or row["name"] or row["fleet"] or "")
