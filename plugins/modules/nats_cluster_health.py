@@ -268,6 +268,7 @@ from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import cause_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import entries_behind
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -277,8 +278,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.healt
     make_sampler,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress, clock_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 #: How many problems of each list the result holds, unless all are asked for.
@@ -351,6 +353,9 @@ class Streaks:
         self.unchanged_for = 0.0
         self._good_since = self._unchanged_since = started
         self._state: frozenset[object] | None = None
+        self._lacks = (0, 0)
+        self._most_lacking = 0
+        self._lacking_since = self._at = started
 
     def add(self, sample: Sample, begun: float) -> None:
         """Take in a sample that was begun then."""
@@ -362,6 +367,20 @@ class Streaks:
         self._unchanged_since = begun if sample.state != self._state else self._unchanged_since
         self._state = sample.state
         self.unchanged_for = begun - self._unchanged_since
+        self._at = begun
+        self._lacks = entries_behind(sample.cluster) if sample.errors and sample.cluster else (0, 0)
+        # A server that comes back, or messages that come in faster than they are copied, begin the estimate again.
+        if self._lacks[0] >= self._most_lacking or not self._lacks[0]:
+            self._most_lacking, self._lacking_since = self._lacks[0], begun
+
+    def lacking(self) -> str:
+        """Return what replicas still lack, and at the rate until now for how long; empty when they lack nothing."""
+        entries, size = self._lacks
+        if not entries:
+            return ""
+        text = f"{entries} entries{f', about {human_bytes(size)},' if size else ''} to catch up"
+        done, elapsed = self._most_lacking - entries, self._at - self._lacking_since
+        return f"{text}; about {clock_time(entries * elapsed / done)} left" if done > 0 and elapsed > 0 else text
 
     def passed(self, samples: int, span: float) -> bool:
         """Return whether enough good samples in a row span enough time."""
@@ -405,7 +424,8 @@ def _missing(last: Sample, streaks: Streaks) -> str:
         return f"healthy for {streaks.good_for:.0f} s, not yet long enough"
     count, most, first = len(last.errors), streaks.most_errors, next(iter(last.causes))
     fewer = f" of {most}" if most > count else ""
-    return f"{count}{fewer} problem{'' if most == 1 else 's'} left: {first.title}"
+    lacking = streaks.lacking()
+    return f"{count}{fewer} problem{'' if most == 1 else 's'} left{f' ({lacking})' if lacking else ''}: {first.title}"
 
 
 def message(outcome: Outcome, file: str | None = None) -> str:

@@ -405,7 +405,7 @@ def carry_out(
         if holds(now, server)["meta_leader"]:
             move_meta_leader(connections.own, away, remaining())
         led = [asset for asset, group in scope.led(now) if leading(group.subject) not in stuck]
-        failures[:] = move_leaders(connections, now, led, away, remaining(), params["concurrency"])
+        failures[:] = move_leaders(connections, now, led, away, remaining(), params["concurrency"], params["progress"])
         return mover.read_cluster() if led else now
 
     step_leaders_down()
@@ -488,7 +488,9 @@ def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     began = time.monotonic()
     constraints = LeaderConstraints(preferred=server)
     assets = [asset for asset, _group in chosen]
-    failed = move_leaders(connections, cluster, assets, constraints, params["wait_timeout"], params["concurrency"])
+    failed = move_leaders(
+        connections, cluster, assets, constraints, params["wait_timeout"], params["concurrency"], params["progress"]
+    )
     summary = result(before, holds(read_led_cluster(SystemApi(connections.own), known_names=[server]), server), {}, [])
     summary["waited"] = round(time.monotonic() - began, 3)
     if failed:

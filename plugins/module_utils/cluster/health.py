@@ -129,6 +129,19 @@ def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPol
     return problems
 
 
+def entries_behind(cluster: Cluster) -> tuple[int, int]:
+    """Return how many Raft entries the replicas on servers that answer are behind their leaders, all together, and about how many
+    bytes that are: an entry of a stream is a message of its mean size, and nothing is larger than the stream."""
+    entries = sum(peer.lag for group in cluster.groups() for peer in group.peers if peer.name in cluster.names)
+    size = sum(
+        min(peer.lag * stream.size // stream.messages, stream.size)
+        for stream in cluster.streams
+        for peer in stream.group.peers
+        if stream.messages and peer.name in cluster.names
+    )
+    return entries, size
+
+
 def lasting_asset_faults(cluster: Cluster) -> list[str]:
     """Return the streams and consumers ("consumer APP/ORDERS/worker") with a fault of their own that no server's restart
     causes or heals: those that some server reports for long, and of which it does not say that they catch up."""

@@ -569,6 +569,7 @@ def move_leaders(
     constraints: leaders.LeaderConstraints,
     timeout: float,
     concurrency: int = 1,
+    progress: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Have fitting members lead these streams and consumers, which must have some; return what that failed for, and why."""
     if not assets:
@@ -581,7 +582,7 @@ def move_leaders(
         zip(known, leaders.with_targets(plans, groups.supporting, [group.leader for group in known.values()]))
     )
     jobs = [StepDown(asset, plan) for asset, plan in targeted.items() if plan.action != leaders.FITS]
-    step_down(groups, jobs, groups.servers, groups.supporting, timeout, concurrency)
+    step_down(groups, jobs, groups.servers, groups.supporting, timeout, concurrency, Progress(progress, timeout))
     failed = [
         f"{asset.label}: {reading.description}" for asset, reading in found.items() if isinstance(reading, NatsFailure)
     ]

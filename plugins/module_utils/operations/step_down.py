@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, Union
 
 from ansible.module_utils.basic import AnsibleModule
@@ -29,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadersh
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import RaftGroup, Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
 
 CONSTRAINTS_SPEC: dict[str, dict[str, Any]] = {
@@ -170,6 +172,7 @@ def step_down(
     supporting: Container[str | None],
     wait_timeout: float,
     concurrency: int = 1,
+    lines: Progress | None = None,
 ) -> None:
     """Bring every job to its end: a fitting server was seen to lead, or it has failed.
 
@@ -198,10 +201,18 @@ def step_down(
         for (job, _body), answer in zip(requests, _ask(groups, requests)):
             job.answered(answer)
         active = [job for job in active if not job.over]
+        if lines is not None:
+            lines.report(partial(_elections_line, len(jobs), len(active) + len(waiting), len(active)))
         if active:
             time.sleep(POLL_SECONDS)
     for job in [*active, *waiting]:
         job.give_up(wait_timeout)
+
+
+def _elections_line(count: int, left: int, under_way: int) -> str:
+    return (
+        f"{count - left} of {count} leaders have changed, {under_way} election{'' if under_way == 1 else 's'} under way"
+    )
 
 
 def _read(groups: Groups[K], jobs: Sequence[Job[K]]) -> list[Reading]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health i
     message,
     wait_for_health,
 )
+from support.clusters import cluster, stream
 
 GOOD = Sample(None, (), (), ())
 BAD = Sample(None, (Problem("server_missing", ERROR, "n3", "expected server n3 did not answer", ("n3",)),), (), ())
@@ -196,6 +198,33 @@ def test_a_wait_says_what_is_still_missing(monkeypatch: pytest.MonkeyPatch, tmp_
     assert lines.read_text().splitlines() == [
         *(f"{seconds} of 120 s: 1 problem left: n3 does not answer" for seconds in (10, 20, 30)),
         *(f"{seconds} of 120 s: healthy for {seconds - 32} s, not yet long enough" for seconds in (40, 50)),
+    ]
+
+
+def catching_up(lag: int) -> Sample:
+    """Return a sample in which the replica on n3 lacks so many messages of 1000 bytes."""
+    live = cluster(["n1", "n2", "n3"], stream("ORDERS", ["n1", "n2", "n3"]))
+    (orders,) = live.streams
+    peers = tuple(replace(peer, lag=lag if peer.name == "n3" else 0) for peer in orders.group.peers)
+    orders = replace(orders, group=replace(orders.group, peers=peers), messages=100_000, size=100_000_000)
+    return replace(behind(lag), cluster=replace(live, streams=(orders,)))
+
+
+def test_a_wait_for_a_replica_says_what_it_lacks_and_for_how_long(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(nats_cluster_health, "time", clock)
+    monkeypatch.setattr(nats_cluster_health, "Progress", partial(Progress, clock=clock.monotonic))
+    lines = tmp_path / "lines"
+    script = [*(catching_up(50_000 - 1_000 * number) for number in range(21)), GOOD]
+    assert gate(script, interval=2, wait_timeout=120, span=1, progress={"file": str(lines)}).healthy
+    title = "replicas on n3 catch up or move: stream APP/A misses a replica"
+    assert lines.read_text().splitlines()[:4] == [
+        f"10 of 120 s: 1 problem left (45000 entries, about 42.9 MiB, to catch up; about 00:01:30 left): {title}",
+        f"20 of 120 s: 1 problem left (40000 entries, about 38.1 MiB, to catch up; about 00:01:20 left): {title}",
+        f"30 of 120 s: 1 problem left (35000 entries, about 33.4 MiB, to catch up; about 00:01:10 left): {title}",
+        f"40 of 120 s: 1 problem left (30000 entries, about 28.6 MiB, to catch up; about 00:01:00 left): {title}",
     ]
 
 
