@@ -26,14 +26,8 @@ from support.nats_processes import ROOT, SYS_PASSWORD, SYS_USER, NatsProcesses, 
 LINE = re.compile(r"^[1-6]\d of 62 s: 2 problems left: n9 does not answer", re.MULTILINE)
 #: Lines of a terminal.
 SCREEN = 25
-#: The folders with the commands of ansible-core: the one under test, and the oldest.
-CORES = list(
-    dict.fromkeys(
-        folder
-        for folder in (Path(sys.executable).parent, ROOT / ".cache/venv-2.16/bin")
-        if (folder / "ansible-playbook").exists()
-    )
-)
+#: The folders with the commands of ansible-core: that under test, and what else `make` has installed, at least the oldest.
+CORES = list(dict.fromkeys([Path(sys.executable).parent, *sorted(ROOT.glob(".cache/venv-2.*/bin"))]))
 
 
 @pytest.fixture(scope="module")

@@ -69,6 +69,8 @@ _NAMES_SHOWN = 4
 _STORAGE_WORDS = ("no space left", "out of space", "insufficient storage", "insufficient resources", "write error")
 #: And when they have no meta leader, or are behind it (monitor.go healthz).
 _META_WORDS = ("meta leader", "meta layer")
+#: And while they read what they have stored, after a start.
+_RECOVERING_WORDS = ("still recovering",)
 
 
 @dataclass(frozen=True)
@@ -311,6 +313,17 @@ def _storage(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     yield RootCause(STORAGE, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
 
 
+def _recovering(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Servers that have started and read their streams: leaders do not hear them yet, whatever their routes and version are."""
+    names = {problem.subject for problem in left if _says(problem, _RECOVERING_WORDS)}
+    taken = left.take(_explained_by(names, left)) if names else ()
+    if taken:
+        verb, whose = ("recover", "their") if len(names) > 1 else ("recovers", "its")
+        what = f"{_named(names)} {verb} {whose} streams after a start"
+        commands = ("ansible-playbook natsops.jetstream.report -e report=servers  # until it is healthy",)
+        yield RootCause(CATCHING_UP, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
+
+
 def _raft_silent(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     """Servers that answer while their leaders hear nothing of them: a defect of their version, else routes that are cut."""
     named = {name for problem in left for name in problem.absent}
@@ -544,6 +557,7 @@ _FINDERS: tuple[Callable[[_Unexplained, Scene], Iterable[RootCause]], ...] = (
     _unreachable,
     _servers_down,
     _storage,
+    _recovering,
     _raft_silent,
     _routes_cut,
     _meta_group,

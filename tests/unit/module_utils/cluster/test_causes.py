@@ -384,6 +384,25 @@ def test_any_cluster_is_explained(live: Cluster, stop: set[str]) -> None:
     assert any("n9" in cause.servers for cause in found)
 
 
+def test_a_server_that_recovers_is_neither_raft_silent_nor_cut_off() -> None:
+    """What a leader does not hear of a server that has just started is no defect, and waiting heals it."""
+    orders = stream("ORDERS", NAMES)
+    peers = tuple(
+        replace(peer, active=314.0 if peer.name == "n3" else 0.1, current=peer.name != "n3")
+        for peer in orders.group.peers
+    )
+    orders = replace(orders, group=replace(orders.group, peers=peers))
+    live = cluster(NAMES, orders)
+    ill = Health("error", errors=("JetStream is still recovering meta layer",))
+    for version in ("2.10.27", "2.15.1"):
+        servers = tuple(
+            replace(one, version=version, health=ill if one.name == "n3" else one.health) for one in live.servers
+        )
+        (cause,) = judge(replace(live, servers=servers), NAMES)
+        assert (cause.kind, cause.servers, cause.stuck) == ("catching_up", ("n3",), False)
+        assert cause.title == "n3 recovers its streams after a start: stream APP/ORDERS misses a replica"
+
+
 def test_a_few_problems_are_all_shown() -> None:
     problems = [Problem("other", ERROR, name, f"{name} is odd") for name in NAMES]
     assert cause_lines(root_causes(problems, Scene())) == [
