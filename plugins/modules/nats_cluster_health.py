@@ -267,7 +267,7 @@ from functools import partial
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import cause_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import CATCHING_UP, cause_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import entries_behind
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
@@ -424,7 +424,7 @@ def _missing(last: Sample, streaks: Streaks) -> str:
         return f"healthy for {streaks.good_for:.0f} s, not yet long enough"
     count, most, first = len(last.errors), streaks.most_errors, next(iter(last.causes))
     fewer = f" of {most}" if most > count else ""
-    lacking = streaks.lacking()
+    lacking = streaks.lacking() if first.kind == CATCHING_UP else ""
     return f"{count}{fewer} problem{'' if most == 1 else 's'} left{f' ({lacking})' if lacking else ''}: {first.title}"
 
 
