@@ -322,6 +322,12 @@ class Outcome:
         count = len(self.last.errors)
         return f"the cluster is not healthy {after}: {count} problem{'' if count == 1 else 's'}"
 
+    @property
+    def description(self) -> str:
+        """Return what was refused in a few words."""
+        count = len(self.last.errors)
+        return f"the cluster is not healthy: {count} problem{'' if count == 1 else 's'}" if count else self.headline
+
     def as_dict(self, most: int | None = None) -> dict[str, Any]:
         """Return it for the result, with at most so many problems of each kind."""
         cluster = self.last.cluster
@@ -485,8 +491,8 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
         file, note = _write_all(outcome, module.params)
     if outcome.healthy or (module.params["stop_policy"] == "report" and outcome.only_stop):
         return {"changed": False, **outcome.as_dict(most), "problems_file": file}
-    # The description does without what the message has already, so that it is not printed twice.
-    failure = NatsFailure(outcome.code, outcome.headline).as_dict()
+    # The description does without what the message has already, so that it is not printed twice, and is one line in YAML.
+    failure = NatsFailure(outcome.code, outcome.description).as_dict()
     module.fail_json(msg=message(outcome, note), failure=failure, **outcome.as_dict(most), problems_file=file)
     return {}
 
