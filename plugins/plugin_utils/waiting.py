@@ -30,11 +30,18 @@ class WaitingAction(NormalAction):
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result."""
+        display = Display()
         if self._connection.transport != "local" or self._task.async_val:
             result: dict[str, Any] = super().run(tmp, task_vars)
-            return result
+        else:
+            result = self._run_showing_lines(tmp, task_vars, display)
+        # Whatever `failed_when` makes of a result needs all of it.
+        if result.get("failed") and not self._task.failed_when:
+            result = self._on_a_screen(result, display)
+        return result
+
+    def _run_showing_lines(self, tmp: Any, task_vars: dict[str, Any] | None, display: Display) -> dict[str, Any]:
         arguments = self._task.args
-        display = Display()
         with tempfile.TemporaryDirectory(prefix="nats-progress-") as folder:
             path = Path(folder) / "lines"
             path.touch(mode=0o600)
@@ -45,14 +52,11 @@ class WaitingAction(NormalAction):
             )
             thread.start()
             try:
-                result = super().run(tmp, task_vars)
+                result: dict[str, Any] = super().run(tmp, task_vars)
             finally:
                 ended.set()
                 thread.join()
                 self._task.args = arguments
-        # Whatever `failed_when` makes of a result needs all of it.
-        if result.get("failed") and not self._task.failed_when:
-            result = self._on_a_screen(result, display)
         return result
 
     def _on_a_screen(self, result: dict[str, Any], display: Display) -> dict[str, Any]:
