@@ -35,6 +35,11 @@ options:
     description:
       - Seconds after which the checkpoint of M(natsops.jetstream.nats_dr_checkpoint) is a problem.
     type: float
+  max_drill_age:
+    description:
+      - Seconds after which the last drill of M(natsops.jetstream.nats_dr_drill) that succeeded is a problem. By default it may be
+        of any age, and there need be none; one that failed is a problem in any case.
+    type: float
 attributes:
   check_mode:
     description: Can run in check mode and then does the same, since it only reads.
@@ -46,6 +51,7 @@ attributes:
     support: full
 seealso:
   - module: natsops.jetstream.nats_dr_checkpoint
+  - module: natsops.jetstream.nats_dr_drill
   - module: natsops.jetstream.nats_dr_failover
 """
 
@@ -72,7 +78,7 @@ lines:
   type: list
   elements: str
   sample:
-    - "│ APP/ORDERS │ behind │ 12 (35ms) │ at most 12 messages, of the last 35ms │ 3         │ 41s old    │"
+    - "│ APP/ORDERS │ behind │ 12 (35ms) │ at most 12 messages, of the last 35ms │ 3         │ 41s old    │ 2d ago │"
 in_order:
   description: Whether every stream is, and has no problem.
   returned: success
@@ -138,6 +144,15 @@ streams:
       description: Seconds since the consumers were saved, null without a checkpoint.
       type: float
       sample: 41.2
+    drill:
+      description: The last drill, as M(natsops.jetstream.nats_dr_drill) returns it; null without one.
+      type: dict
+      sample: {time: "2026-11-22T03:00:00.123456Z", ok: true, reason: "", method: end mirror, messages: 2000, position: 2000,
+               consumers: 3, copied: 1.2, seconds: 0.4, proven: "2026-11-22T03:00:00.123456Z"}
+    drill_age:
+      description: Seconds since the last drill that succeeded, null without one.
+      type: float
+      sample: 172800.5
     problems:
       description: What is wrong.
       type: list
@@ -170,7 +185,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_st
 def read(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     """Return the module's result."""
     params = module.params
-    limits = Limits(params["max_loss_messages"], params["max_loss_seconds"], params["max_checkpoint_age"])
+    limits = Limits(
+        params["max_loss_messages"], params["max_loss_seconds"], params["max_checkpoint_age"], params["max_drill_age"]
+    )
     with connected(options, params) as pair:
         rows = [row.status for row in read_status(pair, protected_streams(params), limits)]
         lines = status_lines(pair.origin.name, pair.site.name, rows)
@@ -190,6 +207,7 @@ def main() -> None:
             "max_loss_messages": {"type": "int"},
             "max_loss_seconds": {"type": "float"},
             "max_checkpoint_age": {"type": "float"},
+            "max_drill_age": {"type": "float"},
         }
     )
     run_unconnected(module, lambda options: read(module, options))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import dr_drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Records
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.nats_processes import NatsProcesses, free_ports
@@ -276,6 +277,129 @@ def test_deleted_messages_move_the_floors_of_a_stream_that_takes_over(pair: Site
     # It acknowledged the first eight, of which two are not there any more.
     assert client["num_pending"] == 20
     assert row["last_copied"] == (30 if version >= "2.12" else 26)
+
+
+def untouched(pair: SitePair) -> tuple[Any, ...]:
+    """Return what a drill must not change: the copy, and which streams and subjects there are."""
+    info = pair.west_api.stream(STREAM)
+    names = [name for name in pair.west_api.stream_names() if not name.startswith("NATS_DR_west")]
+    return names, info["config"], info["state"]["messages"], info["state"]["consumer_count"]
+
+
+def test_a_drill_proves_a_failover_and_leaves_nothing(pair: SitePair, version: str) -> None:
+    """Its origin is gone, so that it cannot have been asked. The copy has a consumer that would push to a client."""
+    fill(pair)
+    pair.add_consumer("pushed", deliver_subject="to.clients", filter_subject="orders.2")
+    for sequence in (2, 3, 20):
+        pair.west_api.call(f"STREAM.MSG.DELETE.{STREAM}", {"seq": sequence})
+    pair.done("nats_dr_checkpoint")
+    before, options = untouched(pair), options_of(version)
+    pair.east.kill()
+    planned = pair.run("nats_dr_drill", check_mode=True, **options)
+    (line,) = planned["lines"]
+    assert planned["changed"] and "would be promoted" in line and "fresh, pushed, worker" in line
+    assert pair.status(max_drill_age=60, **options)["drill"] is None
+    assert "no drill has shown" in pair.status(max_drill_age=60, **options)["problems"][-1]
+
+    with pair.listening(pair.west, "orders.>", "to.clients") as heard:
+        done = pair.done("nats_dr_drill", **options)
+    (row,) = done["streams"]
+    drill = row["drill"]
+    assert (drill["ok"], drill["reason"], drill["messages"], drill["position"]) == (True, "", 27, 30)
+    assert (row["compared"], drill["consumers"]) == (27, 3) and drill["proven"] == drill["time"]
+    assert drill["method"] == ("end mirror" if version >= "2.12" else "take over")
+    assert "west can take over" in done["lines"][0]
+    assert heard == []
+    assert untouched(pair) == before
+    shown = pair.status(max_drill_age=3600, **options)
+    assert shown["drill"] == drill and shown["drill_age"] < 600
+    assert not [one for one in shown["problems"] if "drill" in one]
+    assert "the last drill was" in pair.status(max_drill_age=0.001, **options)["problems"][-1]
+    # And the failover itself is what it was before.
+    (served,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options)["streams"]
+    floors = {one["name"]: one["floor"] for one in served["consumers"]}
+    assert (served["messages"], floors["worker"]) == (27, 8 if version >= "2.12" else 6)
+    failed = pair.run("nats_dr_drill", **options)
+    assert failed["failure"]["code"] == "not_proven" and "has taken the origin's place" in failed["msg"]
+
+
+def test_a_drill_during_load_compares_what_does_not_stand_still(pair: SitePair, version: str) -> None:
+    fill(pair)
+    pair.done("nats_dr_checkpoint")
+    producer = Producer(pair.east.url("e1"))
+    producer.start()
+    producer.wait_for(300)
+    (row,) = pair.done("nats_dr_drill", **options_of(version))["streams"]
+    count = len(producer.acknowledged)
+    producer.wait_for(count + 100)
+    producer.stop()
+    assert row["drill"]["ok"] and row["drill"]["messages"] >= 30 and row["compared"] >= 30
+    pair.in_step()
+
+
+def test_a_drill_that_fails_is_a_problem_until_one_succeeds(pair: SitePair, version: str) -> None:
+    fill(pair)
+    options = options_of(version)
+    # Without a checkpoint the failover would be refused.
+    failed = pair.run("nats_dr_drill", **options)
+    assert failed["failure"]["code"] == "not_proven" and "there is no checkpoint of it" in failed["msg"]
+    pair.done("nats_dr_checkpoint")
+    row = pair.status(**options)
+    assert not row["in_order"] and "the last drill of a failover failed: " in row["problems"][0]
+    assert not row["drill"]["ok"] and row["drill_age"] is None
+
+    # What a killed run left goes; a stream that no drill made stays.
+    name = "NATS_DR_DRILL_ORDERS"
+    pair.west_api.create_stream({"name": name, "subjects": ["mine"], "storage": "file", "num_replicas": 1})
+    assert "that no drill made" in pair.run("nats_dr_drill", **options)["msg"]
+    assert pair.west_api.stream(name)["config"]["subjects"] == ["mine"]
+    pair.west_api.update_stream({**pair.west_api.stream(name)["config"], "metadata": {"nats_dr_drill": STREAM}})
+    assert pair.done("nats_dr_drill", **options)["streams"][0]["drill"]["ok"]
+    assert pair.west_api.find_stream(name) is None and pair.status(**options)["in_order"]
+
+    # Somebody changed the copy: the drill's is another then, and says so.
+    pair.west_api.purge_stream(STREAM, {"keep": 5})
+    short = pair.run("nats_dr_drill", wait_timeout=0.001, **options)
+    assert short["failed"] and pair.west_api.find_stream(name) is None
+
+
+@pytest.mark.parametrize("fault", ["messages", "contents", "floor"])
+def test_a_drill_finds_what_is_wrong_with_a_copy(
+    pair: SitePair, version: str, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Each fault is made in the throw-away copy before it is compared."""
+    fill(pair)
+    pair.done("nats_dr_checkpoint")
+    name, run = "NATS_DR_DRILL_ORDERS", dr_drill._DrillRun
+    promote, create, read = run._promote, run._create_consumers, run._messages
+
+    def short(self: Any, record: Any) -> Any:
+        result = promote(self, record)
+        pair.west_api.call(f"STREAM.MSG.DELETE.{name}", {"seq": 7})
+        return result
+
+    def changed(self: Any, stream: str, sequences: Any) -> Any:
+        found = read(self, stream, sequences)
+        if stream == name and 12 in found:
+            found[12] = {**found[12], "data": ""}
+        return found
+
+    def rewound(self: Any, record: Any) -> Any:
+        result = create(self, record)
+        config = pair.west_api.consumer(name, "worker")["config"]
+        pair.west_api.delete_consumer(name, "worker")
+        pair.west_api.save_consumer(name, {**config, "deliver_policy": "all", "opt_start_seq": 0}, "create")
+        return result
+
+    attribute, patched, expected = {
+        "messages": ("_promote", short, "has 29 messages, and the site's copy 30"),
+        "contents": ("_messages", changed, "the data of message 12 is another"),
+        "floor": ("_create_consumers", rewound, "consumer worker stands at 0 instead of 8"),
+    }[fault]
+    monkeypatch.setattr(run, attribute, patched)
+    failed = pair.run("nats_dr_drill", **options_of(version))
+    assert failed["failure"]["code"] == "not_proven", failed
+    assert expected in failed["msg"]
 
 
 def test_clusters_of_one_supercluster(version: str, tmp_path: Path, run_module: Run) -> None:

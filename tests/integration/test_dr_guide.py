@@ -82,18 +82,23 @@ def test_the_commands_from_the_first_checkpoint_to_the_failover(
     planned = make_pair("planned")
     inventory(planned, tmp_path / "guide")
     commands = [command.text for block in Document(GUIDE).of("shell") for command in block.commands]
-    assert len(commands) == 8
-    for command in commands[:5]:
+    assert len(commands) == 10
+    for command in commands[:7]:
         output = run_command(command, tmp_path / "guide")
         if "dr_status" in command:
             assert "│ APP/ORDERS │ following │ 0 (0s) │ nothing" in output
-        if "--check" in command:
+        if "dr_drill" in command and "--check" in command:
+            assert "a throw-away copy of" in output and planned.status()["drill"] is None
+        elif "dr_drill" in command:
+            assert "west can take over" in output and "with 1 consumers at their floors" in output
+            assert planned.status()["drill"]["ok"]
+        elif "--check" in command:
             assert "fence: stream ORDERS of east gets the subject nats_dr.fenced.ORDERS" in output
             assert planned.east_api.stream(STREAM)["config"]["subjects"] == ["orders.>"]
     assert "nothing is lost: the site has all that its fenced origin has" in output
     assert planned.publish(planned.west, "orders.1")["seq"] == 21
-    assert "gets what ORDERS of west has after sequence 20" in run_command(commands[6], tmp_path / "guide")
-    assert "messages that came back: 1; ORDERS serves with 21" in run_command(commands[7], tmp_path / "guide")
+    assert "gets what ORDERS of west has after sequence 20" in run_command(commands[8], tmp_path / "guide")
+    assert "messages that came back: 1; ORDERS serves with 21" in run_command(commands[9], tmp_path / "guide")
     assert planned.publish(planned.east, "orders.1")["seq"] == 22
 
     lost = make_pair("lost")
@@ -102,6 +107,6 @@ def test_the_commands_from_the_first_checkpoint_to_the_failover(
     lost.east.kill()
     failed = run_command("ansible-playbook natsops.jetstream.dr_status -i inventory.yml", tmp_path / "guide")
     assert "origin silent" in failed and "unknown, at least 0 messages" in failed
-    output = run_command(commands[5], tmp_path / "guide")
+    output = run_command(commands[7], tmp_path / "guide")
     assert "everything that the origin stored up to sequence 20" in output
     assert lost.west_api.consumer(STREAM, "worker")["num_pending"] == 12

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -224,6 +224,36 @@ class SitePair:
                 await connection.close()
 
         return asyncio.run(work())
+
+    @contextlib.contextmanager
+    def listening(self, side: NatsProcesses, *subjects: str) -> Iterator[list[str]]:
+        """Give the subjects of the messages that an application at that side gets meanwhile."""
+        heard: list[str] = []
+        ready, stop = threading.Event(), threading.Event()
+
+        async def work() -> None:
+            connection = await nats.connect(side.urls, user=APP_USER, password=APP_PASSWORD)
+
+            async def note(message: Any) -> None:
+                heard.append(message.subject)
+
+            for subject in subjects:
+                await connection.subscribe(subject, cb=note)
+            await connection.flush()
+            ready.set()
+            while not stop.is_set():
+                await asyncio.sleep(0.05)
+            await connection.flush()
+            await connection.close()
+
+        thread = threading.Thread(target=lambda: asyncio.run(work()))
+        thread.start()
+        assert ready.wait(20)
+        try:
+            yield heard
+        finally:
+            stop.set()
+            thread.join(20)
 
     def in_step(self) -> None:
         """Wait until the mirror has all that its origin has."""

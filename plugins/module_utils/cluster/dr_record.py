@@ -14,8 +14,8 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Optional
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Optional, Union
 
 SCHEMA = 1
 
@@ -23,7 +23,10 @@ SCHEMA = 1
 MAX_BYTES = 120 << 10
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_CHECKPOINT, _FAILOVER, _FAILBACK = "checkpoint.", "failover.", "failback."
+_CHECKPOINT, _FAILOVER, _FAILBACK, _DRILL = "checkpoint.", "failover.", "failback.", "drill."
+
+#: Letters of the reason that is kept of a drill.
+_REASON = 300
 
 
 class RecordError(ValueError):
@@ -83,6 +86,26 @@ class Failback:
     twice: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Drill:
+    """How the last drill of a failover went. `seconds`: from the promotion until the stream served with its consumers; `copied`:
+    seconds before that for a throw-away copy of what the site has. `proven`: when the last one succeeded, empty for never."""
+
+    time: str
+    ok: bool
+    reason: str
+    method: str
+    messages: int
+    position: int
+    consumers: int
+    copied: float
+    seconds: float
+    proven: str = ""
+
+
+Record = Union[Checkpoint, Failover, Failback, Drill]
+
+
 def record_stream(site: str) -> str:
     """Return the name of the stream that holds the records of a site. Raises RecordError for what cannot be part of one."""
     if not _NAME.fullmatch(site):
@@ -120,9 +143,9 @@ def failover_in(metadata: Mapping[str, str], stream: str) -> Optional[Failover]:
     return Failover(**{**found, "subjects": tuple(found["subjects"]), "consumers": tuple(found["consumers"])})
 
 
-def with_record(metadata: Mapping[str, str], stream: str, record: Checkpoint | Failover | Failback) -> dict[str, str]:
+def with_record(metadata: Mapping[str, str], stream: str, record: Record) -> dict[str, str]:
     """Return the metadata with this record. Raises RecordError when that is more than the servers take."""
-    prefixes = {Checkpoint: _CHECKPOINT, Failover: _FAILOVER, Failback: _FAILBACK}
+    prefixes = {Checkpoint: _CHECKPOINT, Failover: _FAILOVER, Failback: _FAILBACK, Drill: _DRILL}
     key = prefixes[type(record)] + stream
     packed = zlib.compress(json.dumps({"schema": SCHEMA, **asdict(record)}, sort_keys=True).encode(), 9)
     result = {**metadata, key: base64.b64encode(packed).decode()}
@@ -145,6 +168,18 @@ def failback_in(metadata: Mapping[str, str], stream: str) -> Optional[Failback]:
     """Return the failback of a stream, None without one. Raises RecordError for one that cannot be read."""
     found = _decode(metadata, _FAILBACK + stream)
     return None if found is None else Failback(**{**found, "twice": tuple(found["twice"])})
+
+
+def drill_in(metadata: Mapping[str, str], stream: str) -> Optional[Drill]:
+    """Return the last drill of a stream, None without one. Raises RecordError for one that cannot be read."""
+    found = _decode(metadata, _DRILL + stream)
+    return None if found is None else Drill(**found)
+
+
+def next_drill(before: Optional[Drill], drill: Drill) -> Drill:
+    """Return what is kept of a drill: also when the last one succeeded, and no more of its reason than there is room for."""
+    proven = drill.time if drill.ok else before.proven if before else ""
+    return replace(drill, reason=drill.reason[:_REASON], proven=proven)
 
 
 def saved_consumer(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
     Checkpoint,
+    Drill,
     Failover,
     saved_consumer,
 )
@@ -103,7 +104,8 @@ class ConsumerFloor:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """The state of one stream. `contact`: seconds since the site last heard of the origin, None where that is not reported."""
+    """The state of one stream. `contact`: seconds since the site last heard of the origin, None where that is not reported.
+    `drill_age`: seconds since the last drill that succeeded, None without one."""
 
     protected: Protected
     state: str
@@ -115,6 +117,8 @@ class StreamStatus:
     consumers: tuple[ConsumerFloor, ...]
     checkpoint_age: Optional[float]
     problems: tuple[str, ...]
+    drill: Optional[Drill] = None
+    drill_age: Optional[float] = None
 
     @property
     def in_order(self) -> bool:
@@ -129,11 +133,12 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be lost, and how old a checkpoint may be; None for anything."""
+    """What may be lost, and how old a checkpoint and the last drill that succeeded may be; None for anything."""
 
     messages: Optional[int] = None
     seconds: Optional[float] = None
     checkpoint: Optional[float] = None
+    drill: Optional[float] = None
 
 
 #: No limits.
@@ -166,6 +171,7 @@ def judge(
     checkpoint: Optional[Checkpoint] = None,
     failover: Optional[Failover] = None,
     limits: Limits = ANY,
+    drill: Optional[Drill] = None,
 ) -> StreamStatus:
     """Return the state of one stream. The site was read before the origin, so that what it lacks is no less than this says."""
     promoted = bool(failover and failover.done)
@@ -175,10 +181,15 @@ def judge(
     seconds = _seconds_behind(origin) if behind is not None else None
     loss = _loss(protected, state, site, checkpoint, behind, seconds, contact)
     now = _now(site) or _now(origin)
-    age = now - parse_time(checkpoint.taken).timestamp() if checkpoint and now is not None else None
+    age = _age(now, checkpoint.taken if checkpoint else "")
+    proven = _age(now, drill.proven if drill else "")
     problems = [] if promoted else _problems(protected, state, origin, site, loss, checkpoint, age, limits)
+    if not promoted:
+        problems += _unproven(drill, proven, limits)
     floors = () if promoted else _floors(origin, checkpoint)
-    return StreamStatus(protected, state, site.position, behind, seconds, contact, loss, floors, age, tuple(problems))
+    return StreamStatus(
+        protected, state, site.position, behind, seconds, contact, loss, floors, age, tuple(problems), drill, proven
+    )
 
 
 def _state(protected: Protected, origin: Reading, site: Reading) -> str:
@@ -301,6 +312,22 @@ def _problems(
     return found
 
 
+def _age(now: Optional[float], stamp: str) -> Optional[float]:
+    return now - parse_time(stamp).timestamp() if stamp and now is not None else None
+
+
+def _unproven(drill: Optional[Drill], age: Optional[float], limits: Limits) -> list[str]:
+    if drill is not None and not drill.ok:
+        return [f"the last drill of a failover failed: {drill.reason}"]
+    if limits.drill is None:
+        return []
+    if age is None:
+        return ["no drill has shown that the site can take over"]
+    if age > limits.drill:
+        return [f"the last drill was {human_seconds(age)} ago, the limit is {human_seconds(limits.drill)}"]
+    return []
+
+
 def _floors(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[ConsumerFloor, ...]:
     now = {name: int(saved_consumer(info)["ack_floor"]["stream_seq"]) for name, info in origin.consumers.items()}
     saved = (
@@ -312,7 +339,7 @@ def _floors(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[Consumer
 
 def status_lines(origin: str, site: str, rows: Sequence[StreamStatus]) -> list[str]:
     """Return the status for people, on one screen."""
-    columns = ["stream", "state", "behind", "would be lost now", "consumers", "checkpoint"]
+    columns = ["stream", "state", "behind", "would be lost now", "consumers", "checkpoint", "drill"]
     cells = [
         [
             row.protected.name,
@@ -321,6 +348,7 @@ def status_lines(origin: str, site: str, rows: Sequence[StreamStatus]) -> list[s
             row.loss.text.partition(":")[0],
             _consumer_cell(row),
             "none" if row.checkpoint_age is None else f"{human_seconds(max(0.0, row.checkpoint_age))} old",
+            _drill_cell(row),
         ]
         for row in rows
     ]
@@ -330,6 +358,14 @@ def status_lines(origin: str, site: str, rows: Sequence[StreamStatus]) -> list[s
         if not row.loss.known and ":" in row.loss.text:
             lines.append(f"{row.protected.name}: lost is {row.loss.text}")
     return lines
+
+
+def _drill_cell(row: StreamStatus) -> str:
+    if row.drill is None:
+        return "never"
+    if not row.drill.ok:
+        return "failed"
+    return "" if row.drill_age is None else f"{human_seconds(max(0.0, row.drill_age))} ago"
 
 
 def _consumer_cell(row: StreamStatus) -> str:

@@ -124,7 +124,7 @@ def _work(pair: Pair, row: Row, wanted: Wanted) -> Work:
         protected = replace(protected, subjects=record.subjects)
     status = replace(row.status, protected=protected)
     plan = plan_failover(status, row.origin, row.site, checkpoint, api.release(), pair.origin.name, wanted)
-    _require_room(api, plan, wanted)
+    require_room(api, plan, wanted)
     return Work(row, row.records, plan, record)
 
 
@@ -136,7 +136,7 @@ def _is_promoted(api: JetStreamApi, record: Failover) -> bool:
     return serves and not config.get("mirror") and not config.get("sources")
 
 
-def _require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
+def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
     """Raise Refusal where another stream has the subjects or the name that the promoted one gets."""
     others = {name for subject in plan.subjects for name in api.stream_names(subject)}
     others -= {plan.protected.copy, plan.target}
@@ -169,12 +169,14 @@ def planned_lines(pair: Pair, work: Sequence[Work]) -> list[str]:
 def fail_over(pair: Pair, work: Work, wanted: Wanted, patience: Patience) -> dict[str, Any]:
     """Do what is left to do with one stream, and return its row of the module's result. Raises NatsFailure."""
     try:
-        return _Run(pair, work, wanted, patience).run()
+        return FailoverRun(pair, work, wanted, patience).run()
     except Refusal as refusal:
         raise NatsFailure(refusal.code, f"{work.protected.name}: {refusal}") from refusal
 
 
-class _Run:
+class FailoverRun:
+    """The steps of one stream's failover."""
+
     def __init__(self, pair: Pair, work: Work, wanted: Wanted, patience: Patience) -> None:
         self._pair = pair
         self._work = work
@@ -186,6 +188,7 @@ class _Run:
         self._steps: list[str] = []
 
     def run(self) -> dict[str, Any]:
+        """Do what is left to do, and return the row of the module's result. Raises NatsFailure and Refusal."""
         record = self._work.record
         if self._work.plan is not None:
             record = self._fence(self._work.plan, record)
@@ -404,15 +407,9 @@ class _Run:
 
     def _mapped(self, record: Failover, sequence: int) -> int:
         """Return the sequence in the promoted stream of the last message that the origin had at or before this one."""
-        if record.method == END_MIRROR or not sequence:
+        if record.method == END_MIRROR:
             return sequence
-        state = self._site.stream(record.target)["state"]
-        return last_at_or_before(
-            lambda number: next_source(self._site, record.target, number),
-            state["first_seq"],
-            state["last_seq"],
-            sequence,
-        )
+        return sequence_in(self._site, record.target, sequence)
 
     def _result(self, record: Failover) -> dict[str, Any]:
         info = self._site.stream(record.target)
@@ -463,6 +460,16 @@ def last_at_or_before(
         else:
             high = middle - 1
     return low
+
+
+def sequence_in(api: JetStreamApi, stream: str, sequence: int) -> int:
+    """Return the sequence in a stream of the last message that had at most this one where it came from."""
+    if not sequence:
+        return 0
+    state = api.stream(stream)["state"]
+    return last_at_or_before(
+        lambda number: next_source(api, stream, number), state["first_seq"], state["last_seq"], sequence
+    )
 
 
 def next_source(api: JetStreamApi, stream: str, number: int) -> Optional[tuple[int, int]]:

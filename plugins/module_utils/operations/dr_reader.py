@@ -9,15 +9,18 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import without_server_metadata
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
     Checkpoint,
+    Drill,
     Failback,
     Failover,
+    Record,
     RecordError,
     checkpoint_in,
+    drill_in,
     failback_in,
     failover_in,
     record_config,
@@ -148,13 +151,18 @@ def protected_streams(params: Mapping[str, Any]) -> list[Protected]:
 
 def read_pair(pair: Pair, account: Optional[str], streams: Sequence[Protected]) -> list[tuple[Reading, Reading]]:
     """Return what origin and site answer for each stream of an account, the site first, so that all that it lacks is seen."""
-    sites = _infos(pair.site, account, [one.copy for one in streams])
-    sites = [_with_position(pair.site, one, reading) for one, reading in zip(streams, sites)]
+    sites = read_site(pair.site, account, streams)
     origins = _infos(pair.origin, account, [one.stream for one in streams])
     if any(not reading.problem for reading in origins):
         origins = _with_consumers(pair.origin.api(account), streams, origins)
         origins = _with_oldest(pair.origin.api(account), streams, origins, sites)
     return list(zip(origins, sites))
+
+
+def read_site(site: Side, account: Optional[str], streams: Sequence[Protected]) -> list[Reading]:
+    """Return what the site answers for each stream of an account."""
+    readings = _infos(site, account, [one.copy for one in streams])
+    return [_with_position(site, one, reading) for one, reading in zip(streams, readings)]
 
 
 def _infos(side: Side, account: Optional[str], names: Sequence[str]) -> list[Reading]:
@@ -276,12 +284,17 @@ class Records:
         with _record_errors():
             return failback_in(self._metadata, stream)
 
+    def drill(self, stream: str) -> Optional[Drill]:
+        """Return the last drill of a stream. Raises NatsFailure bad_record."""
+        with _record_errors():
+            return drill_in(self._metadata, stream)
+
     def forget_failover(self, stream: str) -> None:
         """Remove the record of a failover that changed nothing, or of one and its failback. Raises NatsFailure."""
         if self._config is not None:
             self._store(self._config, without_failover(self._metadata, stream))
 
-    def keep(self, stream: str, copy: Mapping[str, Any], record: Checkpoint | Failover | Failback) -> None:
+    def keep(self, stream: str, copy: Mapping[str, Any], record: Record) -> None:
         """Keep a record, and see that it is there. `copy`: configuration of the stream's copy. Raises NatsFailure."""
         with _record_errors():
             metadata = with_record(self._metadata, stream, record)
@@ -290,12 +303,13 @@ class Records:
             self._metadata = dict(self._config.get("metadata") or {})
         else:
             self._store(self._config, metadata)
-        seen: Checkpoint | Failover | Failback | None
-        if isinstance(record, Checkpoint):
-            seen = self.checkpoint(stream)
-        else:
-            seen = self.failover(stream) if isinstance(record, Failover) else self.failback(stream)
-        if seen != record:
+        readers: dict[type, Callable[[str], Optional[Record]]] = {
+            Checkpoint: self.checkpoint,
+            Failover: self.failover,
+            Failback: self.failback,
+            Drill: self.drill,
+        }
+        if readers[type(record)](stream) != record:
             raise NatsFailure("bad_record", f"stream {record_stream(self._side)} has not the record that was stored")
 
     def _store(self, config: Mapping[str, Any], metadata: Mapping[str, str]) -> None:

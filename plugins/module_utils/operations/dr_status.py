@@ -52,7 +52,8 @@ def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) 
         for one, (origin, site) in zip(of_it, readings):
             checkpoint = records.checkpoint(one.stream) if records else None
             failover = records.failover(one.stream) if records else None
-            status = judge(one, origin, site, checkpoint, failover, limits)
+            drill = records.drill(one.stream) if records else None
+            status = judge(one, origin, site, checkpoint, failover, limits, drill)
             found[one] = Row(origin, site, records, checkpoint, failover, status)
     return [found[one] for one in streams]
 

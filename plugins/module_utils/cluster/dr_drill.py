@@ -1,0 +1,165 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A drill of a failover: what a throw-away copy of the site's copy is like, and whether it proves anything. Pure.
+
+Nothing is asked of the origin, as if it were gone.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failover import (
+    END_MIRROR,
+    END_SOURCES,
+    MIRROR_CAN_END,
+    TAKE_OVER,
+    take_over_config,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import Drill
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import MIRROR, copy_kind
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+
+#: The metadata of a throw-away copy, with the stream that it is of. What lacks it is never deleted.
+MARK = "nats_dr_drill"
+
+#: What would reach clients, would remove messages on its own, or is the copy's own.
+_LEFT_OUT = (
+    *("mirror", "mirror_direct", "sources", "subjects", "republish", "subject_transform", "metadata", "description"),
+    *("max_age", "allow_msg_ttl", "subject_delete_marker_ttl", "deny_delete", "deny_purge"),
+)
+
+_SOURCE_HEADER = b"nats-stream-source:"
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many messages the copy had up to the last one that the drill took: `before` the drill at most, `after` it."""
+
+    before: int
+    after: int
+
+
+def drill_name(stream: str) -> str:
+    """Return the name of the throw-away copy of a stream."""
+    return f"NATS_DR_DRILL_{stream}"
+
+
+def drill_subject(stream: str) -> str:
+    """Return the subject on which the promoted throw-away copy takes messages, which nobody else uses."""
+    return f"nats_dr.drill.{stream}"
+
+
+def is_left(config: Mapping[str, Any], stream: str) -> bool:
+    """Return whether a stream is a throw-away copy of this one, such as a run left that was killed."""
+    return bool((config.get("metadata") or {}).get(MARK) == stream)
+
+
+def drill_method(copy: Mapping[str, Any], stream: str, release: tuple[int, int]) -> str:
+    """Return how the throw-away copy is promoted: as the copy itself would be, where servers can end a mirror."""
+    if release < MIRROR_CAN_END:
+        return TAKE_OVER
+    return END_MIRROR if copy_kind(copy, stream) == MIRROR else END_SOURCES
+
+
+def drill_config(copy: Mapping[str, Any], stream: str, method: str, first_seq: int) -> dict[str, Any]:
+    """Return the configuration of the throw-away copy, which takes its messages from the copy at the site."""
+    own = {key: value for key, value in copy.items() if key not in _LEFT_OUT}
+    if method == TAKE_OVER:
+        result = take_over_config(own, drill_name(stream), first_seq)
+    else:
+        result = {**own, "name": drill_name(stream), "mirror": {"name": copy["name"]}}
+    return {**result, "metadata": {MARK: stream}, "description": f"Drill of a failover of {stream}; can be deleted"}
+
+
+def isolated(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the origin's configuration gives to the promoted throw-away copy: nothing that reaches clients."""
+    return {key: value for key, value in config.items() if key not in _LEFT_OUT}
+
+
+def isolated_consumer(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
+    """Return the configuration of a consumer of the throw-away copy: one that pushes would reach clients."""
+    if not config.get("deliver_subject"):
+        return dict(config)
+    return {**config, "deliver_subject": f"{drill_subject(stream)}.deliver.{config['name']}"}
+
+
+def no_room(account: Mapping[str, Any], config: Mapping[str, Any], size: int) -> str:
+    """Return why the account has no room for one more copy, empty when it has. `account`: its JetStream limits and usage."""
+    replicas = config.get("num_replicas") or 1
+    tiers = account.get("tiers") or {}
+    tier = tiers.get(f"R{replicas}", account)
+    kind = "memory" if config.get("storage") == "memory" else "storage"
+    limit = (tier.get("limits") or {}).get(f"max_{kind}", -1)
+    # A tier counts what is stored, and an account without tiers each replica.
+    needed = size if tiers else size * replicas
+    free = limit - int(tier.get(kind) or 0)
+    if limit is None or limit < 0 or needed <= free:
+        return ""
+    return f"the account may use {human_bytes(max(0, free))} more of {kind}, and a throw-away copy needs {human_bytes(needed)}"
+
+
+def sample(first: int, last: int, count: int) -> list[int]:
+    """Return at most `count` sequences, evenly spread, with the first and the last."""
+    total = last - first + 1
+    if total <= count:
+        return list(range(first, last + 1))
+    if count < 2:
+        return [last][:count]
+    return sorted({first + round(number * (total - 1) / (count - 1)) for number in range(count)})
+
+
+def miscounted(messages: int, counted: Counted) -> str:
+    """Return in which way the number of messages cannot be right, empty when it can. The copy goes on changing."""
+    if messages < counted.after:
+        return f"the throw-away copy has {messages} messages, and the site's copy {counted.after} up to the same one"
+    if messages > counted.before:
+        return f"the throw-away copy has {messages} messages, and the site's copy had {counted.before} at most"
+    return ""
+
+
+def another(copied: Message, drilled: Message) -> str:
+    """Return in which way a message of the throw-away copy is not the copy's, empty when it is."""
+    for key in ("subject", "data"):
+        if (copied.get(key) or "") != (drilled.get(key) or ""):
+            return key
+    return "" if _headers(copied) == _headers(drilled) else "headers"
+
+
+def _headers(message: Message) -> list[bytes]:
+    lines = base64.b64decode(message.get("hdrs") or "").split(b"\r\n")
+    found = [line for line in lines if line and not line.lower().startswith(_SOURCE_HEADER)]
+    return found if len(found) > 1 else []
+
+
+def drill_lines(name: str, site: str, drill: Drill, compared: int) -> list[str]:
+    """Return for people what a drill has shown."""
+    if not drill.ok:
+        return [f"{name}: the drill failed: {drill.reason}"]
+    return [
+        f"{name}: {site} can take over: served {human_seconds(drill.seconds)} after the promotion ({drill.method}), "
+        f"with {drill.consumers} consumers at their floors",
+        f"{name}: {drill.messages} messages, everything that the site has up to sequence {drill.position} of the origin; "
+        f"{compared} of them compared",
+        f"{name}: the throw-away copy took {human_seconds(drill.copied)} to fill, and is removed",
+    ]
+
+
+def plan_line(name: str, site: str, method: str, size: int, replicas: int, consumers: Sequence[str]) -> str:
+    """Return for people what a drill will do."""
+    names = ", ".join(consumers) or "none"
+    return (
+        f"{name}: a throw-away copy of {human_bytes(size * replicas)} at {site} would be promoted ({method}) with the consumers "
+        f"{names}, compared and removed"
+    )
+
+
+def size_of(info: Optional[Mapping[str, Any]]) -> int:
+    """Return the bytes of a stream."""
+    return int(((info or {}).get("state") or {}).get("bytes") or 0)

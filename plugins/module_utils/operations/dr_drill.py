@@ -1,0 +1,398 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A drill of a failover: the steps of `dr_failover` with a throw-away copy of what the site has, which is compared and removed.
+
+The origin is not asked, and neither it nor the copy at the site is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import without_server_metadata
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_drill import (
+    Counted,
+    another,
+    drill_config,
+    drill_lines,
+    drill_method,
+    drill_name,
+    drill_subject,
+    is_left,
+    isolated,
+    isolated_consumer,
+    miscounted,
+    no_room,
+    plan_line,
+    sample,
+    size_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failover import (
+    DEAD,
+    TAKE_OVER,
+    Plan,
+    Refusal,
+    Wanted,
+    durable,
+    floor_at,
+    plan_failover,
+    promise,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
+    PROMOTE,
+    Drill,
+    Failover,
+    next_drill,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import (
+    MIRROR,
+    Protected,
+    Reading,
+    copy_kind,
+    judge,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import MESSAGE_NOT_FOUND
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failover import (
+    FailoverRun,
+    Patience,
+    Work,
+    require_room,
+    sequence_in,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
+    Pair,
+    Records,
+    read_site,
+    source_sequence,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import Row
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+
+_INTERVAL = 0.3
+#: Seconds until a throw-away copy is seen to be gone.
+_GONE = 30.0
+#: What stands for an origin that nobody asks.
+_NOT_ASKED = Reading(problem="a drill does not ask the origin")
+
+
+@dataclass(frozen=True)
+class WantedDrill:
+    """How to drill. `wait`: seconds until a throw-away copy has what the site has. `compared`: most messages of a stream whose
+    contents are compared. `consumers`: whether the failover would create them."""
+
+    wait: float
+    compared: int
+    consumers: bool = True
+
+
+@dataclass
+class Rehearsal:
+    """What is rehearsed with one stream, or why its failover would be refused now."""
+
+    row: Row
+    method: str = ""
+    plan: Optional[Plan] = None
+    refusal: str = ""
+
+    @property
+    def protected(self) -> Protected:
+        return self.row.status.protected
+
+
+def plan_drills(pair: Pair, streams: Sequence[Protected], wanted: WantedDrill) -> list[Rehearsal]:
+    """Return what is to be rehearsed with each stream, in the same order. Raises NatsFailure where the site does not answer."""
+    found: dict[Protected, Rehearsal] = {}
+    for account in dict.fromkeys(one.account for one in streams):
+        of_it = [one for one in streams if one.account == account]
+        sites = read_site(pair.site, account, of_it)
+        silent = next((site.problem for site in sites if site.problem), "")
+        if silent:
+            raise NatsFailure("site_silent", f"{pair.site.name} does not answer: {silent}", account=account)
+        records = Records(pair.site, account)
+        for one, site in zip(of_it, sites):
+            found[one] = _planned(pair, records, one, site, wanted)
+    return [found[one] for one in streams]
+
+
+def _planned(pair: Pair, records: Records, protected: Protected, site: Reading, wanted: WantedDrill) -> Rehearsal:
+    checkpoint, failover = records.checkpoint(protected.stream), records.failover(protected.stream)
+    status = judge(protected, _NOT_ASKED, site, checkpoint, failover)
+    made = Rehearsal(Row(_NOT_ASKED, site, records, checkpoint, failover, status))
+    api = pair.site.api(protected.account)
+    dead = Wanted(DEAD, pair.origin.name, consumers=wanted.consumers)
+    try:
+        if failover is not None:
+            raise Refusal("failed_over", "the site has taken the origin's place, or is about to")
+        release = api.release()
+        plan = plan_failover(status, _NOT_ASKED, site, checkpoint, release, pair.origin.name, dead)
+        require_room(api, plan, dead)
+        config = (site.info or {})["config"]
+        left = api.find_stream(drill_name(protected.stream))
+        if left is not None and not is_left(left["config"], protected.stream):
+            raise Refusal("exists", f"there is a stream {drill_name(protected.stream)} that no drill made")
+        full = no_room(api.info(), config, size_of(site.info))
+        if full:
+            raise Refusal("no_room", full)
+    except Refusal as refusal:
+        made.refusal = str(refusal)
+        return made
+    made.plan, made.method = plan, drill_method(config, protected.stream, release)
+    return made
+
+
+def planned_lines(pair: Pair, found: Sequence[Rehearsal]) -> list[str]:
+    """Return for people what would be done."""
+    return [
+        f"{one.protected.name}: the failover would be refused: {one.refusal}"
+        if one.plan is None
+        else plan_line(
+            one.protected.name,
+            pair.site.name,
+            one.plan.method,
+            size_of(one.row.site.info),
+            ((one.row.site.info or {}).get("config") or {}).get("num_replicas") or 1,
+            [entry["name"] for entry in durable(one.plan.consumers)],
+        )
+        for one in found
+    ]
+
+
+def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: WantedDrill) -> dict[str, Any]:
+    """Rehearse the failover of one stream, keep how it went, and return its row of the module's result. Raises NatsFailure where
+    that could not be kept, or the throw-away copy could not be removed."""
+    protected, records, site = rehearsal.protected, rehearsal.row.records, rehearsal.row.site
+    compared = 0
+    drill = Drill(utc_now(), False, rehearsal.refusal, "", 0, site.position or 0, 0, 0.0, 0.0)
+    if rehearsal.plan is not None:
+        run = _DrillRun(pair, rehearsal, rehearsal.plan, wanted)
+        try:
+            with run.cleaned_up():
+                drill = run.drill()
+            compared = run.compared
+        except Refusal as refusal:
+            drill = replace(drill, method=rehearsal.plan.method, reason=str(refusal))
+        except NatsFailure as failure:
+            if failure.code == "left_behind":
+                raise
+            drill = replace(drill, method=rehearsal.plan.method, reason=failure.description)
+    if records is not None and site.info is not None:
+        drill = next_drill(records.drill(protected.stream), drill)
+        records.keep(protected.stream, site.info["config"], drill)
+    row = {"name": protected.name, "stream": protected.stream, "copy": protected.copy, "compared": compared}
+    return {**row, "drill": as_dict(drill), "lines": drill_lines(protected.name, pair.site.name, drill, compared)}
+
+
+def as_dict(drill: Drill) -> dict[str, Any]:
+    """Return a drill for the result of a module."""
+    return dict(vars(drill))
+
+
+class _DrillRun(FailoverRun):
+    """The steps of a failover with a throw-away copy. Nothing is recorded on the way: what is left is removed, not resumed."""
+
+    def __init__(self, pair: Pair, rehearsal: Rehearsal, plan: Plan, wanted: WantedDrill) -> None:
+        row = rehearsal.row
+        assert row.records is not None
+        super().__init__(
+            pair,
+            Work(row, row.records, plan, None),
+            Wanted(DEAD, pair.origin.name, consumers=wanted.consumers),
+            Patience(wanted.wait, 0.0),
+        )
+        self._rehearsal, self._plan = rehearsal, plan
+        self._how = wanted
+        self._target = drill_name(self._protected.stream)
+        self._copy: Mapping[str, Any] = row.site.info or {}
+        self._mirrors = rehearsal.method != TAKE_OVER
+        self.compared = 0
+
+    def _keep(self, record: Failover) -> Failover:
+        return record
+
+    @contextlib.contextmanager
+    def cleaned_up(self) -> Iterator[None]:
+        """Have no throw-away copy before and after. Raises NatsFailure left_behind."""
+        self._remove()
+        try:
+            yield
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        api, name = self._site, self._target
+
+        def gone() -> bool:
+            info = api.find_stream(name)
+            if info is not None and is_left(info["config"], self._protected.stream):
+                api.delete_stream(name)
+            return info is None
+
+        try:
+            done, why = wait_until(gone, bool, _GONE).done, "it is still there"
+        except NatsFailure as failure:
+            done, why = False, failure.description
+        if not done:
+            raise NatsFailure(
+                "left_behind",
+                f"the throw-away copy {name} of {self._protected.name} cannot be removed ({why}); delete it",
+            )
+
+    def drill(self) -> Drill:
+        """Return how the failover went. Raises Refusal and NatsFailure for what would keep the site from taking over."""
+        started = time.monotonic()
+        self._fill()
+        filled = time.monotonic()
+        origin_config = isolated(self._plan.origin_config)
+        record = self._promote(
+            Failover(
+                phase=PROMOTE,
+                started=utc_now(),
+                fence=DEAD,
+                method=self._rehearsal.method,
+                target=self._target,
+                subjects=(drill_subject(self._protected.stream),),
+                promised=promise(self._plan.promised),
+                position=self._rehearsal.row.site.position or 0,
+                last_copied=0,
+                consumers=self._plan.consumers,
+                origin_config=origin_config,
+            )
+        )
+        # Messages come until the mirror ends.
+        held = self._site.stream(self._target)["state"]
+        record = self._create_consumers(record)
+        served = time.monotonic()
+        self._require_messages(held)
+        consumers = self._require_floors(record)
+        self._require_served(held)
+        return Drill(
+            time=utc_now(),
+            ok=True,
+            reason="",
+            method=self._plan.method,
+            messages=held["messages"],
+            position=record.position,
+            consumers=consumers,
+            copied=round(filled - started, 3),
+            seconds=round(served - filled, 3),
+        )
+
+    def _fill(self) -> None:
+        """Give the throw-away copy what the site has now."""
+        state = self._copy["state"]
+        config = without_server_metadata(self._copy["config"])
+        self._site.create_stream(
+            drill_config(config, self._protected.stream, self._rehearsal.method, state["first_seq"])
+        )
+
+        def has_all(found: Mapping[str, Any]) -> bool:
+            if self._mirrors:
+                return bool(found["last_seq"] >= state["last_seq"])
+            return bool(found["messages"] >= state["messages"])
+
+        seen = wait_until(lambda: self._site.stream(self._target)["state"], has_all, self._how.wait, _INTERVAL)
+        if not seen.done:
+            raise Refusal(
+                "not_filled",
+                f"the throw-away copy has {seen.value['messages']} of {state['messages']} messages after {self._how.wait:g} "
+                "seconds; give it more time (wait_timeout)",
+            )
+
+    def _take_over(self, record: Failover) -> None:
+        """It is done: `_fill` waited for what the copy had then, and the copy goes on."""
+
+    def _consumer_config(self, record: Failover, entry: Mapping[str, Any], replicas: int) -> dict[str, Any]:
+        return isolated_consumer(super()._consumer_config(record, entry, replicas), self._protected.stream)
+
+    def _mapped(self, record: Failover, sequence: int) -> int:
+        """Return the sequence in the throw-away copy: that of the copy, which may have sequences of its own, or one more step."""
+        name = self._protected.copy
+        if copy_kind(self._copy["config"], self._protected.stream) != MIRROR:
+            sequence = sequence_in(self._site, name, sequence)
+        return sequence if self._mirrors else sequence_in(self._site, self._target, sequence)
+
+    # --- what it proves ---------------------------------------------------------------------------------------------------
+
+    def _require_messages(self, held: Mapping[str, Any]) -> None:
+        """Raise Refusal unless the throw-away copy has the messages of the copy, up to its last one."""
+        last = held["last_seq"] if self._mirrors or not held["messages"] else self._source(held["last_seq"])
+        wrong = miscounted(held["messages"], self._counted(last)) or self._differing(held)
+        if wrong:
+            raise Refusal("not_proven", wrong)
+
+    def _counted(self, last: int) -> Counted:
+        name, before = self._protected.copy, self._copy["state"]
+        now = self._site.stream(name)["state"]
+        # A consumer counts what follows; nothing is fetched from it. What came since the state was read makes `after` smaller.
+        probe = {
+            "ack_policy": "none",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": last + 1,
+            "inactive_threshold": int(_GONE * 1e9),
+            "num_replicas": 1,
+            "mem_storage": True,
+        }
+        made = self._site.call(f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": probe})
+        with contextlib.suppress(NatsFailure):  # it ends by itself
+            self._site.delete_consumer(name, made["name"])
+        return Counted(before["messages"] + max(0, last - before["last_seq"]), now["messages"] - made["num_pending"])
+
+    def _differing(self, held: Mapping[str, Any]) -> str:
+        sequences = sample(held["first_seq"], held["last_seq"], self._how.compared) if held["messages"] else []
+        drilled = self._messages(self._target, sequences)
+        numbers = [number if self._mirrors else source_sequence(message) for number, message in drilled.items()]
+        copied = self._messages(self._protected.copy, [number for number in numbers if number])
+        for number, message in zip(numbers, drilled.values()):
+            original = copied.get(number or 0)
+            if original is None:
+                continue  # the site removed it meanwhile, or the origin's limits did
+            wrong = another(original, message)
+            if wrong:
+                return f"the {wrong} of message {number} is another than in the site's copy"
+            self.compared += 1
+        return ""
+
+    def _messages(self, stream: str, sequences: Sequence[int]) -> dict[int, dict[str, Any]]:
+        requests: list[tuple[str, Optional[Mapping[str, Any]]]] = [
+            (f"STREAM.MSG.GET.{stream}", {"seq": sequence}) for sequence in sequences
+        ]
+        found = {}
+        for sequence, answer in zip(sequences, self._site.call_many(requests)):
+            if not isinstance(answer, NatsFailure):
+                found[sequence] = answer["message"]
+            elif answer.err_code != MESSAGE_NOT_FOUND:
+                raise answer
+        return found
+
+    def _source(self, sequence: int) -> int:
+        (message,) = self._messages(self._target, [sequence]).values()
+        return source_sequence(message) or 0
+
+    def _require_floors(self, record: Failover) -> int:
+        """Return how many consumers there are. Raises Refusal unless each is where it would begin."""
+        rows = {row["name"]: row for row in self._site.consumers(self._target).rows}
+        wanted = durable(record.consumers)
+        for entry in wanted:
+            name, floor = entry["name"], self._mapped(record, floor_at(entry, record.position))
+            if name not in rows:
+                raise Refusal("not_proven", f"consumer {name} is missing")
+            if position(rows[name]) != floor:
+                raise Refusal("not_proven", f"consumer {name} stands at {position(rows[name])} instead of {floor}")
+        return len(wanted)
+
+    def _require_served(self, held: Mapping[str, Any]) -> None:
+        """Raise Refusal unless the promoted stream acknowledges a message, as the next one."""
+        client = self._pair.site.connections.client(self._protected.account)
+        reply = client.request(Call(drill_subject(self._protected.stream), b"drill"))
+        ack = json.loads(reply.body or b"{}")
+        if (ack.get("stream"), ack.get("seq")) != (self._target, held["last_seq"] + 1):
+            raise Refusal("not_proven", f"a message was answered with {json.dumps(ack)}")

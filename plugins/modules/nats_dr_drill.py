@@ -1,0 +1,201 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_dr_drill
+short_description: Prove that a second site can take over
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Rehearses M(natsops.jetstream.nats_dr_failover) as if the origin were gone, with a throw-away copy of what the site has. That
+    is promoted as the copy would be, gets the durable consumers at the floors of the last checkpoint, and must take a message.
+  - Then it is compared with the copy, in the number of messages, the contents of O(compare) of them, and the floor of each
+    consumer, and removed.
+  - The origin is not asked, and neither it nor the copy is changed. The throw-away copy C(NATS_DR_DRILL_<stream>) has a subject
+    that nobody uses, no republish, no subject transform, and consumers that push to nobody.
+  - What the drill showed is recorded at the site, and M(natsops.jetstream.nats_dr_info) reports it. A drill that fails is
+    recorded as well, also where the failover itself would be refused.
+  - A throw-away copy that a killed run left is removed by the next one. Run one drill at a time.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+  - natsops.jetstream.dr
+options:
+  only:
+    description:
+      - Names of the O(streams) to rehearse, each as C(ACCOUNT/STREAM), or C(STREAM) where it has no account. By default all.
+    type: list
+    elements: str
+  compare:
+    description:
+      - How many messages of each stream have their contents compared, evenly spread.
+    type: int
+    default: 1000
+  consumers:
+    description:
+      - Whether durable consumers are created, as with the option of M(natsops.jetstream.nats_dr_failover).
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - Seconds until a throw-away copy has what the site has.
+    type: float
+    default: 600
+attributes:
+  check_mode:
+    description: Can run in check mode, and says how much room the drill needs, and whether the failover would be refused.
+    support: full
+  diff_mode:
+    description: Nothing stays but the record.
+    support: none
+  idempotent:
+    support: none
+    details:
+      - Each run is another drill.
+notes:
+  - The throw-away copy needs as much room at the site as the copy, for as long as the drill takes. It is refused where the
+    account's limits leave less; whether the disks have it is not seen.
+seealso:
+  - module: natsops.jetstream.nats_dr_info
+  - module: natsops.jetstream.nats_dr_failover
+  - module: natsops.jetstream.nats_dr_checkpoint
+"""
+
+EXAMPLES = r"""
+- name: Prove that west can take over
+  natsops.jetstream.nats_dr_drill:
+    origin: {name: east, servers: [nats://n1.east.example.com:4222]}
+    site: {name: west, servers: [nats://n1.west.example.com:4222]}
+    streams:
+      - {account: APP, stream: ORDERS}
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+"""
+
+RETURN = r"""
+lines:
+  description: What was shown, or in check mode what would be done, for people.
+  returned: success, and where a drill failed
+  type: list
+  elements: str
+  sample: ["APP/ORDERS: west can take over: served 0.4s after the promotion (end mirror), with 3 consumers at their floors"]
+streams:
+  description: The streams in the order of the option; in check mode none.
+  returned: success, and where a drill failed
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Account and name of the stream at the origin.
+      type: str
+      sample: APP/ORDERS
+    stream:
+      description: Its name.
+      type: str
+      sample: ORDERS
+    copy:
+      description: The name of its copy at the site.
+      type: str
+      sample: ORDERS
+    compared:
+      description: How many messages had their contents compared.
+      type: int
+      sample: 1000
+    drill:
+      description: What is recorded. C(copied) seconds passed until the throw-away copy was filled, C(seconds) from the
+        promotion until it served with its consumers. Up to C(position), a sequence of the origin, the site had the messages;
+        C(proven) is when a drill last succeeded.
+      type: dict
+      sample: {time: "2026-11-24T03:00:00.123456Z", ok: true, reason: "", method: end mirror, messages: 2000, position: 2000,
+               consumers: 3, copied: 1.2, seconds: 0.4, proven: "2026-11-24T03:00:00.123456Z"}
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Protected
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_unconnected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_drill import (
+    WantedDrill,
+    plan_drills,
+    planned_lines,
+    rehearse,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
+    DR_SPEC,
+    connected,
+    protected_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throwaway_server import ended_by_signals
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+
+def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
+    """Return the module's result once every stream was rehearsed."""
+    params = module.params
+    if params["compare"] < 0:
+        raise NatsFailure("invalid_option", f"compare: must not be negative, like {params['compare']}")
+    wanted = WantedDrill(positive(params["wait_timeout"], "wait_timeout"), params["compare"], params["consumers"])
+    rows: list[dict[str, Any]] = []
+    with connected(options, params) as pair, ended_by_signals():
+        found = plan_drills(pair, _chosen(params), wanted)
+        if module.check_mode:
+            return {"changed": True, "lines": planned_lines(pair, found), "streams": []}
+        for one in found:
+            try:
+                rows.append(rehearse(pair, one, wanted))
+            except NatsFailure as failure:
+                fail(module, failure, changed=True, **_result(rows))
+    result = _result(rows)
+    failed = [f"{row['name']}: {row['drill']['reason']}" for row in rows if not row["drill"]["ok"]]
+    if failed:
+        message = f"{len(failed)} of {len(rows)} streams could not fail over: {'; '.join(failed)}"
+        fail(module, NatsFailure("not_proven", message), changed=True, **result)
+    return {"changed": True, **result}
+
+
+def _chosen(params: dict[str, Any]) -> list[Protected]:
+    streams = protected_streams(params)
+    if params["only"] is None:
+        return streams
+    unknown = sorted(set(params["only"]) - {one.name for one in streams})
+    if unknown:
+        raise NatsFailure("invalid_option", f"only: not among the streams: {', '.join(unknown)}")
+    return [one for one in streams if one.name in params["only"]]
+
+
+def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    streams = [{key: value for key, value in row.items() if key != "lines"} for row in rows]
+    return {"lines": [line for row in rows for line in row["lines"]], "streams": streams}
+
+
+def main() -> None:
+    module = make_module(
+        {
+            **ACCOUNT_USERS_SPEC,
+            **DR_SPEC,
+            "only": {"type": "list", "elements": "str"},
+            "compare": {"type": "int", "default": 1000},
+            "consumers": {"type": "bool", "default": True},
+            "wait_timeout": {"type": "float", "default": 600},
+        }
+    )
+    run_unconnected(module, lambda options: work(module, options))
+
+
+if __name__ == "__main__":
+    main()
