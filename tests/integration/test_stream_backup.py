@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -28,12 +30,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Upload,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
+    CONTENTS,
+    read_backup,
+    verify,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from nats.aio.client import Client as NatsPy
+from support import natscli
 from support.backup_site import Record, Run, Site, some_messages
 from support.load import patiently
 from support.module_runs import form
-from support.nats_processes import NatsProcesses, collections_path
+from support.nats_processes import APP_PASSWORD, NatsProcesses, collections_path
 from support.object_storage import BUCKET, ObjectStorage
 
 OLD, NEW = "2.10.27", "2.15.1"
@@ -364,18 +373,82 @@ def test_a_damaged_archive_is_refused_before_anything_is_created(
     assert site.api.stream_names() == ["OTHERS"]
 
 
-def test_what_the_nats_cli_saved_is_restored(site: Site, save: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_what_the_nats_cli_saved_is_restored(site: Site, tmp_path: Path, version: str, replicas: int) -> None:
     """It keeps configuration and state beside the archive, and nothing else."""
-    site.add("CLI", 1)
-    site.cluster.add_consumer("CLI", "worker")
-    record = site.produce(some_messages("CLI"))
-    site.consume("CLI", "worker", record, fetch=7, ack=6)
-    path = save("CLI")
-    told = manifest_of(path)
-    (path / "backup.json").write_text(json.dumps({"config": told["config"], "state": told["state"]}))
-    result = restore(site, path, "CLI")
-    assert (result["messages"], result["consumers"]) == (120, ["worker"])
-    site.assert_restored("CLI", record)
+    name = f"CLI{replicas}"
+    site.add(name, replicas)
+    # It saves what the server puts into the archive, before 2.15 only what the stream's leader has of the consumers.
+    site.cluster.add_consumer(name, "worker", num_replicas=replicas)
+    record = site.produce(some_messages(name))
+    site.consume(name, "worker", record, fetch=7, ack=6)
+    path = tmp_path / "cli"
+    asyncio.run(natscli.backup(site.connect, name, path))
+    saved = verify(read_backup(DirectoryStore(path)), CONTENTS)
+    assert saved is not None
+    there = [consumer.name for consumer in saved.consumers]
+    result = restore(site, path, name)
+    assert (result["messages"], result["consumers"]) == (120, there) and there in ([], ["worker"])
+    if version == NEW or replicas == 3:
+        assert there == ["worker"]
+        site.assert_restored(name, record)
+    else:
+        assert site.stored(name) == record.messages
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_the_nats_cli_restores_what_is_saved_here(site: Site, save: Callable[..., Path], replicas: int) -> None:
+    name = f"HERE{replicas}"
+    site.add(name, replicas)
+    site.cluster.add_consumer(name, "worker", num_replicas=replicas)
+    record = site.produce(some_messages(name))
+    site.consume(name, "worker", record, fetch=7, ack=6)
+    path = save(name)
+    site.api.delete_stream(name)
+    wait_until(lambda: site.api.find_stream(name), lambda found: found is None, 20)
+    assert asyncio.run(natscli.restore(site.connect, path))["messages"] == 120
+    assert site.stored(name) == record.messages
+    told = {entry["name"]: entry for entry in manifest_of(path)["consumers"]}
+    if told["worker"]["in_archive"]:  # otherwise only this collection creates it again
+        assert wait_until(lambda: site.api.consumers(name).rows, bool, 20).done
+        record.assert_positions(list(site.api.consumers(name).rows))
+
+
+def test_the_nats_command_itself_where_it_is_installed(site: Site, save: Callable[..., Path], tmp_path: Path) -> None:
+    """No package registry of this machine has it; what it sends is in `support.natscli`, for the tests above."""
+    if shutil.which("nats") is None:
+        pytest.skip("there is no `nats` on the PATH (natscli): its archives are only tried request by request")
+    environment = {
+        **os.environ,
+        "NATS_URL": site.cluster.urls[0],
+        "NATS_USER": site.user,
+        "NATS_PASSWORD": APP_PASSWORD,
+    }
+
+    def command(*words: str) -> None:
+        done = subprocess.run(
+            ["nats", "stream", *words, "--no-progress"],
+            check=False,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    site.add("COMMAND", 3)
+    site.cluster.add_consumer("COMMAND", "worker", num_replicas=3)
+    record = site.produce(some_messages("COMMAND"))
+    site.consume("COMMAND", "worker", record, fetch=7, ack=6)
+    command("backup", "COMMAND", str(tmp_path / "cli"), "--consumers")
+    restore(site, tmp_path / "cli", "COMMAND")
+    site.assert_restored("COMMAND", record)
+    path = save("COMMAND")
+    site.api.delete_stream("COMMAND")
+    wait_until(lambda: site.api.find_stream("COMMAND"), lambda found: found is None, 20)
+    command("restore", str(path))
+    assert wait_until(lambda: site.api.consumers("COMMAND").rows, bool, 20).done
+    site.assert_restored("COMMAND", record)
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
