@@ -9,13 +9,14 @@ import asyncio
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import nats.js.errors
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from nats.aio.client import Client
 from nats.js.api import (
@@ -31,7 +32,7 @@ from nats.js.api import (
 from support.controller import Controller, Run, download_wheels, file_install
 from support.documents import Document
 from support.lab_cluster import AWKWARD, Cluster
-from support.load import fetch, patiently
+from support.load import Ledger, fetch, patiently
 from support.nats_processes import binary
 
 #: One of each zone.
@@ -98,17 +99,38 @@ class Books:
         self.messages[name], self.floors[name] = stored, 5
 
     async def differences(self, client: Client) -> list[str]:
-        """Return in which way the cluster has anything else."""
+        """Print what is written down beside what the cluster has, and return in which way that is anything else."""
         jetstream = client.jetstream(timeout=10)
-        wrong = []
+        wrong, cells = [], []
         for name, wanted in self.messages.items():
-            if await read(client, name) != wanted:
+            found = await read(client, name)
+            if found != wanted:
                 wrong.append(f"{name}: other messages")
-        for name, floor in self.floors.items():
-            have = (await patiently(partial(jetstream.consumer_info, name, "worker"))).ack_floor.stream_seq
-            if have != floor:
-                wrong.append(f"{name}: ack floor {have} instead of {floor}")
+            row = [name, str(len(wanted)), str(sum(found.get(seq) == one for seq, one in wanted.items())), "", ""]
+            if name in self.floors:
+                have = (await patiently(partial(jetstream.consumer_info, name, "worker"))).ack_floor.stream_seq
+                row[3:] = [str(self.floors[name]), str(have)]
+                if have != self.floors[name]:
+                    wrong.append(f"{name}: ack floor {have} instead of {self.floors[name]}")
+            cells.append(row)
+        columns = ["stream", "messages written down", "the same there", "ack floor written down", "there"]
+        print(table("books and cluster", columns, cells))
         return wrong
+
+
+async def load_differences(client: Client, ledgers: Sequence[Ledger], before: Sequence[int]) -> list[str]:
+    """Return in which way the stream of a load that went on during its backup is not a beginning of what each producer wrote
+    down, with at least what it had written down `before`. It is all that is restored, so it may end at any later message."""
+    wrong = []
+    for ledger, count in zip(ledgers, before):
+        stored = await read(client, ledger.stream)
+        found = [body.decode() for _seq, (subject, body) in sorted(stored.items()) if subject == ledger.subject]
+        print(
+            f"{ledger.subject}: {count} written down before the backup, {len(found)} there, {len(ledger.acknowledged)} in all"
+        )
+        if found != ledger.acknowledged[: len(found)] or len(found) < count:
+            wrong.append(f"{ledger.subject}: not what was written down")
+    return wrong
 
 
 async def info(client: Client, stream: str) -> StreamState:
@@ -210,9 +232,14 @@ def test_wiped_disks(
         async with cluster.client(reconnect=True) as client:
             return await books.differences(client)
 
+    async def differences_of_load() -> list[str]:
+        async with cluster.client(reconnect=True) as client:
+            return await load_differences(client, load.ledgers, before)
+
     cluster.controller.run(fill(), timeout=120)
     with cluster.load(streams=["LOAD3"]) as load:
         assert wait_until(lambda: load.report().acknowledged, lambda count: count > 60, 60).done
+        before = [len(ledger.acknowledged) for ledger in load.ledgers]
         handbook.follow("backup", "backup")
     told = {row["stream"] for row in handbook.catalogue()["backups"]}
     assert told == {*books.messages, "LOAD3", "KV_LOAD_KV"}
@@ -238,6 +265,7 @@ def test_wiped_disks(
     assert restored.output.count("contents same") >= len(books.messages)
     print(restored.output)
     assert cluster.controller.run(differences(), timeout=300) == []
+    assert cluster.controller.run(differences_of_load(), timeout=300) == []
     cluster.wait_until_healthy()
     again = cluster.play("restore", nats_cluster_restore_streams=["APP"])
     assert again.status == 0 and again.changed == [], again.output
