@@ -55,6 +55,8 @@ def inventory(pair: SitePair, folder: Path) -> None:
         "nats_server_host": "127.0.0.1",
         "nats_server_port": pair.west.ports["w1"],
         "nats_server_system_password": SYS_PASSWORD,
+        "nats_server_contexts_on": "controller",
+        "nats_server_contexts_dir": str(folder / "contexts"),
         "nats_cluster_account_users": [{"account": "APP", "user": APP_USER, "password": APP_PASSWORD}],
         "nats_cluster_dr": {
             "origin": {"name": "east", "servers": pair.east.urls, "jetstream_domain": "east"},
@@ -64,6 +66,15 @@ def inventory(pair: SitePair, folder: Path) -> None:
     }
     groups = {"all": {"children": {"nats": {"hosts": {"w1": {}}, "vars": variables}}}}
     (folder / "inventory.yml").write_text(json.dumps(groups))
+    (folder / "contexts").mkdir(exist_ok=True)
+    for user in ("app", "sys"):
+        context = {"url": ",".join(pair.east.urls), "user": user, "password": APP_PASSWORD}
+        (folder / f"contexts/east-{user}.json").write_text(json.dumps(context))
+
+
+def contexts_at(folder: Path) -> list[str]:
+    """Return where the contexts of the application and of the system user point."""
+    return [json.loads((folder / f"contexts/east-{user}.json").read_text())["url"] for user in ("app", "sys")]
 
 
 def run_command(command: str, folder: Path) -> str:
@@ -94,11 +105,14 @@ def test_the_commands_from_the_first_checkpoint_to_the_failover(
             assert planned.status()["drill"]["ok"]
         elif "--check" in command:
             assert "fence: stream ORDERS of east gets the subject nats_dr.fenced.ORDERS" in output
+            assert contexts_at(tmp_path / "guide") == planned.east.urls * 2
             assert planned.east_api.stream(STREAM)["config"]["subjects"] == ["orders.>"]
     assert "nothing is lost: the site has all that its fenced origin has" in output
+    assert contexts_at(tmp_path / "guide") == planned.west.urls + planned.east.urls
     assert planned.publish(planned.west, "orders.1")["seq"] == 21
     assert "gets what ORDERS of west has after sequence 20" in run_command(commands[8], tmp_path / "guide")
     assert "messages that came back: 1; ORDERS serves with 21" in run_command(commands[9], tmp_path / "guide")
+    assert contexts_at(tmp_path / "guide") == planned.east.urls * 2
     assert planned.publish(planned.east, "orders.1")["seq"] == 22
 
     lost = make_pair("lost")

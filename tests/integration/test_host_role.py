@@ -349,6 +349,16 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "contexts").iterdir()) == ["C1-app.json", "C1-sys.json"]
     assert (tmp_path / "contexts/C1-sys.json").stat().st_mode & 0o777 == 0o600
 
+    # While another site serves the streams, a context points there, and gets all else.
+    app = tmp_path / "contexts/C1-app.json"
+    app.write_text(app.read_text().replace(json.loads(app.read_text())["url"], "nats://west:4222"))
+    (tmp_path / "contexts/C1-app.json.before_failover").write_text("{}")
+    assert changes(host.play("contexts", **variables)) == []
+    rotated = {"APP": {"users": [{"user": "app", "password": "c" * 20}]}}
+    assert changes(host.play("contexts", **{**variables, "nats_server_accounts": rotated})) == ["Write the contexts"]
+    written = json.loads(app.read_text())
+    assert (written["url"], written["password"]) == ("nats://west:4222", "c" * 20)
+
     own: dict[str, Any] = {
         "nats_server_tls_source": "files",
         "nats_server_tls_ca_src": str(tmp_path / "pki/ca.crt"),

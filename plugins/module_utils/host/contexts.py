@@ -1,0 +1,88 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Contexts of the nats command that follow the streams of a failover. Pure.
+
+What a context said before is kept beside it, in a file that the nats command does not take for a context. A failback finds it
+there, and what writes contexts leaves these keys alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+#: What is added to the name of a context's file; the nats command reads only `.json` (jsm.go natscontext).
+SAVED = ".before_failover"
+
+#: What a failover changes in a context.
+KEYS = ("url", "description", "jetstream_domain")
+
+Context = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The origin or the site: its name, the addresses of its servers, and its JetStream domain."""
+
+    name: str
+    servers: tuple[str, ...]
+    domain: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A context and what is kept beside it, None for nothing."""
+
+    context: dict[str, Any]
+    saved: Optional[dict[str, Any]]
+
+
+def address(url: str) -> str:
+    """Return host and port of a server's address, with the default port."""
+    host = url.strip().rpartition("://")[2].rpartition("@")[2].rstrip("/").lower()
+    bare = host.rpartition("]")[2] if host.startswith("[") else host
+    return host if ":" in bare else f"{host}:4222"
+
+
+def points_at(context: Context, side: Side) -> bool:
+    """Return whether a context has addresses, and only such of this side."""
+    servers = {address(one) for one in side.servers}
+    found = {address(one) for one in str(context.get("url") or "").split(",") if one.strip()}
+    return bool(found) and found <= servers
+
+
+def may_follow(context: Context, saved: Optional[Context], origin: Side, left_alone: Collection[str]) -> bool:
+    """Return whether a context is for the origin's streams. `left_alone`: users whose contexts are for a cluster and not for its
+    streams, such as the system user."""
+    if saved is not None:
+        return True
+    return points_at(context, origin) and context.get("user") not in left_alone
+
+
+def to_site(context: Context, saved: Optional[Context], origin: Side, site: Side) -> Switch:
+    """Return a context of the origin that points at the site."""
+    before = dict(saved) if saved is not None else {key: context[key] for key in KEYS if key in context}
+    result = {**context, "url": ",".join(site.servers)}
+    result["description"] = f"{before.get('description') or origin.name}, failed over to {site.name}"
+    domain = before.get("jetstream_domain")
+    if domain and domain == origin.domain:
+        result["jetstream_domain"] = site.domain or ""
+    return Switch(result, before)
+
+
+def to_origin(context: Context, saved: Optional[Context], site: Side) -> Switch:
+    """Return a context as it was before the failover, unless somebody has pointed it elsewhere meanwhile."""
+    if saved is None or not points_at(context, site):
+        return Switch(dict(context), None)
+    result = {key: value for key, value in context.items() if key not in KEYS or key in saved}
+    return Switch({**result, **saved}, None)
+
+
+def text_of(content: Context) -> str:
+    """Return the text of a file, with the keys in the order in which they were, or sorted if they were but for new ones."""
+    keys = [key for key in content if key not in KEYS]
+    ordered = dict(sorted(content.items())) if keys == sorted(keys) else content
+    return json.dumps(ordered, indent=2, ensure_ascii=False) + "\n"

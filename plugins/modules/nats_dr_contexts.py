@@ -1,0 +1,237 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_dr_contexts
+short_description: Point contexts of the nats command at the side that serves
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - After M(natsops.jetstream.nats_dr_failover) it points contexts that point at the origin at the site, and after
+    M(natsops.jetstream.nats_dr_failback) back.
+  - What a context said before is kept beside it, as C(<name>.json.before_failover), for the way back. Users, passwords and
+    certificates of a context stay, and must be valid at both sides.
+attributes:
+  check_mode:
+    description: Can run in check mode and tell which contexts would change, without changing them.
+    support: full
+  diff_mode:
+    description: Returns the addresses of each context that changes.
+    support: full
+  idempotent:
+    description: A second run with the same options changes nothing.
+    support: full
+  platform:
+    description: Operating systems that it runs on.
+    platforms: posix
+    support: full
+options:
+  directory:
+    description:
+      - Directory of the contexts, such as C(~/.config/nats/context). Where it does not exist there is nothing to do.
+    type: path
+    required: true
+  origin:
+    description:
+      - Where the streams are written.
+    type: dict
+    required: true
+    suboptions: &side
+      name:
+        description: Name of the side.
+        type: str
+        required: true
+      servers:
+        description: Addresses of its servers.
+        type: list
+        elements: str
+        required: true
+      jetstream_domain:
+        description: Its JetStream domain.
+        type: str
+  site:
+    description:
+      - Where their copies are.
+    type: dict
+    required: true
+    suboptions: *side
+  serving:
+    description:
+      - The side that serves the streams.
+    type: str
+    choices: [origin, site]
+    required: true
+  contexts:
+    description:
+      - Names of the contexts. By default all whose addresses are all the origin's.
+    type: list
+    elements: str
+  left_alone:
+    description:
+      - Users whose contexts are left as they are, such as the system user, unless O(contexts) names them.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: natsops.jetstream.nats_dr_failover
+  - module: natsops.jetstream.nats_dr_failback
+"""
+
+EXAMPLES = r"""
+- name: Point the contexts at west
+  natsops.jetstream.nats_dr_contexts:
+    directory: ~/.config/nats/context
+    origin: {name: east, servers: [nats://n1.east.example.com:4222]}
+    site: {name: west, servers: [nats://n1.west.example.com:4222]}
+    serving: site
+    left_alone: [sys]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+contexts:
+  description: The names of the contexts that changed.
+  returned: success
+  type: list
+  elements: str
+  sample: [east-app]
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Optional
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.contexts import (
+    SAVED,
+    Side,
+    Switch,
+    may_follow,
+    points_at,
+    text_of,
+    to_origin,
+    to_site,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+
+_SIDE_SPEC: dict[str, Any] = {
+    "type": "dict",
+    "required": True,
+    "options": {
+        "name": {"type": "str", "required": True},
+        "servers": {"type": "list", "elements": "str", "required": True},
+        "jetstream_domain": {"type": "str"},
+    },
+}
+
+
+def switch(module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure invalid_option, write_failed."""
+    params = module.params
+    origin, site = (
+        Side(one["name"], tuple(one["servers"]), one["jetstream_domain"] or None)
+        for one in (params["origin"], params["site"])
+    )
+    if not origin.servers or not site.servers:
+        raise NatsFailure("invalid_option", "servers: give each side addresses of its own")
+    changed, before, after, files = [], {}, {}, []
+    for path in _paths(Path(params["directory"]), params["contexts"]):
+        context, saved = _read(path), _read(_saved(path), missing=True)
+        if context is None:
+            continue
+        if params["contexts"] is None:
+            if not may_follow(context, saved, origin, params["left_alone"]):
+                continue
+        elif saved is None and not points_at(context, origin) and params["serving"] == "site":
+            raise NatsFailure(
+                "invalid_option", f"contexts: {path.stem} does not point at {origin.name}, but at {_url(context)}"
+            )
+        made = to_site(context, saved, origin, site) if params["serving"] == "site" else to_origin(context, saved, site)
+        if (made.context, made.saved) == (context, saved):
+            continue
+        files += _files(path, made)
+        changed.append(path.stem)
+        before[path.stem], after[path.stem] = _url(context), _url(made.context)
+    if not module.check_mode:
+        try:
+            replace_all(files)
+        except FilesError as error:
+            raise NatsFailure("write_failed", str(error)) from error
+    result: dict[str, Any] = {"changed": bool(changed), "contexts": changed}
+    return {**result, "diff": {"before": before, "after": after}} if module._diff else result
+
+
+def _paths(directory: Path, names: Optional[list[str]]) -> list[Path]:
+    if names is None:
+        return sorted(directory.glob("*.json"))
+    paths = [directory / f"{name}.json" for name in names]
+    missing = [path.stem for path in paths if not path.is_file()]
+    if missing:
+        raise NatsFailure("invalid_option", f"contexts: not in {directory}: {', '.join(missing)}")
+    return paths
+
+
+def _saved(path: Path) -> Path:
+    return path.with_name(path.name + SAVED)
+
+
+def _read(path: Path, missing: bool = False) -> Optional[dict[str, Any]]:
+    """Return what a file holds, None where there is none and there need not be, or where a context is not a JSON object."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NatsFailure("invalid_option", f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        if not missing:
+            return None  # no context of the nats command
+        raise NatsFailure("invalid_option", f"{path} is not JSON: {error}") from error
+    return found if isinstance(found, dict) else None
+
+
+def _url(context: dict[str, Any]) -> str:
+    """Return the addresses of a context without credentials."""
+    urls = str(context.get("url") or "").split(",")
+    return ",".join(
+        f"{url.rpartition('://')[0] or 'nats'}://{url.rpartition('://')[2].rpartition('@')[2]}" for url in urls
+    )
+
+
+def _files(path: Path, made: Switch) -> list[File]:
+    """Return a context, and what is kept beside it: before it on the way to the site, and after it on the way back."""
+    context = File(str(path), 0o600, content=text_of(made.context).encode())
+    if made.saved is not None:
+        return [File(str(_saved(path)), 0o600, content=text_of(made.saved).encode()), context]
+    return [context, File(str(_saved(path)), 0, content=None)] if _saved(path).exists() else [context]
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "origin": _SIDE_SPEC,
+            "site": _SIDE_SPEC,
+            "serving": {"type": "str", "choices": ["origin", "site"], "required": True},
+            "contexts": {"type": "list", "elements": "str"},
+            "left_alone": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = switch(module)
+    except NatsFailure as failure:
+        fail(module, failure)
+    else:
+        module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
