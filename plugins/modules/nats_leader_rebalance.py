@@ -135,7 +135,6 @@ waited:
   sample: 2.5
 """
 
-import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -146,7 +145,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_r
     LeaderPlan,
     leader_lines,
     plan_leaders,
-    write_rates,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
     STEP_DOWN,
@@ -162,9 +160,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_with_rates
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import Job, step_down
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset, AssetGroups
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
@@ -177,7 +174,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     for option, least in (("sample", 0), ("max_step_downs", 0), ("concurrency", 1)):
         if params[option] < least:
             raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]:g}")
-    cluster, rates = _read(connections, params["cluster"], params["sample"])
+    cluster, rates = read_with_rates(SystemApi(connections.own), params["cluster"], params["sample"])
     zones = zones_of(cluster.servers, params["zone_tag_prefix"])
     accounts = [account for account in connections.accounts if account is not None]
     plan = plan_leaders(cluster, params["cluster"], params["groups"], zones, rates, accounts, params["max_step_downs"])
@@ -195,22 +192,6 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         message = f"{len(failed)} of {len(jobs)} leaders are not those of the plan, such as {first}. Run it again"
         fail(module, NatsFailure("step_down_failed", message), **result, failed=failed)
     return result
-
-
-def _read(connections: Connections, name: str, sample: float) -> tuple[Cluster, dict[tuple[str, str], float]]:
-    """Return the cluster, and what is written to its streams. Raises NatsFailure where no server of it answers."""
-    system = SystemApi(connections.own)
-    started = time.monotonic()
-    cluster = read_led_cluster(system)
-    there = {server.cluster for server in cluster.servers}
-    if name not in there:
-        names = ", ".join(sorted(there))
-        raise NatsFailure("cluster_missing", f"cluster: no server of {name} answered; there are: {names}")
-    if not sample:
-        return cluster, {}
-    time.sleep(max(0.0, sample - (time.monotonic() - started)))
-    later = read_led_cluster(system)
-    return later, write_rates(cluster, later, time.monotonic() - started)
 
 
 def _asset(move: LeaderMove) -> Asset:

@@ -12,17 +12,23 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Compares what the servers of a cluster carry, in number of replicas and in their bytes, and returns the moves that help most,
-    such as after servers were added. Each is one that the meta leader would allow (cluster, tags, unique_tag, room).
-  - Streams with a single replica, and those that are not fully replicated or are being moved, stay where they are. So do replicas
-    on servers that are being drained (tag C(!jetstream)).
-  - It only plans, and the same state gives the same plan. M(natsops.jetstream.nats_stream_peer) with C(state=moved) carries a
-    move out.
+  - Compares what the servers of a cluster carry, and returns the moves of replicas that bring each near to its share, such as
+    after servers were added. The goals are, in this order, stored bytes (by the servers' C(max_file_store)), bytes written per
+    second, and replicated assets (streams and consumers with replicas); of equal servers the one with the fewest connections
+    takes a replica. A later goal takes no server out of the O(tolerance) of an earlier one.
+  - Each move is one that the meta leader would allow (cluster, tags, C(unique_tag), C(max_ha_assets), room) and that keeps
+    O(spare) storage free; and no stream is in fewer zones afterwards. Room that a move frees is not used by a later one of the
+    same plan, so that all may run at once.
+  - Where no option ends the plan, no single move is left that these rules allow and that brings a server nearer to its share. So
+    two servers of equal size differ by at most the smallest replica that may go from one to the other, or both are within the
+    tolerance.
+  - Streams with a single replica, and those that are not fully replicated or are being moved, stay where they are. So do
+    replicas on servers that are being drained (tag C(!jetstream)).
+  - The same state gives the same plan. M(natsops.jetstream.nats_replica_moves) carries it out.
   - The connection must be that of a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
-  - natsops.jetstream.attributes.info_module
 options:
   cluster:
     description:
@@ -35,34 +41,93 @@ options:
     type: list
     elements: str
     default: []
+  tolerance:
+    description:
+      - How many percent a server may carry more or less than its share before a replica moves.
+    type: float
+    default: 5
+  spare:
+    description:
+      - How many percent of its storage limit have to stay free on a server that takes a replica.
+    type: float
+    default: 10
   max_moves:
     description:
       - Most moves to plan.
     type: int
     default: 20
+  max_bytes_moved:
+    description:
+      - Most bytes to move, such as V(500GB). Streams that are too large for what is left are passed over.
+    type: str
+  max_concurrent:
+    description:
+      - How many moves run at once, each of another stream, for RV(waves).
+    type: int
+    default: 1
+  throughput:
+    description:
+      - Bytes per second that a move copies, for the estimate of the time. M(natsops.jetstream.nats_replica_moves) returns what it
+        observed.
+    type: str
+    default: 50MiB
+  zone_tag_prefix:
+    description:
+      - Servers with a tag that begins so stand in the zone that its rest names.
+    type: str
+    default: "az:"
+  sample:
+    description:
+      - Seconds between the two looks that tell how much is written to each stream. With V(0) nothing is known of that, and it
+        is no goal.
+    type: float
+    default: 10
+  plan_file:
+    description:
+      - File of the plan, JSON, on the host where the module runs. Its directory must exist.
+      - Where there is none, the plan is written there. Where there is one, it is what is returned, without the moves that are
+        done; when the cluster has changed in another way since it was made, the module fails.
+    type: path
+  renew:
+    description:
+      - Whether a new plan takes the place of the one in O(plan_file).
+    type: bool
+    default: false
+  plan:
+    description:
+      - A plan as RV(plan) returned it, such as one that was approved. It is treated as one that O(plan_file) holds.
+    type: dict
+attributes:
+  check_mode:
+    support: full
+    details:
+      - O(plan_file) is not written.
+  diff_mode:
+    support: none
+    details:
+      - It only writes O(plan_file).
+  idempotent:
+    support: full
 seealso:
-  - module: natsops.jetstream.nats_stream_peer
+  - module: natsops.jetstream.nats_replica_moves
+  - module: natsops.jetstream.nats_leader_rebalance
   - module: natsops.jetstream.nats_server_evacuate
 """
 
 EXAMPLES = r"""
-- name: Plan what goes to the new servers
+- name: Plan what goes to the new servers, at most 500 GB
   natsops.jetstream.nats_rebalance_plan:
     cluster: C1
     onto: [n4-c1, n5-c1]
+    max_bytes_moved: 500GB
     context: c1-sys
   register: plan
 
 - name: Carry it out
-  natsops.jetstream.nats_stream_peer:
-    state: moved
-    account: "{{ item.account }}"
-    stream: "{{ item.stream }}"
-    from: "{{ item.from }}"
-    to: "{{ item.to }}"
+  natsops.jetstream.nats_replica_moves:
+    moves: "{{ plan.moves }}"
     account_users: "{{ nats_account_users }}"
     context: c1-sys
-  loop: "{{ plan.moves }}"
 """
 
 RETURN = r"""
@@ -72,61 +137,210 @@ lines:
   type: list
   elements: str
   sample:
-    - APP/ORDERS moves from n1-c1 to n4-c1 (420000 bytes)
-    - 'load of n1-c1: 2.60, afterwards 2.00'
+    - 1 replicas move, 410.2 KiB in about 3s; this result needs at least 410.2 KiB
+    - APP/ORDERS moves from n1-c1 to n4-c1 (410.2 KiB, about 3s, for bytes)
+    - n1-c1 carries 820.4 KiB, 2 HA assets; afterwards 410.2 KiB, 1 HA assets, 12 connections
 moves:
-  description: The moves in their order. C(bytes) is the size of the stream.
+  description: The moves in their order, of which any first part makes the servers more alike. C(bytes) is the size of the
+    stream, C(seconds) what the move may take, C(goal) what it is for.
   returned: success
   type: list
   elements: dict
-  sample: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000}]
+  sample: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]
+waves:
+  description: The same moves, together those that run at once.
+  returned: success
+  type: list
+  elements: list
+  sample: [[{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]]
+bytes_moved:
+  description: Bytes that all moves copy.
+  returned: success
+  type: int
+  sample: 420000
+least_bytes:
+  description: Bytes that any plan copies which ends with as many bytes on each server.
+  returned: success
+  type: int
+  sample: 420000
+seconds:
+  description: What the moves may take.
+  returned: success
+  type: float
+  sample: 3.0
 before:
-  description: The load of each server now, which is its part of the replicas plus its part of their bytes; 2 is average.
+  description: What each server carries now.
   returned: success
   type: dict
-  sample: {n1-c1: 2.6, n2-c1: 2.7, n3-c1: 2.7, n4-c1: 0.0}
+  sample: {n1-c1: {bytes: 840000, bytes_per_second: 0, ha_assets: 2, connections: 12}}
 after:
   description: The same after all moves.
   returned: success
   type: dict
-  sample: {n1-c1: 2.0, n2-c1: 2.0, n3-c1: 2.0, n4-c1: 2.0}
+  sample: {n1-c1: {bytes: 420000, bytes_per_second: 0, ha_assets: 1, connections: 12}}
+left:
+  description: Streams that stay where they are, by the reason.
+  returned: success
+  type: dict
+  sample: {single replica: [stream APP/AUDIT]}
+plan:
+  description: The plan as O(plan_file) holds it, with its schema, version and the fingerprint of the cluster.
+  returned: success
+  type: dict
+  sample:
+    schema: natsops.jetstream.rebalance_plan
+    version: 1
+    cluster: C1
+    made: '2026-11-24T15:00:00Z'
+    fingerprint: 8c0f4a1e7d
+    moves:
+      - {account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes,
+         members: [n1-c1, n2-c1, n3-c1]}
+reused:
+  description: Whether the plan is that of O(plan_file) or O(plan).
+  returned: success
+  type: bool
+  sample: false
 """
 
+import json
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import plan_rebalance, rebalance_lines
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import zones_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import (
+    RebalanceOptions,
+    RebalancePlan,
+    plan_of_moves,
+    plan_rebalance,
+    rebalance_lines,
+    total_seconds,
+    waves,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance_plan import (
+    PlanRefused,
+    plan_document,
+    remaining_moves,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_with_rates
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_json
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
 
 
-def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's result. Raises NatsFailure for a cluster or server that is not there."""
-    if params["max_moves"] < 0:
-        raise NatsFailure("invalid_option", f"max_moves: must be at least 0, not {params['max_moves']}")
-    cluster = read_led_cluster(SystemApi(connections.own))
+def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure for a cluster or server that is not there, or a plan for another state."""
+    params = module.params
+    options = _options(params)
+    given = _given_plan(params)
+    cluster, rates = read_with_rates(SystemApi(connections.own), params["cluster"], params["sample"])
     there = {server.name for server in cluster.servers if server.cluster == params["cluster"]}
-    if not there:
-        names = ", ".join(sorted({server.cluster for server in cluster.servers}))
-        raise NatsFailure("cluster_missing", f"cluster: no server of {params['cluster']} answered; there are: {names}")
     unknown_servers = sorted(set(params["onto"]) - there)
     if unknown_servers:
         raise NatsFailure(
             "server_missing", f"onto: {', '.join(unknown_servers)} did not answer", server=unknown_servers[0]
         )
-    made = plan_rebalance(cluster, params["cluster"], params["max_moves"], params["onto"])
+    if given is not None:
+        made = _remaining(given, cluster, params["cluster"], rates)
+        document = dict(given)
+    else:
+        zones = zones_of(cluster.servers, params["zone_tag_prefix"])
+        made = plan_rebalance(cluster, params["cluster"], replace(options, zones=zones), rates)
+        document = plan_document(cluster, params["cluster"], made, utc_now())
+    written = given is None and params["plan_file"] is not None
+    if written and not module.check_mode:
+        _write(params["plan_file"], document)
     return {
-        "changed": False,
-        "lines": rebalance_lines(made),
-        "moves": [
-            {"account": move.account, "stream": move.stream, "from": move.source, "to": move.target, "bytes": move.size}
-            for move in made.moves
-        ],
-        "before": {name: round(load, 2) for name, load in made.before.items()},
-        "after": {name: round(load, 2) for name, load in made.after.items()},
+        "changed": written,
+        "reused": given is not None,
+        "plan": document,
+        **_result(made, params["max_concurrent"]),
+    }
+
+
+def _options(params: Mapping[str, Any]) -> RebalanceOptions:
+    for option, least in (("max_moves", 0), ("max_concurrent", 1), ("tolerance", 0), ("spare", 0), ("sample", 0)):
+        if params[option] < least:
+            raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]:g}")
+    if params["spare"] >= 100:
+        raise NatsFailure("invalid_option", f"spare: must be less than 100 percent, not {params['spare']:g}")
+    throughput = _size(params, "throughput")
+    if not throughput:
+        raise NatsFailure("invalid_option", "throughput: must be more than 0 bytes per second")
+    return RebalanceOptions(
+        onto=params["onto"],
+        tolerance=params["tolerance"] / 100,
+        spare=params["spare"] / 100,
+        max_moves=params["max_moves"],
+        max_bytes=_size(params, "max_bytes_moved"),
+        throughput=throughput or 1,
+    )
+
+
+def _size(params: Mapping[str, Any], option: str) -> int | None:
+    if params[option] is None or params[option] == "":
+        return None
+    try:
+        size = size_bytes(params[option])
+    except ValueError as error:
+        raise NatsFailure("invalid_option", f"{option}: {error}") from error
+    if size < 0:
+        raise NatsFailure("invalid_option", f"{option}: must not be negative")
+    return size
+
+
+def _given_plan(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the plan that is to be run, None where one is to be made. Raises NatsFailure for a file that cannot be read."""
+    if params["plan"]:
+        return dict(params["plan"])
+    path = params["plan_file"]
+    if path is None or params["renew"] or not os.path.exists(path):
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError) as error:
+        raise NatsFailure("plan_invalid", f"plan_file: {path} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise NatsFailure("plan_invalid", f"plan_file: {path} holds no plan")
+    return found
+
+
+def _remaining(
+    given: Mapping[str, Any], cluster: Cluster, name: str, rates: Mapping[tuple[str, str], float]
+) -> RebalancePlan:
+    try:
+        return plan_of_moves(cluster, name, remaining_moves(given, cluster, name), rates)
+    except PlanRefused as refused:
+        raise NatsFailure(refused.code, f"{refused}. Nothing was changed.") from refused
+
+
+def _write(path: str, document: Mapping[str, Any]) -> None:
+    try:
+        write_json(os.path.abspath(path), document)
+    except OSError as error:
+        raise NatsFailure("write_failed", f"plan_file: {path} cannot be written: {error}") from error
+
+
+def _result(made: RebalancePlan, concurrent: int) -> dict[str, Any]:
+    return {
+        "lines": rebalance_lines(made, concurrent),
+        "moves": [move.as_dict() for move in made.moves],
+        "waves": [[move.as_dict() for move in wave] for wave in waves(made.moves, concurrent)],
+        "bytes_moved": made.bytes_moved,
+        "least_bytes": made.least_bytes,
+        "seconds": round(total_seconds(made.moves, concurrent), 1),
+        "before": {name: load.as_dict() for name, load in made.before.items()},
+        "after": {name: load.as_dict() for name, load in made.after.items()},
+        "left": made.left,
     }
 
 
@@ -135,10 +349,20 @@ def main() -> None:
         {
             "cluster": {"type": "str", "required": True},
             "onto": {"type": "list", "elements": "str", "default": []},
+            "tolerance": {"type": "float", "default": 5},
+            "spare": {"type": "float", "default": 10},
             "max_moves": {"type": "int", "default": 20},
+            "max_bytes_moved": {"type": "str"},
+            "max_concurrent": {"type": "int", "default": 1},
+            "throughput": {"type": "str", "default": "50MiB"},
+            "zone_tag_prefix": {"type": "str", "default": "az:"},
+            "sample": {"type": "float", "default": 10},
+            "plan_file": {"type": "path"},
+            "renew": {"type": "bool", "default": False},
+            "plan": {"type": "dict"},
         }
     )
-    run_connected(module, lambda connections: plan(connections, module.params))
+    run_connected(module, lambda connections: work(module, connections))
 
 
 if __name__ == "__main__":

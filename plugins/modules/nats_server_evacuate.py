@@ -418,7 +418,7 @@ def carry_out(
         if outcome.failures:
             fail(module, joined(outcome.failures), **summary)
         if outcome.pending:
-            fail(module, stalled_failure(outcome, params["wait_timeout"], server), **summary)
+            fail(module, stalled_failure(outcome, params["wait_timeout"]), **summary)
         failures = [] if seen.done else failures or scope.left(seen.value, stuck)
     if failures:
         what = f"{server} is not evacuated: {'; '.join(failures)}. Run it again to continue"

@@ -225,6 +225,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
     Mover,
     MoveRequest,
     hosted_streams,
+    jobs_between,
     joined,
     predicted,
     read_state,
@@ -232,6 +233,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
     short_failure,
     stalled_failure,
     unsettled,
+    wrong_target,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
@@ -251,29 +253,6 @@ def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping
     accounts = connections.accounts if params["all_accounts"] else (params["account"],)
     require_leaders(connections, [*accounts, *(stream.account for stream in hosted)], server)
     return [(stream.account, stream.name) for stream in hosted]
-
-
-def check_members(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
-    """Return the jobs that still have to move from one server to the other. Raises NatsFailure where that makes no sense."""
-    needed = []
-    for job in jobs:
-        members = job.state.group.members
-        if source not in members and target in members:
-            continue
-        if job.state.moving:
-            needed.append(job)
-            continue
-        if source not in members or target in members:
-            problem = f"{target} already is a member" if target in members else f"{source} is no member"
-            raise NatsFailure(
-                "not_a_member",
-                f"stream {job.state.label} cannot move from {source} to {target}: {problem} "
-                f"(members: {', '.join(members)}). Nothing was changed.",
-                server=source,
-                account=job.state.stream.account,
-            )
-        needed.append(job)
-    return needed
 
 
 def cancel(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -331,7 +310,7 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     cluster = mover.read_cluster(account=params["account"])
     jobs = mover.prepare(cluster, streams_to_leave(connections, cluster, params))
     before = {job.state.label: job.state.as_dict() for job in jobs}
-    needed = check_members(jobs, source, params["to"]) if moved else jobs
+    needed = jobs_between(jobs, source, params["to"]) if moved else jobs
     failures = [job.failure for job in needed if job.failure]
     if failures:
         fail(module, joined(failures), **result(jobs, before, before, False))
@@ -377,19 +356,12 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     if outcome.failures:
         fail(module, joined(outcome.failures), **summary)
     if params["wait"] and outcome.pending:
-        fail(module, stalled_failure(outcome, timeout, source), **summary)
+        fail(module, stalled_failure(outcome, timeout), **summary)
     if moved and not outcome.pending:
-        check_target(jobs, params["to"], module, summary)
+        elsewhere = [failure for job in jobs if (failure := wrong_target(job, params["to"])) is not None]
+        if elsewhere:
+            fail(module, joined(elsewhere), **summary)
     return summary
-
-
-def check_target(jobs: Sequence[Job], target: str, module: AnsibleModule, summary: Mapping[str, Any]) -> None:
-    """Leave with a failure when the meta leader chose another server."""
-    for job in jobs:
-        if target not in job.state.group.members:
-            members = ", ".join(job.state.group.members)
-            description = f"stream {job.state.label} is on {members} now, and not on {target}"
-            fail(module, NatsFailure("wrong_target", description, server=target), **summary)
 
 
 def main() -> None:

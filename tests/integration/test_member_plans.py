@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Callable
 
 import pytest
@@ -81,22 +82,83 @@ def test_who_can_leave(five: NatsProcesses, placed: Placed, plan: Plan) -> None:
     assert (gone["moves"], gone["problems"]) == ([], [])
 
 
-def test_what_moves_to_a_server_with_less(five: NatsProcesses, placed: Placed, plan: Plan) -> None:
-    found = plan("nats_rebalance_plan", cluster="C1")
-    assert found["moves"]
-    for move in found["moves"]:
-        assert move["from"] in placed[move["stream"]]
-        assert move["to"] not in placed[move["stream"]]
-    spread = {when: max(found[when].values()) - min(found[when].values()) for when in ("before", "after")}
-    assert spread["after"] < spread["before"]
-    target = found["moves"][0]["to"]
-    without = set(found["before"]) - placed[found["moves"][0]["stream"]]
-    assert target == min(without, key=lambda name: (found["before"][name], name))
-    alone = plan("nats_rebalance_plan", cluster="C1", onto=[target], max_moves=1)
-    assert [move["to"] for move in alone["moves"]] == [target]
-    assert plan("nats_rebalance_plan", cluster="C1", max_moves=0)["after"] == found["before"]
+def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan, tmp_path: Path) -> None:
+    """A cluster that is skewed by its bytes is planned, refused when it has changed, moved step by step, and then even."""
+    streams = [name for name in placed if name != "SINGLE"]
+    for name in streams:
+        for _message in range(4):
+            five.app_request(f"{name}.filling", {"filling": "x" * 60_000})
+    options: dict[str, Any] = {"cluster": "C1", "sample": 0, "tolerance": 2}
+    file = tmp_path / "plan.json"
+
+    def spread(carried: dict[str, dict[str, int]]) -> int:
+        held = [load["bytes"] for load in carried.values()]
+        return max(held) - min(held)
+
+    def homes() -> Placed:
+        now = (five.app_request(f"$JS.API.STREAM.INFO.{name}", members=3)["cluster"] for name in streams)
+        return {
+            name: {found["leader"], *(peer["name"] for peer in found["replicas"])} for name, found in zip(streams, now)
+        }
+
+    def move(moves: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        return plan("nats_replica_moves", moves=moves, account_users=five.account_users(), wait_timeout=120, **more)
+
+    assert plan("nats_rebalance_plan", plan_file=str(file), check_mode=True, **options)["changed"]
+    assert not file.exists()
+    found = plan("nats_rebalance_plan", plan_file=str(file), max_concurrent=2, **options)
+    assert found["changed"] and not found["reused"] and found["left"] == {"single replica": ["stream APP/SINGLE"]}
+    moves = found["moves"]
+    for item in moves[:1]:
+        assert item["from"] in placed[item["stream"]] and item["to"] not in placed[item["stream"]]
+        assert found["before"][item["to"]]["bytes"] == min(load["bytes"] for load in found["before"].values())
+    assert spread(found["after"]) < spread(found["before"])
+    assert found["bytes_moved"] == sum(item["bytes"] for item in moves) >= found["least_bytes"]
+    assert [item for wave in found["waves"] for item in wave] == moves
+
+    # Limits, and servers that are not there.
+    one = plan("nats_rebalance_plan", max_bytes_moved=str(moves[0]["bytes"]), **options)
+    assert 0 < one["bytes_moved"] <= moves[0]["bytes"]
+    assert plan("nats_rebalance_plan", max_bytes_moved="100KB", **options)["moves"] == []
+    assert plan("nats_rebalance_plan", max_moves=0, **options)["after"] == found["before"]
+    target = moves[0]["to"]
+    assert {item["to"] for item in plan("nats_rebalance_plan", onto=[target], **options)["moves"]} == {target}
     assert plan("nats_rebalance_plan", cluster="C9")["failure"]["code"] == "cluster_missing"
-    assert plan("nats_rebalance_plan", cluster="C1", onto=["n9"])["failure"]["code"] == "server_missing"
+    assert plan("nats_rebalance_plan", onto=["n9"], **options)["failure"]["code"] == "server_missing"
+    assert plan("nats_rebalance_plan", spare=100, **options)["failure"]["code"] == "invalid_option"
+    assert move([{"account": "APP", "stream": "X", "from": "n1"}])["failure"]["code"] == "invalid_option"
+
+    # The plan of the file is what runs, unless the cluster is another one.
+    kept = plan("nats_rebalance_plan", plan_file=str(file), **options)
+    assert (kept["changed"], kept["reused"], kept["moves"]) == (False, True, moves)
+    assert plan("nats_rebalance_plan", plan=kept["plan"], **options)["moves"] == moves
+    five.add_stream("NEW", 3)
+    try:
+        refused = plan("nats_rebalance_plan", plan_file=str(file), **options)
+        assert refused["failure"]["code"] == "plan_outdated" and "for another state of cluster C1" in refused["msg"]
+    finally:
+        five.app_request("$JS.API.STREAM.DELETE.NEW")
+
+    assert move(moves, check_mode=True)["changed"]
+    assert homes() == {name: placed[name] for name in streams}
+    first = move(moves[:1])
+    assert first["changed"] and [item["bytes"] for item in first["moved"]] == [moves[0]["bytes"]]
+    assert homes()[moves[0]["stream"]] == placed[moves[0]["stream"]] - {moves[0]["from"]} | {target}
+    left = plan("nats_rebalance_plan", plan_file=str(file), **options)
+    assert left["moves"] == moves[1:]
+    rest = move(moves, concurrency=2)
+    assert len(rest["moved"]) == len(moves) - 1, rest
+    again = move(moves)
+    assert (again["changed"], again["moved"]) == (False, [])
+    done = plan("nats_rebalance_plan", plan_file=str(file), **options)
+    assert (done["changed"], done["moves"], done["before"]) == (False, [], done["after"])
+    assert {name: load["bytes"] for name, load in done["before"].items()} == {
+        name: load["bytes"] for name, load in found["after"].items()
+    }
+    renewed = plan("nats_rebalance_plan", plan_file=str(file), renew=True, **options)
+    assert (renewed["reused"], renewed["moves"]) == (False, []), "nothing is left to win"
+    wrong = {**moves[0], "from": moves[0]["to"], "to": next(iter(homes()[moves[0]["stream"]] - {moves[0]["to"]}))}
+    assert move([wrong])["failure"]["code"] == "not_a_member"
 
 
 def test_how_many_replicas(five: NatsProcesses, placed: Placed, plan: Plan) -> None:

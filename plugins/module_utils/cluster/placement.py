@@ -128,6 +128,40 @@ def evaluate_candidates(
     return PlacementResult(tuple(server.name for server in _preferred(cluster, need, fit)), refused)
 
 
+@dataclass(frozen=True)
+class LastingRules:
+    """What of the judgement stays as it is while replicas move. `able`: who may hold replicas with these requirements, as far
+    as room goes. `unique`: server → the tag that no two replicas may share, None when nothing must be unique."""
+
+    able: frozenset[str]
+    unique: Mapping[str, str] | None
+
+
+def lasting_rules(cluster: Cluster, need: ReplicaRequirements) -> LastingRules:
+    """Return the rules that no move changes, for planners that judge room and the other replicas themselves."""
+    policy = _policy(cluster)
+    if policy is None:
+        return LastingRules(frozenset(), None)
+    able = frozenset(item.name for item in cluster.servers if _lasting_refusal(cluster, item, need, policy, ()) is None)
+    prefix = _unique_prefix(policy, need)
+    if not prefix:
+        return LastingRules(able, None)
+    tags = {server.name: tag for server in cluster.servers if (tag := _tag_with(server, prefix)) is not None}
+    return LastingRules(able & tags.keys(), tags)
+
+
+def asset_limit(cluster: Cluster) -> int:
+    """Return how many replicated assets a server may have by the meta leader's max_ha_assets, 0 for any number."""
+    policy = _policy(cluster)
+    return policy.max_ha_assets if policy else 0
+
+
+def unique_tag(cluster: Cluster) -> str:
+    """Return the meta leader's unique_tag, "" for none."""
+    policy = _policy(cluster)
+    return policy.unique_tag if policy else ""
+
+
 def simulate_move(cluster: Cluster, stream: Stream, source: str, target: str) -> Cluster:
     """Return the cluster as it will be when the target has taken the stream's replica of the source, to judge the next one."""
     need = requirements_of(stream)
@@ -178,6 +212,23 @@ def _refusal(
     cluster: Cluster, server: Server, need: ReplicaRequirements, policy: JetStreamSummary, leaving: Collection[str]
 ) -> str | None:
     """Return why this server may not take the replica, apart from unique_tag; None when it may."""
+    lasting = _lasting_refusal(cluster, server, need, policy, leaving)
+    if lasting is not None or server.summary is None:
+        return lasting
+    free = free_bytes(server.summary, need.storage)
+    if need.bytes > free:
+        what = "max_bytes" if need.max_bytes >= need.size else "the stream's size"
+        return f"has {free} bytes of {need.storage} storage free, {what} is {need.bytes}"
+    # The meta group counts as an asset and is to be ignored, hence > and not >= (selectPeerGroup).
+    if 0 < policy.max_ha_assets < server.summary.ha_assets:
+        return f"has {server.summary.ha_assets} replicated assets, at most {policy.max_ha_assets} are allowed (max_ha_assets)"
+    return None
+
+
+def _lasting_refusal(
+    cluster: Cluster, server: Server, need: ReplicaRequirements, policy: JetStreamSummary, leaving: Collection[str]
+) -> str | None:
+    """Return why this server may not take the replica however much room there is."""
     if server.name in leaving:
         return "is the one to leave"
     if server.cluster != need.cluster:
@@ -197,17 +248,11 @@ def _refusal(
                 return f"has the tag {tag[1:]}, which the stream's placement excludes"
         elif tag.lower() not in tags:
             return f"has not the tag {tag}, which the stream's placement asks for"
-    free = _free(server.summary, need.storage)
-    if need.bytes > free:
-        what = "max_bytes" if need.max_bytes >= need.size else "the stream's size"
-        return f"has {free} bytes of {need.storage} storage free, {what} is {need.bytes}"
-    # The meta group counts as an asset and is to be ignored, hence > and not >= (selectPeerGroup).
-    if 0 < policy.max_ha_assets < server.summary.ha_assets:
-        return f"has {server.summary.ha_assets} replicated assets, at most {policy.max_ha_assets} are allowed (max_ha_assets)"
     return None
 
 
-def _free(summary: JetStreamSummary, storage: str) -> int:
+def free_bytes(summary: JetStreamSummary, storage: str) -> int:
+    """Return the bytes of this storage that are neither used nor promised to streams."""
     if storage == "memory":
         return max(0, summary.max_memory - max(summary.reserved_memory, summary.memory))
     return max(0, summary.max_storage - max(summary.reserved_storage, summary.storage))
@@ -259,7 +304,7 @@ def _preferred(cluster: Cluster, need: ReplicaRequirements, servers: Sequence[Se
             replicated[name] = replicated.get(name, 0) + (len(stream.group.members) > 1)
 
     def rank(server: Server) -> tuple[int, int, int, str]:
-        free = _free(server.summary, need.storage) if server.summary else 0
+        free = free_bytes(server.summary, need.storage) if server.summary else 0
         few = replicated.get(server.name, 0) if need.replicas > 1 else 0
         return few, -free, streams.get(server.name, 0), server.name
 

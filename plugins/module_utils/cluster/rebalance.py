@@ -1,180 +1,338 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Few moves of replicas that even out what the servers of a cluster carry. Pure: no I/O.
+"""The moves of replicas that even out what the servers of a cluster carry. Pure: no I/O.
 
-The load of a server is its share of the replicas plus its share of their bytes, each 1 for an average server. A move is
-taken only when the meta leader would allow it (`judge`), and when it makes the loads more alike (a smaller sum of squares), the
-one that helps most first. The sum falls with every move, so that it ends.
+Every move is one that the meta leader would allow at that moment (`placement`), and keeps what this collection asks beyond it:
+no fewer zones, room left over, and none of a group that is not fully replicated. `even_replicas` chooses among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.even_replicas import (
+    GOALS,
+    Host,
+    Limits,
+    PlacedGroup,
+    even_replicas,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import (
+    LastingRules,
+    asset_limit,
     carriers,
-    evaluate_candidates,
+    free_bytes,
+    lasting_rules,
     own_tag,
     requirements_of,
-    simulate_move,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    RaftGroup,
+    Server,
+    Stream,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
-#: What a move must at least gain, as part of the square of an average server's load; smaller gains are not worth a move.
-_LEAST_GAIN = 0.01
+#: How a plan names the soft goals, in their order.
+GOAL_NAMES = ("bytes", "write bytes", "HA assets")
+
+#: Seconds that a move takes beside the copying: elections, and the wait until all replicas are in step.
+MOVE_SECONDS = 3.0
+
+#: The reasons for leaving streams alone that a plan for people names.
+_MOST_REASONS = 5
+
+
+@dataclass(frozen=True)
+class RebalanceOptions:
+    """`onto`: servers that alone may receive, all when empty. `tolerance`: how far from its share a server may be, as part of it.
+    `spare`: part of a server's storage that has to stay free. `max_moves`, `max_bytes`: most moves and bytes, None for any.
+    `throughput`: bytes a second that a move copies. `zones`: server → zone."""
+
+    onto: Collection[str] = ()
+    tolerance: float = 0.05
+    spare: float = 0.1
+    max_moves: int | None = None
+    max_bytes: int | None = None
+    throughput: float = 50 * 1024 * 1024
+    zones: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ReplicaMove:
-    """A replica that goes from one server to another. `size` is bytes."""
+    """A replica that goes from one server to another. `size` is bytes, `seconds` what the move may take, `goal` why it goes."""
 
     account: str
     stream: str
     source: str
     target: str
     size: int
+    seconds: float = 0.0
+    goal: str = GOAL_NAMES[0]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "account": self.account,
+            "stream": self.stream,
+            "from": self.source,
+            "to": self.target,
+            "bytes": self.size,
+            "seconds": round(self.seconds, 1),
+            "goal": self.goal,
+        }
 
 
 @dataclass(frozen=True)
-class Balance:
-    """The moves in their order, and the load of each server before and after all of them."""
+class ServerLoad:
+    """What one server carries. `rate`: bytes a second that are written to its replicas."""
+
+    bytes: int = 0
+    rate: float = 0.0
+    ha_assets: int = 0
+    connections: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "bytes": self.bytes,
+            "bytes_per_second": round(self.rate),
+            "ha_assets": self.ha_assets,
+            "connections": self.connections,
+        }
+
+
+@dataclass(frozen=True)
+class RebalancePlan:
+    """The moves in their order, of which any first part makes the servers more alike; what each carries before and after; why
+    streams were left where they are: reason → subjects."""
 
     moves: tuple[ReplicaMove, ...]
-    before: dict[str, float]
-    after: dict[str, float]
+    before: dict[str, ServerLoad]
+    after: dict[str, ServerLoad]
+    left: dict[str, list[str]]
+
+    @property
+    def bytes_moved(self) -> int:
+        return sum(move.size for move in self.moves)
+
+    @property
+    def least_bytes(self) -> int:
+        """Return the bytes that any plan has to move which ends with the same bytes on each server."""
+        return sum(max(0, load.bytes - self.after[name].bytes) for name, load in self.before.items())
 
 
-@dataclass(frozen=True)
-class _Weights:
-    """What one replica and one byte add to a server's load."""
-
-    replica: float
-    byte: float
-
-    def of(self, stream: Stream) -> float:
-        return self.replica + self.byte * stream.size
-
-
-def plan_rebalance(cluster: Cluster, name: str, max_moves: int, onto: Collection[str] = ()) -> Balance:
-    """Return at most `max_moves` moves between the servers of the cluster with this name.
-
-    `onto`: servers that alone may receive (such as new ones), all of them when it is empty. Streams that are moving, or not
-    fully replicated, or have a single replica, stay where they are.
-    """
-    weights = _weights(cluster, name)
-    before = loads(cluster, name)
-    moves: list[ReplicaMove] = []
-    now = cluster
-    while len(moves) < max_moves:
-        best = _best_move(now, name, weights, onto)
-        if best is None:
-            break
-        stream, move = best
-        moves.append(move)
-        now = _after(now, stream, move)
-    return Balance(tuple(moves), before, _loads(now, name, weights))
-
-
-def rebalance_lines(balance: Balance) -> list[str]:
-    """Return the moves, and the load that changes, for people."""
+def plan_rebalance(
+    cluster: Cluster, name: str, options: RebalanceOptions, rates: Mapping[tuple[str, str], float] | None = None
+) -> RebalancePlan:
+    """Return the moves between the servers of the cluster with this name. `rates`: (account, stream) → bytes a second."""
+    streams = [stream for stream in cluster.streams if stream.group.cluster == name]
+    left: dict[str, list[str]] = {}
+    groups = _groups(cluster, streams, rates or {}, left)
+    limits = Limits(options.tolerance, options.max_moves, options.max_bytes)
+    steps = even_replicas(groups, _hosts(cluster, carriers(cluster, name), options), limits)
     moves = [
-        f"{move.account}/{move.stream} moves from {move.source} to {move.target} ({move.size} bytes)"
-        for move in balance.moves
+        ReplicaMove(
+            streams[step.group].account,
+            streams[step.group].name,
+            step.source,
+            step.target,
+            streams[step.group].size,
+            MOVE_SECONDS + streams[step.group].size / options.throughput,
+            GOAL_NAMES[step.goal],
+        )
+        for step in steps
     ]
-    return [
-        *(moves or ["No move would even out the load of the servers"]),
-        *(f"load of {name}: {load:.2f}, afterwards {balance.after[name]:.2f}" for name, load in balance.before.items()),
-    ]
+    return _plan(cluster, name, groups, streams, moves, left)
 
 
-def loads(cluster: Cluster, name: str) -> dict[str, float]:
-    """Return the load of each server of the cluster that may hold replicas: 2 for an average one, 1 for its replicas and 1 for
-    their bytes."""
-    return _loads(cluster, name, _weights(cluster, name))
+def plan_of_moves(
+    cluster: Cluster, name: str, moves: Sequence[ReplicaMove], rates: Mapping[tuple[str, str], float] | None = None
+) -> RebalancePlan:
+    """Return what these moves, which somebody has planned before, make of the cluster as it is now."""
+    streams = [stream for stream in cluster.streams if stream.group.cluster == name]
+    left: dict[str, list[str]] = {}
+    return _plan(cluster, name, _groups(cluster, streams, rates or {}, left), streams, moves, left)
 
 
-def _streams(cluster: Cluster, name: str) -> Iterable[Stream]:
-    return (stream for stream in cluster.streams if stream.group.cluster == name)
+def _plan(
+    cluster: Cluster,
+    name: str,
+    groups: Sequence[PlacedGroup],
+    streams: Sequence[Stream],
+    moves: Sequence[ReplicaMove],
+    left: dict[str, list[str]],
+) -> RebalancePlan:
+    before = _loads(carriers(cluster, name), groups)
+    weights = {(stream.account, stream.name): group.weights for stream, group in zip(streams, groups)}
+    changes = [(weights[move.account, move.stream], move.source, move.target) for move in moves]
+    return RebalancePlan(tuple(moves), before, _changed(before, changes), left)
 
 
-def _weights(cluster: Cluster, name: str) -> _Weights:
-    servers = max(1, len(carriers(cluster, name)))
-    replicas = sum(len(stream.group.members) for stream in _streams(cluster, name))
-    size = sum(len(stream.group.members) * stream.size for stream in _streams(cluster, name))
-    return _Weights(servers / replicas if replicas else 0.0, servers / size if size else 0.0)
-
-
-def _loads(cluster: Cluster, name: str, weights: _Weights) -> dict[str, float]:
-    found = dict.fromkeys((server.name for server in carriers(cluster, name)), 0.0)
-    for stream in _streams(cluster, name):
-        for member in stream.group.members:
-            if member in found:
-                found[member] += weights.of(stream)
+def waves(moves: Sequence[ReplicaMove], concurrent: int) -> list[list[ReplicaMove]]:
+    """Return the moves in their order, together those that may run at once: at most `concurrent`, each of another stream."""
+    found: list[list[ReplicaMove]] = []
+    for move in moves:
+        last = found[-1] if found else []
+        if (
+            not last
+            or len(last) >= concurrent
+            or any((m.account, m.stream) == (move.account, move.stream) for m in last)
+        ):
+            found.append([])
+        found[-1].append(move)
     return found
 
 
-def _movable(stream: Stream, answered: Collection[str]) -> bool:
-    """Return whether the stream is fully replicated and not moving, and has another replica that keeps what a move might lose."""
-    group = stream.group
-    whole = group.leader is not None and not group.moving and len(group.members) == group.size
-    return whole and group.size > 1 and set(group.members) <= set(answered)
+def total_seconds(moves: Sequence[ReplicaMove], concurrent: int) -> float:
+    """Return what all moves may take: of each wave the longest one."""
+    return sum(max(move.seconds for move in wave) for wave in waves(moves, concurrent))
 
 
-def _best_move(
-    cluster: Cluster, name: str, weights: _Weights, onto: Collection[str]
-) -> tuple[Stream, ReplicaMove] | None:
-    """Return the move that helps most, from the most loaded server that can give one; None when none is worth it."""
-    carried = _loads(cluster, name, weights)
-    for source in sorted(carried, key=lambda item: (-carried[item], item)):
-        best: tuple[float, Stream, ReplicaMove] | None = None
-        mine = [
-            item for item in _streams(cluster, name) if source in item.group.members and _movable(item, cluster.names)
+def rebalance_lines(plan: RebalancePlan, concurrent: int = 1) -> list[str]:
+    """Return the plan for people: its cost, each move, what each server carries before and after, what is left as it is."""
+    if plan.moves:
+        lines = [
+            f"{len(plan.moves)} replicas move, {human_bytes(plan.bytes_moved)} in about "
+            f"{human_seconds(total_seconds(plan.moves, concurrent))}; this result needs at least {human_bytes(plan.least_bytes)}"
         ]
-        hopes = [(_hope(stream, source, carried, weights), stream) for stream in mine]
-        for hope, stream in sorted(hopes, key=lambda item: (-item[0], item[1].account, item[1].name)):
-            if hope <= max(_LEAST_GAIN, best[0] if best else 0.0):
-                break
-            for target in _targets(cluster, stream, source, onto):
-                gain = _gain(weights.of(stream), carried[source], carried.get(target, carried[source]))
-                if gain > _LEAST_GAIN and (best is None or gain > best[0] + 1e-9):
-                    best = gain, stream, ReplicaMove(stream.account, stream.name, source, target, stream.size)
-        if best is not None:
-            return best[1], best[2]
-    return None
-
-
-def _gain(weight: float, source: float, target: float) -> float:
-    """Return half of what the sum of squares falls by when this weight goes from one load to the other."""
-    return weight * (source - target - weight)
-
-
-def _hope(stream: Stream, source: str, carried: Mapping[str, float], weights: _Weights) -> float:
-    """Return the most that a move of the stream's replica could gain, whoever may take it."""
-    others = [load for server, load in carried.items() if server not in stream.group.members]
-    return _gain(weights.of(stream), carried[source], min(others)) if others else 0.0
-
-
-def _targets(cluster: Cluster, stream: Stream, source: str, onto: Collection[str]) -> list[str]:
-    """Return who may take the replica and can be asked for by a tag, since the meta leader chooses by tags alone."""
-    candidates = evaluate_candidates(cluster, requirements_of(stream), stream.group.members, [source]).candidates
-    return [
-        target
-        for target in candidates
-        if (not onto or target in onto) and (len(candidates) == 1 or own_tag(cluster, target, candidates) is not None)
+    else:
+        lines = ["No move would even out what the servers carry"]
+    lines += [
+        f"{move.account}/{move.stream} moves from {move.source} to {move.target} "
+        f"({human_bytes(move.size)}, about {human_seconds(move.seconds)}, for {move.goal})"
+        for move in plan.moves
     ]
+    for name, load in plan.before.items():
+        after = "" if not plan.moves else f"; afterwards {_load_text(plan.after[name])}"
+        lines.append(f"{name} carries {_load_text(load)}{after}, {load.connections} connections")
+    reasons = sorted(plan.left.items(), key=lambda item: (-len(item[1]), item[0]))
+    lines += [
+        f"{len(subjects)} stay where they are, such as {subjects[0]}: {reason}"
+        for reason, subjects in reasons[:_MOST_REASONS]
+    ]
+    if len(reasons) > _MOST_REASONS:
+        lines.append(f"{len(reasons) - _MOST_REASONS} more reasons: see `left`")
+    return lines
 
 
-def _after(cluster: Cluster, stream: Stream, move: ReplicaMove) -> Cluster:
-    """Return the cluster after the move; another member leads what the source led."""
-    now = simulate_move(cluster, stream, move.source, move.target)
-    return replace(
-        now,
-        streams=tuple(
-            replace(item, group=replace(item.group, leaders=(move.target,)))
-            if item.group.leader == move.source and (item.account, item.name) == (stream.account, stream.name)
-            else item
-            for item in now.streams
-        ),
-    )
+def _load_text(load: ServerLoad) -> str:
+    rate = f", {human_bytes(load.rate)}/s" if load.rate else ""
+    return f"{human_bytes(load.bytes)}{rate}, {load.ha_assets} HA assets"
+
+
+def _groups(
+    cluster: Cluster, streams: Iterable[Stream], rates: Mapping[tuple[str, str], float], left: dict[str, list[str]]
+) -> list[PlacedGroup]:
+    """Return the groups of the streams; `left` gets the reason where one stays."""
+    rules: dict[tuple[str, tuple[str, ...]], tuple[LastingRules, frozenset[str]]] = {}
+    answered = cluster.names
+    groups = []
+    for stream in streams:
+        need = requirements_of(stream)
+        key = need.cluster, need.tags
+        if key not in rules:
+            lasting = lasting_rules(cluster, need)
+            rules[key] = (
+                lasting,
+                frozenset(name for name in lasting.able if own_tag(cluster, name, lasting.able) is not None),
+            )
+        lasting, tagged = rules[key]
+        reason = _stays(stream, answered)
+        if reason:
+            left.setdefault(reason, []).append(stream.group.subject)
+        groups.append(
+            PlacedGroup(
+                members=frozenset(stream.group.members),
+                weights=(float(stream.size), rates.get((stream.account, stream.name), 0.0), float(need.ha_assets)),
+                able=lasting.able,
+                unique=lasting.unique,
+                storage=need.storage,
+                need=need.bytes,
+                size=stream.size,
+                movable=not reason,
+                tagged=tagged,
+            )
+        )
+    return groups
+
+
+def _stays(stream: Stream, answered: frozenset[str]) -> str:
+    """Return why no replica of the stream may move, "" when one may."""
+    group = stream.group
+    if group.size < 2:
+        return "single replica"
+    if group.moving or len(group.members) > group.size:
+        return "it is being moved"
+    groups = [group, *(consumer.group for consumer in stream.consumers)]
+    if any(consumer.group.moving for consumer in stream.consumers):
+        return "a consumer is being moved"
+    if any(_matters(one, problem) for one in groups for problem in group_problems(one, answered)):
+        return "not fully replicated"
+    return ""
+
+
+def _matters(group: RaftGroup, problem: Problem) -> bool:
+    """Return whether the problem is one for a move; up to 2.14 a consumer keeps an additional member after PEER.REMOVE."""
+    return problem.code != "consumer_replica_count" or len(group.members) < group.size
+
+
+def _hosts(cluster: Cluster, servers: Sequence[Server], options: RebalanceOptions) -> list[Host]:
+    """Return the servers as carriers: the bytes of each are to be as much of the whole as its storage is."""
+    most = asset_limit(cluster)
+    storages = [server.summary.max_storage if server.summary else 0 for server in servers]
+    known = all(storage > 0 for storage in storages)
+    hosts = []
+    for server, storage in zip(servers, storages):
+        summary = server.summary
+        room: dict[str, int] = {}
+        asset_room = math.inf
+        if summary is not None:
+            room = {
+                "file": free_bytes(summary, "file") - math.ceil(summary.max_storage * options.spare),
+                "memory": free_bytes(summary, "memory") - math.ceil(summary.max_memory * options.spare),
+            }
+            # The meta group is an asset of the server's own count, and none of the limit's.
+            asset_room = max(0, most - max(0, summary.ha_assets - 1)) if most else math.inf
+        hosts.append(
+            Host(
+                name=server.name,
+                zone=options.zones.get(server.name, ""),
+                share=storage if known else 1.0,
+                room=room,
+                asset_room=asset_room,
+                connections=server.connections,
+                receives=not options.onto or server.name in options.onto,
+            )
+        )
+    return hosts
+
+
+def _loads(servers: Iterable[Server], groups: Iterable[PlacedGroup]) -> dict[str, ServerLoad]:
+    sums = {server.name: [0.0] * len(GOALS) for server in servers}
+    for group in groups:
+        for name in group.members & sums.keys():
+            sums[name] = [carried + weight for carried, weight in zip(sums[name], group.weights)]
+    connections = {server.name: server.connections for server in servers}
+    return {name: _load(found, connections[name]) for name, found in sorted(sums.items())}
+
+
+def _changed(
+    before: Mapping[str, ServerLoad], changes: Iterable[tuple[tuple[float, ...], str, str]]
+) -> dict[str, ServerLoad]:
+    """Return the loads after changes of weights, source and target."""
+    sums = {name: [float(load.bytes), load.rate, float(load.ha_assets)] for name, load in before.items()}
+    for weights, source, target in changes:
+        for server, sign in ((source, -1), (target, 1)):
+            if server in sums:
+                sums[server] = [carried + sign * weight for carried, weight in zip(sums[server], weights)]
+    return {name: _load(found, before[name].connections) for name, found in sums.items()}
+
+
+def _load(sums: Sequence[float], connections: int) -> ServerLoad:
+    return ServerLoad(round(sums[0]), max(0.0, sums[1]), round(sums[2]), connections)

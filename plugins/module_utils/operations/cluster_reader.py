@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import replace
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_rebalance import write_rates
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
@@ -40,3 +43,22 @@ def read_led_cluster(
             completed = replace(server, summary=summary)
             return replace(cluster, servers=tuple(completed if item is server else item for item in cluster.servers))
     return cluster
+
+
+def read_with_rates(system: SystemApi, name: str, sample: float) -> tuple[Cluster, dict[tuple[str, str], float]]:
+    """Return the cluster, and what is written to its streams: (account, stream) → bytes a second.
+
+    `sample`: seconds between the two looks, 0 for a single one and no rates. Raises NatsFailure where no server of the cluster
+    with this name answers.
+    """
+    started = time.monotonic()
+    cluster = read_led_cluster(system)
+    there = {server.cluster for server in cluster.servers}
+    if name not in there:
+        names = ", ".join(sorted(there))
+        raise NatsFailure("cluster_missing", f"cluster: no server of {name} answered; there are: {names}")
+    if not sample:
+        return cluster, {}
+    time.sleep(max(0.0, sample - (time.monotonic() - started)))
+    later = read_led_cluster(system)
+    return later, write_rates(cluster, later, time.monotonic() - started)

@@ -24,13 +24,19 @@ def write_problem_file(directory: str | None, name: str, content: Mapping[str, A
     folder = os.path.abspath(os.path.expanduser(directory or os.path.join(home, "natsops")))
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}.json")
+    write_json(path, {"schema": SCHEMA, **content})
+    return path
+
+
+def write_json(path: str, content: Mapping[str, Any]) -> None:
+    """Write the content as JSON that only its owner may read, in place of what was there. Raises OSError."""
     # Made by mkstemp, so that it is never readable by others, and replaced whole, so that two runs do not mix.
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".problems-")
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".natsops-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"schema": SCHEMA, **content}, file, indent=1)
+            json.dump(content, file, indent=1)
+            file.write("\n")
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
-    return path

@@ -171,14 +171,18 @@ class MoveRequest:
 
 @dataclass
 class Job:
-    """One stream on its way. `target`: who takes the replica by the meta leader's preference, or was asked for."""
+    """One stream on its way. `source`: who gives its replica away. `target`: who takes it by the meta leader's preference, or was
+    asked for. `took`: seconds from its start until it was seen to be done."""
 
     state: State
+    source: str = ""
     target: str | None = None
     method: str | None = None
     started: bool = False
     settled: bool = False
     failure: NatsFailure | None = None
+    began: float | None = None
+    took: float = 0.0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -245,7 +249,7 @@ class Mover:
         return seen.value
 
     def _prepare_once(self, cluster: Cluster, keys: Sequence[tuple[str, str]]) -> list[Job]:
-        jobs = [Job(self.read(account, stream)) for account, stream in keys]
+        jobs = [Job(self.read(account, stream), self._request.source) for account, stream in keys]
         for job in sorted(jobs, key=lambda item: -requirements_of(item.state.stream).bytes):
             if job.state.moving or not job.state.hosted_by(self._request.source):
                 continue
@@ -372,34 +376,14 @@ class Mover:
         wait: bool = True,
         progress: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Start the moves, at most `concurrency` at once, and watch until they are done or `timeout` seconds passed.
+        """Start the moves and watch them, see the function of this name."""
+        return carry_out([(self, job) for job in jobs], timeout, concurrency, wait, progress)
 
-        With `wait` off it returns once as many as allowed were started. After a failure none is started anymore, and those under
-        way are watched to their end.
-        """
-        outcome = Outcome(jobs)
-        lines = Progress(progress, timeout)
-        began = self._answered = time.monotonic()
-        changed_at, shown = began, dict.fromkeys([job.key for job in jobs], "")
-        while True:
-            for job in outcome.pending:
-                under_way = sum(1 for item in outcome.pending if item.started or item.state.moving)
-                self._advance(job, may_start=under_way < concurrency and not outcome.failures)
-                sample = _sample(job, self._request.source)
-                if shown[job.key] != str(sample):
-                    shown[job.key] = str(sample)
-                    changed_at = time.monotonic()
-                    sample["elapsed"] = round(changed_at - began, 1)
-                    outcome.progress = [*outcome.progress, sample][-MAX_SAMPLES:]
-            outcome.waited = round(time.monotonic() - began, 3)
-            outcome.still = round(time.monotonic() - changed_at, 1)
-            lines.report(lambda: under_way_line(outcome, self._request.source))
-            idle = not any(job.started or job.state.moving for job in outcome.pending)
-            if not outcome.pending or (outcome.failures and idle) or outcome.waited > timeout or not wait:
-                return outcome
-            time.sleep(POLL_SECONDS)
+    def begin(self) -> None:
+        """Take it that a server answers now, for the time that none may."""
+        self._answered = time.monotonic()
 
-    def _advance(self, job: Job, may_start: bool) -> None:
+    def advance(self, job: Job, may_start: bool) -> None:
         """Read the stream again and do the next thing that it needs, if any."""
         try:
             job.state = self.read(*job.key)
@@ -533,6 +517,80 @@ class Mover:
         return seen.value
 
 
+def carry_out(
+    movers: Sequence[tuple[Mover, Job]],
+    timeout: float,
+    concurrency: int,
+    wait: bool = True,
+    progress: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Start the moves, at most `concurrency` at once, and watch until they are done or `timeout` seconds passed.
+
+    With `wait` off it returns once as many as allowed were started. After a failure none is started anymore, and those under
+    way are watched to their end.
+    """
+    outcome = Outcome([job for _mover, job in movers])
+    lines = Progress(progress, timeout)
+    began = changed_at = time.monotonic()
+    for mover, _job in movers:
+        mover.begin()
+    shown = dict.fromkeys([job.key for job in outcome.jobs], "")
+    while True:
+        for mover, job in movers:
+            if job.settled or job.failure is not None:
+                continue
+            under_way = sum(1 for item in outcome.pending if item.started or item.state.moving)
+            mover.advance(job, may_start=under_way < concurrency and not outcome.failures)
+            if job.began is None and (job.started or job.state.moving):
+                job.began = time.monotonic()
+            if job.settled and job.began is not None:
+                job.took = round(time.monotonic() - job.began, 3)
+            sample = _sample(job)
+            if shown[job.key] != str(sample):
+                shown[job.key] = str(sample)
+                changed_at = time.monotonic()
+                sample["elapsed"] = round(changed_at - began, 1)
+                outcome.progress = [*outcome.progress, sample][-MAX_SAMPLES:]
+        outcome.waited = round(time.monotonic() - began, 3)
+        outcome.still = round(time.monotonic() - changed_at, 1)
+        lines.report(lambda: under_way_line(outcome))
+        idle = not any(job.started or job.state.moving for job in outcome.pending)
+        if not outcome.pending or (outcome.failures and idle) or outcome.waited > timeout or not wait:
+            return outcome
+        time.sleep(POLL_SECONDS)
+
+
+def jobs_between(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
+    """Return the jobs that still have to move from one server to the other. Raises NatsFailure where that makes no sense."""
+    needed = []
+    for job in jobs:
+        members = job.state.group.members
+        if source not in members and target in members:
+            continue
+        if job.state.moving:
+            needed.append(job)
+            continue
+        if source not in members or target in members:
+            problem = f"{target} already is a member" if target in members else f"{source} is no member"
+            raise NatsFailure(
+                "not_a_member",
+                f"stream {job.state.label} cannot move from {source} to {target}: {problem} "
+                f"(members: {', '.join(members)}). Nothing was changed.",
+                server=source,
+                account=job.state.stream.account,
+            )
+        needed.append(job)
+    return needed
+
+
+def wrong_target(job: Job, target: str) -> NatsFailure | None:
+    """Return the failure of a move that is done, but led to another server than was asked for; None otherwise."""
+    if target in job.state.group.members:
+        return None
+    description = f"stream {job.state.label} is on {', '.join(job.state.group.members)} now, and not on {target}"
+    return NatsFailure("wrong_target", description, server=target)
+
+
 def hosted_streams(cluster: Cluster, server: str) -> list[Stream]:
     """Return the streams of which, or of whose consumers, the server has a replica, and those on the move."""
     return [
@@ -607,22 +665,22 @@ def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure
     )
 
 
-def under_way_line(outcome: Outcome, source: str) -> str:
+def under_way_line(outcome: Outcome) -> str:
     """Return how far the moves are, and what the first ones wait for."""
     pending = outcome.pending
     moving = [job for job in pending if job.started or job.state.moving]
     waiting = "; ".join(
-        f"{job.state.label} ({human_bytes(job.state.stream.size)}): {', '.join(unsettled(job.state, source)) or 'begins'}"
+        f"{job.state.label} ({human_bytes(job.state.stream.size)}): {', '.join(unsettled(job.state, job.source)) or 'begins'}"
         for job in (moving or pending)[:2]
     )
     still = f", no change for {outcome.still:.0f} s" if outcome.still >= EVERY else ""
     return f"{len(outcome.jobs) - len(pending)} of {len(outcome.jobs)} streams moved, {len(moving)} under way{still}. {waiting}"
 
 
-def stalled_failure(outcome: Outcome, timeout: float, source: str) -> NatsFailure:
+def stalled_failure(outcome: Outcome, timeout: float) -> NatsFailure:
     """Return the failure that says what was waited for in vain."""
     lines = [
-        f"{job.state.label}: {'; '.join(unsettled(job.state, source))}"
+        f"{job.state.label}: {'; '.join(unsettled(job.state, job.source))}"
         + (f" (server: {job.state.status})" if job.state.status else "")
         for job in outcome.pending
     ]
@@ -630,7 +688,7 @@ def stalled_failure(outcome: Outcome, timeout: float, source: str) -> NatsFailur
         "move_not_done",
         f"not done after {timeout:g} s, nothing changed in the last {outcome.still:g} s. {' | '.join(lines)}. What was begun "
         "goes on; run this again to continue, or cancel a move with nats_stream_peer state=cancelled",
-        server=source,
+        server=outcome.pending[0].source,
     )
 
 
@@ -661,14 +719,14 @@ def _key(state: State) -> tuple[str, str]:
     return state.stream.account, state.stream.name
 
 
-def _sample(job: Job, source: str) -> dict[str, Any]:
+def _sample(job: Job) -> dict[str, Any]:
     group = job.state.group
     return {
         "stream": job.state.label,
         "leader": group.leader,
         "members": list(group.members),
         "lag": {peer.name: peer.lag for peer in group.peers},
-        "waiting_for": unsettled(job.state, source),
+        "waiting_for": unsettled(job.state, job.source),
         "status": job.state.status,
         "done": job.settled,
     }

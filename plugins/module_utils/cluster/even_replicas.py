@@ -1,0 +1,278 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Replicas moved one by one until what the servers carry is even, as far as the hard goals let them. Pure: no I/O.
+
+The optimum is a partition of sizes, which nobody finds in useful time. What holds instead for every result that no limit of the
+run cut short: no single move is left that the hard goals allow, that brings a server nearer to its share, and that is worth the
+tolerance. So two servers of equal share, one of which is outside of the tolerance, differ by at most the tolerance and the
+smallest replica that may go from the one to the other. Where neither zones, tags nor room forbid a move there always is one;
+without a tolerance the sum of squared loads then is at most n · (largest replica)² / 4 above the optimum, and for replicas of
+equal size it is the optimum, by the fewest moves.
+
+Each move goes from the server that is most above its share to the one that is most below, and takes the largest replica that
+makes neither cross its share, where there is one. Bytes that move so are bytes that have to move for the same result.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: The soft goals in their order: a later one may not take a server out of the tolerance of an earlier one.
+BYTES, WRITE_BYTES, HA_ASSETS = range(3)
+GOALS = (BYTES, WRITE_BYTES, HA_ASSETS)
+
+#: What a move must gain for its goal, as part of the square of the average load; less is the noise of fractions.
+_LEAST_GAIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Host:
+    """A server that carries replicas. `share`: its part of the bytes by comparison with others', more than 0. `room`: free
+    bytes by storage. `asset_room`: replicated assets that it may still get. `connections`: of clients; of equal servers the one
+    with the fewest takes a replica. `receives`: whether it may take replicas at all."""
+
+    name: str
+    zone: str = ""
+    share: float = 1.0
+    room: Mapping[str, int] = field(default_factory=dict)
+    asset_room: float = float("inf")
+    connections: int = 0
+    receives: bool = True
+
+
+@dataclass(frozen=True)
+class PlacedGroup:
+    """A group and where its replicas are. `weights`: what a replica adds to its server, for each of GOALS. `able`: who may have
+    one. `unique`: server → tag that no two of the replicas may share. `need`: free bytes of `storage` that a replica asks for.
+    `size`: bytes that a move copies. `tagged`: whether each of `able` can be asked for, or only one that is the only choice.
+    A group that is not `movable` counts, and stays."""
+
+    members: frozenset[str]
+    weights: tuple[float, float, float]
+    able: frozenset[str] = frozenset()
+    unique: Mapping[str, str] | None = None
+    storage: str = "file"
+    need: int = 0
+    size: int = 0
+    movable: bool = True
+    tagged: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`tolerance`: how far from its share a server may be, as part of it. `moves`, `size`: most moves and bytes; None for any."""
+
+    tolerance: float = 0.0
+    moves: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A move: index of the group, from whom, to whom, and for which goal."""
+
+    group: int
+    source: str
+    target: str
+    goal: int
+
+
+def even_replicas(groups: Sequence[PlacedGroup], hosts: Sequence[Host], limits: Limits = Limits()) -> list[Step]:
+    """Return the moves in their order. Each makes the servers more even for its goal, so that any first part is a plan."""
+    return list(_Placement(groups, hosts, limits).steps())
+
+
+class _Placement:
+    def __init__(self, groups: Sequence[PlacedGroup], hosts: Sequence[Host], limits: Limits) -> None:
+        self._groups = groups
+        self._hosts = {host.name: host for host in hosts}
+        self._zone = {host.name: host.zone for host in hosts}
+        self._limits = limits
+        self._members = [set(group.members) for group in groups]
+        self._room = {host.name: dict(host.room) for host in hosts}
+        self._asset_room = {host.name: host.asset_room for host in hosts}
+        self._moves_left = float("inf") if limits.moves is None else limits.moves
+        self._size_left = float("inf") if limits.size is None else limits.size
+        self._load = [dict.fromkeys(self._hosts, 0.0) for _goal in GOALS]
+        for group in groups:
+            for name in group.members:
+                for goal in GOALS:
+                    if name in self._hosts:
+                        self._load[goal][name] += group.weights[goal]
+        whole = sum(host.share for host in hosts)
+        shares = {host.name: host.share / whole for host in hosts}
+        even = dict.fromkeys(self._hosts, 1 / max(1, len(hosts)))
+        #: goal → server → its part of the load, and the load that this is.
+        self._part = [shares, even, even]
+        self._fair = [
+            {name: sum(self._load[goal].values()) * self._part[goal][name] for name in self._hosts} for goal in GOALS
+        ]
+        #: server → (weight, index) of the movable groups that it holds, ascending; of the goal under way.
+        self._held: dict[str, list[tuple[float, int]]] = {}
+        #: (source, target) between which nothing may go, however large, and those between which nothing useful goes as yet.
+        self._barren: set[tuple[str, str]] = set()
+        self._tried: set[tuple[str, str]] = set()
+
+    def steps(self) -> Iterator[Step]:
+        for goal in GOALS:
+            self._tried.clear()
+            self._held = {name: [] for name in self._hosts}
+            for index, group in enumerate(self._groups):
+                if group.movable and group.weights[goal] > 0:
+                    for name in self._members[index] & self._held.keys():
+                        self._held[name].append((group.weights[goal], index))
+            for held in self._held.values():
+                held.sort()
+            self._barren.clear()
+            while self._moves_left > 0 and (step := self._next(goal)) is not None:
+                self._take(step)
+                yield step
+
+    # --- choosing -----------------------------------------------------------------------------------------------------
+
+    def _next(self, goal: int) -> Step | None:
+        """Return the move from the server most above its share to the one most below, of those between which one helps."""
+        load, part, fair = self._load[goal], self._part[goal], self._fair[goal]
+        average = sum(load.values()) / max(1, len(load))
+        if not average:
+            return None
+        over = {name: load[name] / part[name] for name in load}
+        sources = sorted(over, key=lambda name: (-over[name], name))
+        targets = sorted(
+            (name for name in over if self._hosts[name].receives),
+            key=lambda name: (over[name], self._hosts[name].connections, name),
+        )
+        tolerance = self._limits.tolerance
+        for source in sources:
+            above = load[source] > fair[source] * (1 + tolerance)
+            for target in targets:
+                if over[target] >= over[source]:
+                    break
+                if not above and load[target] >= fair[target] * (1 - tolerance):
+                    break
+                if (source, target) in self._tried:
+                    continue
+                index = self._choose(goal, source, target, _LEAST_GAIN * average * average)
+                if index is not None:
+                    return Step(index, source, target, goal)
+                self._tried.add((source, target))
+        return None
+
+    def _choose(self, goal: int, source: str, target: str, least: float) -> int | None:
+        """Return the group whose replica should go: the largest that makes neither server cross its share, or the smallest above
+        it, where that does not copy much more than is wanted, or is all there is, and helps more than the tolerance."""
+        if (source, target) in self._barren:
+            return None
+        held, load, fair = self._held[source], self._load[goal], self._fair[goal]
+        wanted = min(load[source] - fair[source], fair[target] - load[target])
+        limit = self._most(goal, source, target)
+        start = bisect_right(held, (wanted, len(self._groups)))
+        below = next((item for item in _down(held, start) if self._fits(item[1], goal, source, target)), None)
+        if below is not None:
+            limit = min(limit, 2 * wanted)
+        limit -= self._limits.tolerance * fair[target]
+        above = next((item for item in _up(held, start, limit) if self._fits(item[1], goal, source, target)), None)
+        found = [below, above]
+        if not any(found) and not any(self._may(index, source, target) for _weight, index in held):
+            self._barren.add((source, target))
+        gains = [(self._gain(goal, source, target, item[0]), item[1]) for item in found if item is not None]
+        gain, index = max(gains, default=(0.0, -1), key=lambda item: (item[0], -item[1]))
+        return index if gain > least else None
+
+    def _most(self, goal: int, source: str, target: str) -> float:
+        """Return the weight from which on a move no longer lowers the sum of squared loads, each by its server's share."""
+        load, part, size = self._load[goal], self._part[goal], len(self._hosts)
+        here, there = 1 / (part[source] * size), 1 / (part[target] * size)
+        return 2 * (load[source] * here - load[target] * there) / (here + there)
+
+    def _gain(self, goal: int, source: str, target: str, weight: float) -> float:
+        """Return what the move takes off the sum of squared loads, each by its server's share; negative when it adds."""
+        part, size = self._part[goal], len(self._hosts)
+        return weight * (self._most(goal, source, target) - weight) * (1 / part[source] + 1 / part[target]) / size
+
+    # --- the goals that a move must keep ------------------------------------------------------------------------------
+
+    def _fits(self, index: int, goal: int, source: str, target: str) -> bool:
+        """Return whether the hard goals and those before this one let the replica go, and nothing limits this run."""
+        group = self._groups[index]
+        return (
+            self._may(index, source, target)
+            and group.size <= self._size_left
+            and group.need <= self._room[target].get(group.storage, 0)
+            and group.weights[HA_ASSETS] <= self._asset_room[target]
+            and all(self._keeps(earlier, group.weights[earlier], source, target) for earlier in range(goal))
+            and self._can_be_asked(index, source, target)
+        )
+
+    def _may(self, index: int, source: str, target: str) -> bool:
+        """Return whether the target may have the replica as far as tags, zones and the other replicas go."""
+        group, members = self._groups[index], self._members[index]
+        if target in members or target not in group.able:
+            return False
+        zone = self._zone
+        if zone[target] != zone[source]:
+            others = [zone.get(name) for name in members if name != source]
+            if zone[target] in others and zone[source] not in others:
+                return False
+        if group.unique is None:
+            return True
+        return group.unique[target] not in [group.unique.get(name) for name in members if name != source]
+
+    def _can_be_asked(self, index: int, source: str, target: str) -> bool:
+        """Return whether the meta leader, which chooses by tags alone, can only choose the target."""
+        group, members = self._groups[index], self._members[index]
+        if target in group.tagged:
+            return True
+        taken = [] if group.unique is None else [group.unique.get(name) for name in members if name != source]
+        return not any(
+            group.unique is None or group.unique[name] not in taken for name in group.able - members - {source, target}
+        )
+
+    def _keeps(self, goal: int, weight: float, source: str, target: str) -> bool:
+        """Return whether the move leaves both servers within the tolerance of this goal, or does it good."""
+        load, fair, tolerance = self._load[goal], self._fair[goal], self._limits.tolerance
+        return (
+            load[source] - weight >= fair[source] * (1 - tolerance)
+            and load[target] + weight <= fair[target] * (1 + tolerance)
+        ) or weight <= self._most(goal, source, target)
+
+    # --- what a move changes ------------------------------------------------------------------------------------------
+
+    def _take(self, step: Step) -> None:
+        """Carry the move out. What it frees on the source is not counted: moves that run at once must all have room."""
+        group, members = self._groups[step.group], self._members[step.group]
+        for goal in GOALS:
+            self._load[goal][step.source] -= group.weights[goal]
+            self._load[goal][step.target] += group.weights[goal]
+        members.remove(step.source)
+        members.add(step.target)
+        self._room[step.target][group.storage] -= group.need
+        self._asset_room[step.target] -= group.weights[HA_ASSETS]
+        self._moves_left -= 1
+        self._size_left -= group.size
+        item = group.weights[step.goal], step.group
+        held = self._held[step.source]
+        del held[bisect_left(held, item)]
+        insort(self._held[step.target], item)
+        ends = {step.source, step.target}
+        self._tried = {pair for pair in self._tried if ends.isdisjoint(pair) and pair[0] not in members}
+        self._barren = {
+            pair for pair in self._barren if pair[0] not in members or not self._may(step.group, pair[0], pair[1])
+        }
+
+
+def _down(held: Sequence[tuple[float, int]], end: int) -> Iterator[tuple[float, int]]:
+    """Yield the items before the index, the largest first."""
+    for position in range(end - 1, -1, -1):
+        yield held[position]
+
+
+def _up(held: Sequence[tuple[float, int]], start: int, limit: float) -> Iterator[tuple[float, int]]:
+    """Yield the items from the index on that weigh less than the limit, the smallest first."""
+    for position in range(start, len(held)):
+        if held[position][0] >= limit:
+            return
+        yield held[position]

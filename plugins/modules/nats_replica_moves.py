@@ -1,0 +1,266 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_replica_moves
+short_description: Move replicas of JetStream streams between servers, several at once
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Carries out moves such as those of M(natsops.jetstream.nats_rebalance_plan), in their order, at most O(concurrency) at once
+    and one at a time for each stream. Data first, as M(natsops.jetstream.nats_stream_peer) does with C(state=moved), and judged
+    again by the state at that moment. A move is done when the stream and its consumers are in step without the server that was
+    left.
+  - Moves that are done are left out, and those under way are watched to their end, so that it goes on where another run ended.
+  - Refuses before anything is changed when a move of the first round cannot be. After a failure no further move starts.
+  - Needs a user of the system account, and O(account_users) for the accounts that own the streams.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+  - natsops.jetstream.progress
+options:
+  moves:
+    description:
+      - The moves, each with C(account), C(stream), C(from) and C(to). What else a plan says of them is not needed.
+    type: list
+    elements: dict
+    required: true
+  concurrency:
+    description:
+      - How many moves run at once.
+    type: int
+    default: 1
+  wait_timeout:
+    description:
+      - Seconds within which all moves must be done. What was begun goes on after that.
+    type: float
+    default: 3600
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+seealso:
+  - module: natsops.jetstream.nats_rebalance_plan
+  - module: natsops.jetstream.nats_stream_peer
+"""
+
+EXAMPLES = r"""
+- name: Move two replicas to n4-c1 at once
+  natsops.jetstream.nats_replica_moves:
+    moves:
+      - {account: APP, stream: ORDERS, from: n1-c1, to: n4-c1}
+      - {account: APP, stream: EVENTS, from: n2-c1, to: n4-c1}
+    concurrency: 2
+    account_users: "{{ nats_account_users }}"
+    context: c1-sys
+"""
+
+RETURN = r"""
+moved:
+  description: The moves that were done, or in check mode would be, with the C(bytes) of the stream and the
+    C(seconds) that it took.
+  returned: when streams were read
+  type: list
+  elements: dict
+  sample: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 2.0}]
+bytes_moved:
+  description: Bytes of the moves that were done.
+  returned: when streams were read
+  type: int
+  sample: 420000
+bytes_per_second:
+  description: What one move copied per second, which the option C(throughput) of a plan asks for. V(0) when nothing moved.
+  returned: when streams were read
+  type: int
+  sample: 210000
+waited:
+  description: Seconds that the moves took.
+  returned: when streams were read
+  type: float
+  sample: 2.0
+progress:
+  description: What changed while it waited, as in M(natsops.jetstream.nats_stream_peer).
+  returned: when streams were read
+  type: list
+  elements: dict
+  sample: []
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalance import ReplicaMove, waves
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_connected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
+    Job,
+    Mover,
+    MoveRequest,
+    carry_out,
+    jobs_between,
+    joined,
+    short_failure,
+    stalled_failure,
+    wrong_target,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+_KEYS = ("account", "stream", "from", "to")
+
+
+def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result once all moves are done. Leaves with a failure that tells which were."""
+    params = module.params
+    timeout = positive(params["wait_timeout"], "wait_timeout")
+    if params["concurrency"] < 1:
+        raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
+    moves = _moves(params["moves"])
+    deadline = time.monotonic() + timeout
+    run = _Run()
+    # The moves of one round are of different streams, so that each can be judged by what is.
+    for turn in waves(moves, max(1, len(moves))):
+        pairs = _prepared(module, connections, turn, run)
+        if module.check_mode:
+            run.moved += [_done(move, job) for _mover, job, move in pairs]
+        elif pairs:
+            _carry_out(module, pairs, max(1.0, deadline - time.monotonic()), run)
+    return run.result()
+
+
+@dataclass
+class _Run:
+    """What was done so far."""
+
+    moved: list[dict[str, Any]] = field(default_factory=list)
+    progress: list[dict[str, Any]] = field(default_factory=list)
+    started: bool = False
+    waited: float = 0.0
+
+    def result(self) -> dict[str, Any]:
+        size, seconds = (sum(move[key] for move in self.moved) for key in ("bytes", "seconds"))
+        return {
+            "changed": self.started or bool(self.moved),
+            "moved": self.moved,
+            "bytes_moved": size,
+            "bytes_per_second": round(size / seconds) if seconds else 0,
+            "waited": round(self.waited, 3),
+            "progress": self.progress,
+            "diff": {
+                "before": {_label(move): move["from"] for move in self.moved},
+                "after": {_label(move): move["to"] for move in self.moved},
+            },
+        }
+
+
+def _moves(given: Sequence[Mapping[str, Any]]) -> list[ReplicaMove]:
+    """Return the moves. Raises NatsFailure for one that does not say what goes where."""
+    moves = []
+    for index, item in enumerate(given):
+        missing = [key for key in _KEYS if not item.get(key)]
+        if missing:
+            raise NatsFailure("invalid_option", f"moves[{index}]: {', '.join(missing)} is missing")
+        account, stream, source, target = (str(item[key]) for key in _KEYS)
+        moves.append(ReplicaMove(account, require_name("stream", stream), source, target, 0))
+    return moves
+
+
+def _prepared(
+    module: AnsibleModule, connections: Connections, turn: Sequence[ReplicaMove], run: _Run
+) -> list[tuple[Mover, Job, ReplicaMove]]:
+    """Return the moves that are to be done, each with its mover and job. Leaves with a failure when one cannot be."""
+    pairs = []
+    failures: list[NatsFailure] = []
+    planned = {(move["account"], move["stream"]) for move in run.moved} if module.check_mode else set()
+    for move in turn:
+        mover = Mover(connections, MoveRequest(move.source, move.target))
+        cluster = mover.read_cluster(assets=False)
+        (job,) = mover.prepare(cluster, [(move.account, move.stream)])
+        if (move.account, move.stream) in planned:
+            # What an earlier move makes of the stream is not there to be judged.
+            pairs.append((mover, job, move))
+            continue
+        try:
+            needed = jobs_between([job], move.source, move.target)
+        except NatsFailure as failure:
+            failures.append(failure)
+            continue
+        if needed and job.state.short:
+            failures.append(short_failure(job.state))
+        elif needed and job.failure is not None:
+            failures.append(job.failure)
+        elif needed:
+            pairs.append((mover, job, move))
+    if failures:
+        fail(module, joined(failures), **run.result())
+    return pairs
+
+
+def _carry_out(
+    module: AnsibleModule, pairs: Sequence[tuple[Mover, Job, ReplicaMove]], timeout: float, run: _Run
+) -> None:
+    """Do the moves, and note in `run` which are done. Leaves with a failure when one is not."""
+    params = module.params
+    jobs = [(mover, job) for mover, job, _move in pairs]
+    outcome = carry_out(jobs, timeout, params["concurrency"], progress=params["progress"])
+    run.progress += outcome.progress
+    run.waited += outcome.waited
+    run.started = run.started or any(job.started for job in outcome.jobs)
+    settled = [(job, move) for _mover, job, move in pairs if job.settled]
+    elsewhere = [failure for job, move in settled if (failure := wrong_target(job, move.target)) is not None]
+    run.moved += [_done(move, job) for job, move in settled if move.target in job.state.group.members]
+    if outcome.failures or elsewhere:
+        fail(module, joined([*outcome.failures, *elsewhere]), **run.result())
+    if outcome.pending:
+        fail(module, stalled_failure(outcome, timeout), **run.result())
+
+
+def _done(move: ReplicaMove, job: Job) -> dict[str, Any]:
+    return {
+        "account": move.account,
+        "stream": move.stream,
+        "from": move.source,
+        "to": move.target,
+        "bytes": job.state.stream.size,
+        "seconds": job.took,
+    }
+
+
+def _label(move: Mapping[str, Any]) -> str:
+    return f"{move['account']}/{move['stream']} ({move['from']})"
+
+
+def main() -> None:
+    module = make_module(
+        {
+            **ACCOUNT_USERS_SPEC,
+            **PROGRESS_SPEC,
+            "moves": {"type": "list", "elements": "dict", "required": True},
+            "concurrency": {"type": "int", "default": 1},
+            "wait_timeout": {"type": "float", "default": 3600},
+        }
+    )
+    run_connected(module, lambda connections: work(module, connections))
+
+
+if __name__ == "__main__":
+    main()
