@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from support.module_runs import Runner
-from support.role_cluster import OPERATOR_PASSWORD, RoleCluster, create, meta_members, under_load, words
+from support.role_cluster import OPERATOR_PASSWORD, RoleCluster, create, meta_members, publish, under_load, words
 
 pytestmark = pytest.mark.playbook
 
@@ -51,6 +51,14 @@ def hosts_of(run_module: Runner, cluster: RoleCluster, stream: str) -> list[str]
     """Return the servers that have a replica of the stream."""
     found = run_module("nats_stream_info", cluster.system(), account="APP", account_users=OPERATOR, stream=stream)
     return sorted(found["streams"][0]["members"])
+
+
+def delete(run_module: Runner, cluster: RoleCluster, *names: str) -> None:
+    """Delete these streams with what they hold."""
+    for name in names:
+        options = {"state": "absent", "allow": ["data_loss"], "account": "APP", "account_users": OPERATOR}
+        gone = run_module("nats_stream", cluster.system(), stream=name, **options)
+        assert gone.get("changed"), gone
 
 
 def refused(cluster: RoleCluster, playbook: str, *arguments: str, **extra: Any) -> str:
@@ -143,8 +151,52 @@ def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner) -> None:
     assert led() == [0, 0, 6]
     cluster.playbook("rebalance")
     assert led() in ([2, 2, 2], [1, 2, 3])
-    for name in names:
-        run_module("nats_stream", cluster.system(), stream=name, state="absent", force=True, **users)
+    delete(run_module, cluster, *names)
+
+
+def test_replicas_move_as_approved(cluster: RoleCluster, run_module: Runner, tmp_path: Path) -> None:
+    """Two streams that fill the same two servers: the plan is shown, refused when it is outdated or late, done, and then done."""
+    places: dict[str, list[str]] = {}
+    while len(set(map(tuple, places.values()))) == len(places):
+        name = f"PAIR{len(places)}"
+        create(cluster, name, 2)
+        places[name] = hosts_of(run_module, cluster, name)
+    full = f"PAIR{len(places) - 1}"
+    both = [name for name, hosts in places.items() if hosts == places[full]]
+    for name in both:
+        publish(cluster, name, 4, 100_000)
+    (empty,) = set(NAMES) - set(places[full])
+    file, journal = tmp_path / "plan.json", tmp_path / "journal.jsonl"
+    options: dict[str, Any] = {"nats_cluster_rebalance_plan_file": str(file), "nats_cluster_journal": str(journal)}
+
+    shown = words(cluster.playbook("rebalance", "--check", **options).output)
+    (move,) = json.loads(file.read_text())["moves"]
+    assert move["stream"] in both and move["to"] == empty
+    assert f"APP/{move['stream']} moves from {move['from']} to {empty}" in shown
+    assert not journal.exists()
+    create(cluster, "LATER", 3)
+    assert "for another state of cluster C1" in refused(cluster, "rebalance", **options)
+    delete(run_module, cluster, "LATER")
+    late = refused(cluster, "rebalance", **options, nats_cluster_not_after="2026-01-01T00:00:00Z")
+    assert f"Still to move: {move['stream']}. Nothing is on the move" in late
+    assert hosts_of(run_module, cluster, move["stream"]) == places[full]
+
+    cluster.playbook("rebalance", **options)
+    assert hosts_of(run_module, cluster, move["stream"]) == sorted({*places[full], empty} - {move["from"]})
+    again = cluster.playbook("rebalance", **options).output
+    assert "No move would even out what the servers carry" in words(again)
+    assert changed(again) == 0
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [event["event"] for event in events] == [
+        "run_started",
+        "run_failed",
+        "run_started",
+        "batch_done",
+        "run_done",
+    ]
+    (done,) = events[3]["data"]["moves"]
+    assert {key: done[key] for key in ("stream", "from", "to")} == {key: move[key] for key in ("stream", "from", "to")}
+    delete(run_module, cluster, *places)
 
 
 def test_what_may_not_leave(cluster: RoleCluster) -> None:

@@ -240,6 +240,21 @@ def create(cluster: RoleCluster, name: str, replicas: int, **config: Any) -> Non
     asyncio.run(ask())
 
 
+def publish(cluster: RoleCluster, subject: str, count: int, size: int) -> None:
+    """Publish messages of this size as the application's user, each acknowledged."""
+
+    async def send() -> None:
+        client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
+        try:
+            for _message in range(count):
+                reply = await client.request(subject, b"x" * size, timeout=10)
+                assert "error" not in json.loads(reply.data), reply.data
+        finally:
+            await client.close()
+
+    asyncio.run(send())
+
+
 def meta_members(run_module: Runner, cluster: RoleCluster) -> list[str]:
     """Return the members of the meta group as its leader counts them."""
     return sorted(run_module("nats_cluster_info", cluster.system(), detail="servers")["meta"]["members"])

@@ -112,8 +112,9 @@ class _Placement:
         ]
         #: server → (weight, index) of the movable groups that it holds, ascending; of the goal under way.
         self._held: dict[str, list[tuple[float, int]]] = {}
-        #: (source, target) between which nothing may go, however large, and those between which nothing useful goes as yet.
-        self._barren: set[tuple[str, str]] = set()
+        #: source → target → those that may go there, as far as tags, zones and the other replicas go; made when asked for.
+        self._ways: dict[str, dict[str, list[tuple[float, int]]]] = {}
+        #: (source, target) between which nothing useful goes as yet.
         self._tried: set[tuple[str, str]] = set()
 
     def steps(self) -> Iterator[Step]:
@@ -126,7 +127,7 @@ class _Placement:
                         self._held[name].append((group.weights[goal], index))
             for held in self._held.values():
                 held.sort()
-            self._barren.clear()
+            self._ways = {name: {} for name in self._hosts}
             while self._moves_left > 0 and (step := self._next(goal)) is not None:
                 self._take(step)
                 yield step
@@ -164,23 +165,26 @@ class _Placement:
     def _choose(self, goal: int, source: str, target: str, least: float) -> int | None:
         """Return the group whose replica should go: the largest that makes neither server cross its share, or the smallest above
         it, where that does not copy much more than is wanted, or is all there is, and helps more than the tolerance."""
-        if (source, target) in self._barren:
-            return None
-        held, load, fair = self._held[source], self._load[goal], self._fair[goal]
+        movable, load, fair = self._way(source, target), self._load[goal], self._fair[goal]
         wanted = min(load[source] - fair[source], fair[target] - load[target])
         limit = self._most(goal, source, target)
-        start = bisect_right(held, (wanted, len(self._groups)))
-        below = next((item for item in _down(held, start) if self._fits(item[1], goal, source, target)), None)
+        start = bisect_right(movable, (wanted, len(self._groups)))
+        below = next((item for item in _down(movable, start) if self._fits(item[1], goal, source, target)), None)
         if below is not None:
             limit = min(limit, 2 * wanted)
         limit -= self._limits.tolerance * fair[target]
-        above = next((item for item in _up(held, start, limit) if self._fits(item[1], goal, source, target)), None)
+        above = next((item for item in _up(movable, start, limit) if self._fits(item[1], goal, source, target)), None)
         found = [below, above]
-        if not any(found) and not any(self._may(index, source, target) for _weight, index in held):
-            self._barren.add((source, target))
         gains = [(self._gain(goal, source, target, item[0]), item[1]) for item in found if item is not None]
         gain, index = max(gains, default=(0.0, -1), key=lambda item: (item[0], -item[1]))
         return index if gain > least else None
+
+    def _way(self, source: str, target: str) -> list[tuple[float, int]]:
+        """Return the groups that may go from the source to the target, ascending."""
+        ways = self._ways[source]
+        if target not in ways:
+            ways[target] = [item for item in self._held[source] if self._may(item[1], source, target)]
+        return ways[target]
 
     def _most(self, goal: int, source: str, target: str) -> float:
         """Return the weight from which on a move no longer lowers the sum of squared loads, each by its server's share."""
@@ -199,8 +203,7 @@ class _Placement:
         """Return whether the hard goals and those before this one let the replica go, and nothing limits this run."""
         group = self._groups[index]
         return (
-            self._may(index, source, target)
-            and group.size <= self._size_left
+            group.size <= self._size_left
             and group.need <= self._room[target].get(group.storage, 0)
             and group.weights[HA_ASSETS] <= self._asset_room[target]
             and all(self._keeps(earlier, group.weights[earlier], source, target) for earlier in range(goal))
@@ -254,25 +257,33 @@ class _Placement:
         self._moves_left -= 1
         self._size_left -= group.size
         item = group.weights[step.goal], step.group
-        held = self._held[step.source]
-        del held[bisect_left(held, item)]
+        _remove(self._held[step.source], item)
         insort(self._held[step.target], item)
+        for source in {step.source, *members} & self._ways.keys():
+            for target, movable in self._ways[source].items():
+                _remove(movable, item)
+                if source in members and self._may(step.group, source, target):
+                    insort(movable, item)
         ends = {step.source, step.target}
         self._tried = {pair for pair in self._tried if ends.isdisjoint(pair) and pair[0] not in members}
-        self._barren = {
-            pair for pair in self._barren if pair[0] not in members or not self._may(step.group, pair[0], pair[1])
-        }
 
 
-def _down(held: Sequence[tuple[float, int]], end: int) -> Iterator[tuple[float, int]]:
+def _remove(items: list[tuple[float, int]], item: tuple[float, int]) -> None:
+    """Remove the item from the sorted list, if it is there."""
+    position = bisect_left(items, item)
+    if position < len(items) and items[position] == item:
+        del items[position]
+
+
+def _down(items: Sequence[tuple[float, int]], end: int) -> Iterator[tuple[float, int]]:
     """Yield the items before the index, the largest first."""
     for position in range(end - 1, -1, -1):
-        yield held[position]
+        yield items[position]
 
 
-def _up(held: Sequence[tuple[float, int]], start: int, limit: float) -> Iterator[tuple[float, int]]:
+def _up(items: Sequence[tuple[float, int]], start: int, limit: float) -> Iterator[tuple[float, int]]:
     """Yield the items from the index on that weigh less than the limit, the smallest first."""
-    for position in range(start, len(held)):
-        if held[position][0] >= limit:
+    for position in range(start, len(items)):
+        if items[position][0] >= limit:
             return
-        yield held[position]
+        yield items[position]

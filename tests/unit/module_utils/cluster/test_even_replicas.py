@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.even_rep
     Step,
     even_replicas,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 ROOM = {"file": 10**9}
@@ -57,11 +57,16 @@ def squares(carried: dict[str, float]) -> float:
 
 def optimum(groups: Sequence[PlacedGroup], names: Sequence[str]) -> float:
     """Return the least sum of squared bytes of all placements."""
-    choices = [list(itertools.combinations(names, len(group.members))) for group in groups]
-    best = float("inf")
-    for chosen in itertools.product(*choices):
-        best = min(best, squares(loads(groups, [set(one) for one in chosen], names, BYTES)))
-    return best
+    reached = {(0.0,) * len(names)}
+    for group in groups:
+        size = group.weights[BYTES]
+        reached = {
+            # Servers may change places, since any may have any replica.
+            tuple(sorted(load + size * (at in chosen) for at, load in enumerate(carried)))
+            for carried in reached
+            for chosen in itertools.combinations(range(len(names)), len(group.members))
+        }
+    return min(sum(load * load for load in carried) for carried in reached)
 
 
 @st.composite
@@ -74,6 +79,7 @@ def small(draw: st.DrawFn, sizes: st.SearchStrategy[int]) -> tuple[list[str], li
     return names, groups
 
 
+@settings(deadline=None)
 @given(small(st.just(3)))
 def test_replicas_of_equal_size_end_at_the_optimum_by_the_fewest_moves(
     case: tuple[list[str], list[PlacedGroup]],
@@ -92,6 +98,7 @@ def test_replicas_of_equal_size_end_at_the_optimum_by_the_fewest_moves(
     assert 3 * len(steps) == needed
 
 
+@settings(deadline=None)
 @given(small(st.integers(1, 20)))
 def test_other_sizes_end_as_near_to_the_optimum_as_is_promised(case: tuple[list[str], list[PlacedGroup]]) -> None:
     names, groups = case
@@ -179,6 +186,7 @@ def gain(before: dict[str, float], weight: float, step: Step) -> float:
     return weight * (before[step.source] - before[step.target] - weight)
 
 
+@settings(deadline=None)
 @given(guarded())
 def test_each_step_keeps_the_hard_goals_and_helps_and_none_is_left_that_would(
     case: tuple[list[Host], list[PlacedGroup], Limits],

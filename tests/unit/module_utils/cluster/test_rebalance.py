@@ -33,7 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalanc
     remaining_moves,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, JetStreamSummary, Stream
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clusters import cluster, clusters, consumer, server, stream
 
@@ -253,6 +253,7 @@ def test_a_plan_for_another_state_is_refused() -> None:
 # --- All clusters -------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(clusters(), st.integers(0, 20), st.data())
 def test_every_move_is_allowed_when_its_turn_comes(among: Cluster, most: int, data: st.DataObject) -> None:
     sizes = st.sampled_from([0, 1, 100, 10_000])
