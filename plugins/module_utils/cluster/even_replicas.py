@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import le
 
 #: The soft goals in their order: a later one may not take a server out of the tolerance of an earlier one.
 BYTES, WRITE_BYTES, HA_ASSETS = range(3)
@@ -169,11 +170,12 @@ class _Placement:
         wanted = min(load[source] - fair[source], fair[target] - load[target])
         limit = self._most(goal, source, target)
         start = bisect_right(movable, (wanted, len(self._groups)))
-        below = next((item for item in _down(movable, start) if self._fits(item[1], goal, source, target)), None)
+        most = [self._most_kept(earlier, source, target) for earlier in range(goal)]
+        below = next((item for item in _down(movable, start) if self._fits(item[1], most, source, target)), None)
         if below is not None:
             limit = min(limit, 2 * wanted)
         limit -= self._limits.tolerance * fair[target]
-        above = next((item for item in _up(movable, start, limit) if self._fits(item[1], goal, source, target)), None)
+        above = next((item for item in _up(movable, start, limit) if self._fits(item[1], most, source, target)), None)
         found = [below, above]
         gains = [(self._gain(goal, source, target, item[0]), item[1]) for item in found if item is not None]
         gain, index = max(gains, default=(0.0, -1), key=lambda item: (item[0], -item[1]))
@@ -199,14 +201,15 @@ class _Placement:
 
     # --- the goals that a move must keep ------------------------------------------------------------------------------
 
-    def _fits(self, index: int, goal: int, source: str, target: str) -> bool:
-        """Return whether the hard goals and those before this one let the replica go, and nothing limits this run."""
+    def _fits(self, index: int, most: Sequence[float], source: str, target: str) -> bool:
+        """Return whether room and the goals before this one let the replica go, and nothing limits this run. `most`: the weights
+        that these goals let go."""
         group = self._groups[index]
         return (
-            group.size <= self._size_left
+            all(map(le, group.weights, most))
+            and group.size <= self._size_left
             and group.need <= self._room[target].get(group.storage, 0)
             and group.weights[HA_ASSETS] <= self._asset_room[target]
-            and all(self._keeps(earlier, group.weights[earlier], source, target) for earlier in range(goal))
             and self._can_be_asked(index, source, target)
         )
 
@@ -234,13 +237,11 @@ class _Placement:
             group.unique is None or group.unique[name] not in taken for name in group.able - members - {source, target}
         )
 
-    def _keeps(self, goal: int, weight: float, source: str, target: str) -> bool:
-        """Return whether the move leaves both servers within the tolerance of this goal, or does it good."""
+    def _most_kept(self, goal: int, source: str, target: str) -> float:
+        """Return the weight up to which a move leaves both servers within the tolerance of this goal, or does it good."""
         load, fair, tolerance = self._load[goal], self._fair[goal], self._limits.tolerance
-        return (
-            load[source] - weight >= fair[source] * (1 - tolerance)
-            and load[target] + weight <= fair[target] * (1 + tolerance)
-        ) or weight <= self._most(goal, source, target)
+        within = min(load[source] - fair[source] * (1 - tolerance), fair[target] * (1 + tolerance) - load[target])
+        return max(within, self._most(goal, source, target), 0.0)
 
     # --- what a move changes ------------------------------------------------------------------------------------------
 
