@@ -118,8 +118,10 @@ def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> 
         {**growing, "name": "account", "scope": "account", "full_p10": 2.0},
     ]
     variables = {"nats_connection": cluster.sys_connection(), "nats_insights_report_fetch": str(folder)}
-    write_capacity(
-        folder, [*harmless, {**growing, "name": "soon", "full_p10": 9.5}, {**growing, "name": "now", "state": "full"}]
+    write_table(
+        folder,
+        "capacity",
+        [*harmless, {**growing, "name": "soon", "full_p10": 9.5}, {**growing, "name": "now", "state": "full"}],
     )
     rulebook = start("natsops.jetstream.disk_forecast", {**variables, "nats_disk_forecast_playbook": TELL})
     # What is harmless stands before what is not, and would be told before it.
@@ -128,14 +130,14 @@ def test_disk_forecast(cluster: NatsProcesses, start: Start, tmp_path: Path) -> 
     assert rulebook.told[0]["event"]["nats"]["row"] == {**growing, "name": "soon", "full_p10": 9.5}
     rulebook.stop()
 
-    write_capacity(folder, [{**growing, "name": "n1", "full_p10": 1.0}])
+    write_table(folder, "capacity", [{**growing, "name": "n1", "full_p10": 1.0}])
     rulebook = start("natsops.jetstream.disk_forecast", variables)
     assert "ORDERS" in ran(rulebook, "Report on the cluster")
 
 
-def write_capacity(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """Write a report of the insights whose table `capacity` has these rows."""
-    table = BY_NAME["capacity"]
+def write_table(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    """Write a report of the insights of which this table has these rows."""
+    table = BY_NAME[name]
     values = [[row.get(column.name) for column in table.columns] for row in rows]
     report = {"format": FORMAT, "title": "test", "day": "2026-11-21", "generated": "2026-11-22T00:10:00Z", "notes": []}
     (folder / "report.json").write_text(
@@ -173,6 +175,21 @@ def test_certificate_expiry_and_server_gone(hosts: RoleCluster, start: Start) ->
     )
     ran(rulebook, "Rotate certificates")
     assert not set(certificates(hosts)) & set(before)
+    rulebook.stop()
+
+    # Of a cluster that is uneven it is said what would move, and nothing moves.
+    uneven = {"fleet": "test", "cluster": "C1", "scope": "server", "measure": "bytes", "distance": 0.8}
+    rows = [{**uneven, "scope": "zone"}, {**uneven, "measure": "replicas"}, {**uneven, "distance": 0.2}, uneven]
+    plan = hosts.root / "plan.json"
+    write_table(hosts.root, "balance", rows)
+    proposal = {"nats_insights_report_fetch": str(hosts.root), "nats_rebalance_plan_file": str(plan)}
+    rulebook = start("natsops.jetstream.uneven_servers", {**proposal, "nats_rebalance_playbook": TELL})
+    rulebook.wait_until(lambda: rulebook.told, "told nothing of an uneven cluster")
+    assert [told["event"]["nats"]["row"] for told in rulebook.told] == [uneven]
+    rulebook.stop()
+    rulebook = start("natsops.jetstream.uneven_servers", proposal)
+    assert "No move would even out what the servers carry" in ran(rulebook, "Rebalance a NATS cluster")
+    assert json.loads(plan.read_text())["cluster"] == "C1"
     rulebook.stop()
 
     hosts.add("n4")
