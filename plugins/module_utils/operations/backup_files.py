@@ -175,7 +175,9 @@ def _require_plausible(manifest: Manifest, contents: Contents) -> None:
     first, last = state.get("first_seq") or 0, state.get("last_seq") or 0
     # Messages may have come and gone; the nats CLI keeps the state with which an archive of 2.15 was begun.
     exact = contents.format == ENTRIES and manifest.taken is None
-    if contents.last_seq < last or contents.first_seq < first or (exact and contents.last_seq != last):
+    # Where a server has to find out what was removed, such as the old values of a key, those are still there.
+    early = contents.exact and contents.first_seq < first
+    if contents.last_seq < last or early or (exact and contents.last_seq != last):
         raise ArchiveError(
             f"it has messages {contents.first_seq} to {contents.last_seq}, and the backup {first} to {last}"
         )

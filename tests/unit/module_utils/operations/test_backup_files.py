@@ -9,11 +9,14 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import backup_files
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
     CHECKSUM,
     CONTENTS,
@@ -54,6 +57,19 @@ def test_a_whole_backup(path: Path, level: str) -> None:
     rows = read(DirectoryStore(path.parents[1]), None, level)["backups"]
     assert [(row["path"], row["problem"], row["backup"]["stream"]) for row in rows] == [(str(path), "", "S")]
     assert read(DirectoryStore(path.parents[1]), "OTHER", level)["backups"] == []
+
+
+def test_what_a_server_will_remove_at_the_restore_is_no_damage() -> None:
+    """Before 2.15 the old values of a key stay in a block; without an index that is true, only the server tells them apart. Seen
+    with a bucket of 2.10.27 that was restored and read back."""
+    backup = read_backup(DirectoryStore(ARCHIVES / "backup-2.10.27"))
+    contents = verify(backup, CONTENTS)
+    assert contents is not None and (contents.exact, contents.first_seq, contents.last_seq) == (True, 2, 60)
+    announced = replace(backup.manifest, state={"first_seq": 60, "last_seq": 60})
+    backup_files._require_plausible(announced, replace(contents, exact=False))
+    for other in (contents, replace(contents, exact=False, last_seq=59)):
+        with pytest.raises(ArchiveError, match="and the backup 60 to 60"):
+            backup_files._require_plausible(announced, other)
 
 
 def alter(path: Path, fault: str) -> None:
