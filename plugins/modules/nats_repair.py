@@ -126,8 +126,8 @@ lines:
   type: list
   elements: str
   sample:
-    - "stream APP/ORDERS: it has 2 of 3 replicas: n1-c1, n2-c1 → refill: set num_replicas to the members that are there and back,
-      so that the meta leader chooses further ones (risk: none)"
+    - "stream APP/ORDERS: has 2 of 3 replicas: n1-c1, n2-c1 → set num_replicas to the members that are there and back, so that
+      the meta leader chooses further ones (refill, risk: none)"
 steps:
   description: The same for programs. C(refused) says why a cure is not given, empty when it is.
   returned: success, and on failures of a cure

@@ -456,7 +456,7 @@ def lines(steps: Sequence[Step]) -> list[str]:
         return ["Nothing to repair."]
     written = []
     for step in steps:
-        done = f"refused: {step.refused}" if step.refused else f"{step.cure}: {step.does} (risk: {step.risk})"
+        done = f"refused: {step.refused}" if step.refused else f"{step.does} ({step.cure}, risk: {step.risk})"
         written.append(
             f"{step.finding.subject}: {step.finding.message.removeprefix(step.finding.subject + ' ')} → {done}"
         )
