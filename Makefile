@@ -21,7 +21,7 @@ VENV := $(CACHE)/venv$(if $(filter-out 2.19,$(CORE)),-$(CORE))
 STAMP := $(VENV)/.made
 DEV_BIN := $(CACHE)/venv/bin
 DEV_LINK := $(CACHE)/dev/ansible_collections/natsops/jetstream
-# What a demo runs with: the development environment where there is one, otherwise one that takes seconds to make.
+# What a demo runs with: the development environment where there is one, otherwise a small one of its own.
 DEMO_VENV := $(if $(wildcard $(CACHE)/venv/.made),$(CACHE)/venv,$(CACHE)/venv-demo)
 # What makes the artifact: for goals of the demo alone, its environment.
 BUILD_VENV := $(if $(filter demo%,$(MAKECMDGOALS)),$(if $(filter-out demo%,$(MAKECMDGOALS)),$(CACHE)/venv,$(DEMO_VENV)),$(CACHE)/venv)
