@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 from nats.aio.client import Client as NatsPy
 from support import load
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
@@ -170,7 +170,13 @@ class Site:
         """Return every message of a stream, read one by one."""
         state = self.api.stream(stream)["state"]
         sequences = range(state["first_seq"], state["last_seq"] + 1)
-        answers = self.api.call_many([(f"STREAM.MSG.GET.{stream}", {"seq": sequence}) for sequence in sequences])
+        requests = [(f"STREAM.MSG.GET.{stream}", {"seq": sequence}) for sequence in sequences]
+        # A group may be electing a leader.
+        answers = wait_until(
+            lambda: self.api.call_many(requests),
+            lambda read: not any(isinstance(one, NatsFailure) and is_transient(one) for one in read),
+            60,
+        ).value
         found = {}
         for sequence, answer in zip(sequences, answers):
             if isinstance(answer, NatsFailure):

@@ -204,9 +204,9 @@ accounts {{
     ) -> dict[str, Any]:
         """Return the reply to a JetStream API request, or to a message, of the application user.
 
-        Retries until it succeeds and, where it tells of a group, names as many members: a leader that was elected a moment
-        ago may leave out one that it has not yet heard. A message is stored once, and what is gone when a delete is asked for
-        again was deleted.
+        Retries until it succeeds and, where it tells of a group, names its leader and as many members: a leader that was
+        elected a moment ago may leave out one that it has not yet heard. A message is stored once, and what is gone when a
+        delete is asked for again was deleted.
         """
         return asyncio.run(self._app_request(subject, body or {}, self.accounts[account], members, seconds))
 
@@ -234,7 +234,8 @@ accounts {{
                     unanswered = unanswered or isinstance(error, nats.errors.TimeoutError)
                 if unanswered and ".DELETE." in subject and "not found" in str(reply.get("error")):
                     return {"success": True}
-                named = 1 + len((reply.get("cluster") or {}).get("replicas") or ())
+                group = reply.get("cluster") or {"leader": "none, of what is no group"}
+                named = len(group.get("replicas") or ()) + bool(group.get("leader"))
                 if ("error" not in reply and named >= members) or time.monotonic() > deadline:
                     assert "error" not in reply and named >= members, reply
                     return reply
@@ -269,8 +270,8 @@ accounts {{
                 deadline = time.monotonic() + 60
                 while True:
                     try:
-                        # A stream refuses a message after another sequence than its last one.
-                        await connection.request(one, headers={"Nats-Expected-Last-Sequence": str(10**12)}, timeout=2)
+                        # Its leader refuses a message that is meant for another stream before its group hears of it.
+                        await connection.request(one, headers={"Nats-Expected-Stream": "none"}, timeout=2)
                         return
                     except (nats.errors.TimeoutError, nats.errors.NoRespondersError):
                         assert time.monotonic() < deadline, f"{name} knows nobody who takes {one}"
