@@ -287,7 +287,7 @@ class Repair:
         if outcome.failures:
             raise outcome.failures[0]
         if outcome.pending:
-            raise stalled_failure(outcome, self._settings.timeout, finding.server)
+            raise stalled_failure(outcome, self._settings.timeout)
         self._gone(step)
         return f"its members are {', '.join(jobs[0].state.group.members)}"
 

@@ -56,7 +56,8 @@ def found(early: Cluster, late: Cluster | None = None, **request: Any) -> list[t
 def step_of(
     code: str, known: Evidence, among: Cluster | None = None, server_name: str = "", worker: bool = True, **asked: Any
 ) -> Step:
-    finding = Finding(code, "message", *(WHERE if worker else WHERE[:2]), server=server_name)
+    account, stream_name, consumer_name = WHERE if worker else (*WHERE[:2], "")
+    finding = Finding(code, "message", account, stream_name, consumer_name, server=server_name)
     (step,) = plan(among or cluster(THREE, orders()), [finding], {finding.key: known}, Request(**asked))
     return step
 
