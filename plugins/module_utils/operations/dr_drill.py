@@ -172,8 +172,8 @@ def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: WantedDrill) -> dict[str,
     protected, records, site = rehearsal.protected, rehearsal.row.records, rehearsal.row.site
     compared = 0
     drill = Drill(utc_now(), False, rehearsal.refusal, "", 0, site.position or 0, 0, 0.0, 0.0)
-    if rehearsal.plan is not None:
-        run = _DrillRun(pair, rehearsal, rehearsal.plan, wanted)
+    if rehearsal.plan is not None and records is not None:
+        run = _DrillRun(pair, rehearsal, records, rehearsal.plan, wanted)
         try:
             with run.cleaned_up():
                 drill = run.drill()
@@ -199,19 +199,17 @@ def as_dict(drill: Drill) -> dict[str, Any]:
 class _DrillRun(FailoverRun):
     """The steps of a failover with a throw-away copy. Nothing is recorded on the way: what is left is removed, not resumed."""
 
-    def __init__(self, pair: Pair, rehearsal: Rehearsal, plan: Plan, wanted: WantedDrill) -> None:
-        row = rehearsal.row
-        assert row.records is not None
+    def __init__(self, pair: Pair, rehearsal: Rehearsal, records: Records, plan: Plan, wanted: WantedDrill) -> None:
         super().__init__(
             pair,
-            Work(row, row.records, plan, None),
+            Work(rehearsal.row, records, plan, None),
             Wanted(DEAD, pair.origin.name, consumers=wanted.consumers),
             Patience(wanted.wait, 0.0),
         )
         self._rehearsal, self._plan = rehearsal, plan
         self._how = wanted
         self._target = drill_name(self._protected.stream)
-        self._copy: Mapping[str, Any] = row.site.info or {}
+        self._copy: Mapping[str, Any] = rehearsal.row.site.info or {}
         self._mirrors = rehearsal.method != TAKE_OVER
         self.compared = 0
 
