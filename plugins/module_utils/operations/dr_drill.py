@@ -372,8 +372,7 @@ class _DrillRun(FailoverRun):
         return found
 
     def _source(self, sequence: int) -> int:
-        (message,) = self._messages(self._target, [sequence]).values()
-        return source_sequence(message) or 0
+        return source_sequence(self._messages(self._target, [sequence])[sequence]) or 0
 
     def _require_floors(self, record: Failover) -> int:
         """Return how many consumers there are. Raises Refusal unless each is where it would begin."""
