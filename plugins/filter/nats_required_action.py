@@ -16,8 +16,8 @@ positional: _input
 options:
   _input:
     description:
-      - Facts of the process, with C(running), C(instance), C(started), C(binary), C(unit_changed_after_start) and
-        C(raft_silent).
+      - Facts of the process, with C(running), C(instance), C(started), C(binary), C(unit_changed_after_start),
+        C(raft_silent) and C(maintenance). A server that is kept from being started in maintenance needs nothing.
     type: dict
     required: true
   varz:

@@ -22,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_file_sha256 impor
 from ansible_collections.natsops.jetstream.plugins.filter.nats_links import nats_links
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
 from ansible_collections.natsops.jetstream.plugins.filter.nats_lock_refusal import nats_lock_refusal
+from ansible_collections.natsops.jetstream.plugins.filter.nats_maintenance_status import nats_maintenance_status
 from ansible_collections.natsops.jetstream.plugins.filter.nats_mesh_problems import nats_mesh_problems
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
@@ -233,3 +234,17 @@ def test_a_host_whose_record_is_to_be_written_is_not_untouched(record: dict[str,
     decided = nats_required_action(running, {}, {"instance": "1", "config": {}}, wanted)
     assert decided["required_action"]["action"] == "none", decided
     assert decided["untouched"] == untouched
+
+
+def test_a_host_is_overdue_by_the_clock() -> None:
+    now = datetime.now(timezone.utc).timestamp()
+    host = {"host": "h3", "server_name": "n3", "running": False}
+    marks = [{"server": "n3", "by": "ops", "since": now - 60, "until": now + step} for step in (-1, 60)]
+    states = [nats_maintenance_status([{**host, "maintenance": mark}])["hosts"][0]["state"] for mark in marks]
+    assert states == ["overdue", "in_maintenance"]
+    held, loose = (
+        nats_required_action({"running": False, "maintenance": {**marks[1], "held": kept}})["required_action"]
+        for kept in (True, False)
+    )
+    assert (held["action"], loose["action"]) == ("none", "start")
+    assert held["reasons"][0].startswith("n3 is in maintenance since ")
