@@ -395,6 +395,7 @@ def test_a_drill_finds_what_is_wrong_with_a_copy(
     failed = pair.run("nats_dr_drill", **options_of(version))
     assert failed["failure"]["code"] == "not_proven", failed
     assert expected in failed["msg"]
+    assert pair.west_api.find_stream(name) is None
 
 
 def test_clusters_of_one_supercluster(version: str, tmp_path: Path, run_module: Run) -> None:
