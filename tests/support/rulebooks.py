@@ -34,7 +34,9 @@ class Rulebook:
     def __init__(self, folder: Path, rulebook: str, variables: Mapping[str, Any], *arguments: str) -> None:
         self.told_file = folder / "told"
         self.log = folder / "rulebook.log"
-        self.log.unlink(missing_ok=True)
+        # What one before it was told and said is not its own.
+        for left in (self.told_file, self.log):
+            left.unlink(missing_ok=True)
         (folder / "variables.yml").write_text(yaml.safe_dump(dict(variables)))
         inventory = folder / "inventory.json"
         if not inventory.exists():
