@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -321,6 +322,9 @@ def test_a_run_that_was_killed(
     assert storage.uploads() != []
     # Its lock holds for some minutes.
     assert run_module("nats_backup", own, False, **options)["failure"]["code"] == "locked"
+    # The storage tells its time in whole seconds.
+    second = int(time.time())
+    assert wait_until(time.time, lambda now: now >= second + 1, 5).done
     monkeypatch.setattr(s3_store, "LOCK_SECONDS", 0.05)
     result = run_module("nats_backup", own, False, **options)
     assert not result.get("failed"), result
