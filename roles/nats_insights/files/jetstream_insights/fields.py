@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 from typing import Union
 
@@ -161,7 +161,13 @@ def _type(field: Field) -> DataType:
     """Return the type that a field is read as."""
     if field.reported == NANOSECONDS:
         return LongType()
-    return StringType() if _is_text(field) or field.reported == DURATION else DataType.fromDDL(field.type)
+    return StringType() if _is_text(field) or field.reported == DURATION else _parsed(field.type)
+
+
+@cache
+def _parsed(type_: str) -> DataType:
+    """Return the type that SQL writes so; Spark's own parser is asked once."""
+    return DataType.fromDDL(type_)
 
 
 def _schema(tree: _Tree) -> StructType:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from jetstream_insights import silver
 from jetstream_insights.fields import is_line
@@ -30,6 +31,7 @@ SNAPSHOTS = """
     missing array<string>, complete boolean, failures int, clock_offset_min double, clock_offset_median double,
     clock_offset_max double, slowest_rtt double
 """
+_SCHEMAS: dict[str, StructType] = {}
 _QUARANTINE = "file string, reason string, value string"
 
 
@@ -142,13 +144,22 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
 
 def empty(lake: Lake, name: str) -> DataFrame:
     """Return a silver table without rows. Of how it is made nothing but its columns gets into plans."""
+    return lake.spark.createDataFrame([], _schema(lake, name)).limit(0)
+
+
+def _schema(lake: Lake, name: str) -> StructType | str:
+    """Return the columns of a silver table. Spark is asked once for each: it has to analyse how the table is made."""
     if name == "snapshots":
-        return lake.spark.createDataFrame([], SNAPSHOTS).limit(0)
-    if name == "failures":
-        return silver.failures(lake.lines([])).limit(0)
-    table = silver.TABLES[name]
-    lines = (lake.lines([]) for _source in table.bronze)
-    return table.make(*lines, *(empty(lake, source) for source in table.silver)).limit(0)
+        return SNAPSHOTS
+    if name not in _SCHEMAS:
+        no_lines = lake.lines([])
+        if name == "failures":
+            made = silver.failures(no_lines)
+        else:
+            table = silver.TABLES[name]
+            made = table.make(*(no_lines for _source in table.bronze), *(empty(lake, source) for source in table.silver))
+        _SCHEMAS[name] = made.schema
+    return _SCHEMAS[name]
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:

@@ -109,6 +109,8 @@ class Lake:
         self.at_once = at_once
         self.uri = uri.rstrip("/")
         self._jvm: Any = spark.sparkContext._jvm
+        # Each of the names before it would be looked for as a class, in all jars, whenever there is a path to make.
+        self._new_path: Any = self._jvm.org.apache.hadoop.fs.Path
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
     # --- files --------------------------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ class Lake:
             self.delete(f"{layer}/{table}/run={run}")
 
     def _path(self, name: str) -> Any:
-        path = self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}")
+        path = self._new_path(f"{self.uri}/{name}")
         return path.getFileSystem(self._conf).makeQualified(path)
 
     # --- bronze -------------------------------------------------------------------------------------------------------
@@ -309,7 +311,7 @@ class Lake:
     def write_whole_day(self, table: str, run: str, day: datetime, frame: DataFrame, file_size: int) -> None:
         """Write the rows of a silver table of a whole day into as few files as their size allows."""
         path = f"{self.uri}/silver/{table}/run={run}/date={day:%Y-%m-%d}"
-        sources = (self._jvm.org.apache.hadoop.fs.Path(file) for file in frame.inputFiles())
+        sources = (self._new_path(file) for file in frame.inputFiles())
         size = sum(source.getFileSystem(self._conf).getFileStatus(source).getLen() for source in sources)
         frame.coalesce(max(1, size // file_size)).write.mode("errorifexists").parquet(path)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
 #: What a lake of some minutes costs is planning and compiling, not rows: everything in one task, and no class made for each plan.
@@ -20,6 +21,13 @@ _FOR_LITTLE = {
 }
 #: The run is over before the optimising compiler and the parallel collector pay off.
 _JAVA_FOR_LITTLE = "-XX:TieredStopAtLevel=1"
+#: What PySpark asks for by its last name, for each column that it makes. It imports their packages, one after the other, and
+#: each package that does not hold the class costs a look into all jars; what is imported by its whole name is found at once.
+_USED_MOST = (
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
 
 
 def is_local(master: str | None) -> bool:
@@ -74,5 +82,7 @@ def session(master: str | None = None, memory: str | None = None, little: bool =
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    for name in _USED_MOST:
+        java_import(spark.sparkContext._jvm, name)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
