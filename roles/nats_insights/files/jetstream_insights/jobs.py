@@ -157,7 +157,9 @@ def _schema(lake: Lake, name: str) -> StructType | str:
             made = silver.failures(no_lines)
         else:
             table = silver.TABLES[name]
-            made = table.make(*(no_lines for _source in table.bronze), *(empty(lake, source) for source in table.silver))
+            made = table.make(
+                *(no_lines for _source in table.bronze), *(empty(lake, source) for source in table.silver)
+            )
         _SCHEMAS[name] = made.schema
     return _SCHEMAS[name]
 

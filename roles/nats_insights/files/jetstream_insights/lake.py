@@ -15,7 +15,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -109,9 +109,12 @@ class Lake:
         self.at_once = at_once
         self.uri = uri.rstrip("/")
         self._jvm: Any = spark.sparkContext._jvm
-        # Each of the names before it would be looked for as a class, in all jars, whenever there is a path to make.
-        self._new_path: Any = self._jvm.org.apache.hadoop.fs.Path
         self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+
+    @cached_property
+    def _new_path(self) -> Any:
+        # Py4J looks for each part of this name as a class, in all jars: once, and not for each path.
+        return self._jvm.org.apache.hadoop.fs.Path
 
     # --- files --------------------------------------------------------------------------------------------------------
 

@@ -11,13 +11,14 @@ import sys
 from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
-#: What a lake of some minutes costs is planning and compiling, not rows: everything in one task, and no class made for each plan.
-_FOR_LITTLE = {
+#: What a lake of some minutes costs is planning and compiling, not rows: everything in one task, and no class made for any plan.
+FOR_LITTLE = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 #: The run is over before the optimising compiler and the parallel collector pay off.
 _JAVA_FOR_LITTLE = "-XX:TieredStopAtLevel=1"
@@ -64,7 +65,7 @@ def session(master: str | None = None, memory: str | None = None, little: bool =
             java.append("-XX:+UseSerialGC" if little else "-XX:+UseParallelGC")
         if java:
             builder = builder.config("spark.driver.defaultJavaOptions", " ".join(java))
-        for key, value in _FOR_LITTLE.items() if little else ():
+        for key, value in FOR_LITTLE.items() if little else ():
             builder = builder.config(key, value)
     if memory is not None:
         builder = builder.config("spark.driver.memory", memory)
