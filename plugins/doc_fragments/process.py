@@ -22,4 +22,9 @@ options:
     type: list
     elements: path
     default: []
+  maintenance:
+    description:
+      - File that says that the host is in maintenance. Beside it, with the ending C(.hold), lies an empty file as long as the
+        server must not be started.
+    type: path
 """

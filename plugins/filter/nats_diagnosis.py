@@ -54,6 +54,9 @@ options:
       disk_mount:
         description: Where that file system is mounted.
         type: str
+      maintenance:
+        description: As C(maintenance) of M(natsops.jetstream.nats_server_process_info). Null when the host is in none.
+        type: dict
   pinned_accounts:
     description: Accounts with a route of their own (C(cluster.accounts)).
     type: list

@@ -16,8 +16,8 @@ positional: _input
 options:
   _input:
     description:
-      - Facts of the process, with C(running), C(instance), C(started), C(binary), C(unit_changed_after_start) and
-        C(raft_silent).
+      - Facts of the process, with C(running), C(instance), C(started), C(binary), C(unit_changed_after_start),
+        C(raft_silent) and C(maintenance). A server that is kept from being started in maintenance needs nothing.
     type: dict
     required: true
   varz:
@@ -47,7 +47,8 @@ _value:
   description:
     - C(required_action), with the C(action) (V(none), V(start), V(reload) or V(restart)), its C(reasons), and the configuration
       C(keys) that differ.
-    - C(untouched), whether there is nothing to do to the process, and what it loaded is recorded as C(record) has it.
+    - C(untouched), whether there is nothing to do to the process, and what it loaded, if it runs, is recorded as C(record)
+      has it.
     - C(reload_first), the configuration by whose reload a running server takes the TLS that the wanted one adds to its gateway,
       and nothing else, before it is restarted; empty where none is added. It holds secrets.
   type: dict
@@ -78,7 +79,8 @@ def nats_required_action(
     action = required_action(running, varz or {}, recorded, wanted)
     return {
         "required_action": action,
-        "untouched": action["action"] == "none" and recorded == wanted.get("record", recorded),
+        "untouched": action["action"] == "none"
+        and (not running.get("running") or recorded == wanted.get("record", recorded)),
         "reload_first": reload_first(running, recorded, wanted),
     }
 

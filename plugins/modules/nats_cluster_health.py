@@ -86,6 +86,14 @@ options:
     type: str
     choices: [accept, fail]
     default: accept
+  maintenance:
+    description:
+      - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). What only they cause is
+        in RV(tolerated), and that they are in maintenance is in RV(warnings_found), with the code V(maintenance), or
+        V(maintenance_overdue) when the time is over. They do not count as up for O(stop_servers).
+    type: list
+    elements: dict
+    default: []
   problems:
     description:
       - How many problems RV(problems), RV(warnings_found) and RV(tolerated) hold, all of them or the first five each.
@@ -198,8 +206,9 @@ causes:
   description:
     - The root causes of RV(problems) and RV(warnings_found), those with errors first and then the most fundamental. Each problem
       has one. At most ten.
-    - Kinds are V(cluster_unreachable), V(site_down), V(servers_down), V(storage), V(version_defect), V(routes_cut),
-      V(meta_group), V(server_fault), V(asset_fault) (the fault of single streams and consumers, which is no server's),
+    - Kinds are V(cluster_unreachable), V(site_down), V(servers_down), V(maintenance), V(storage), V(version_defect),
+      V(routes_cut), V(meta_group), V(server_fault), V(asset_fault) (the fault of single streams and consumers, which is no
+      server's),
       V(catching_up), V(membership) (inventory and cluster differ), V(request) (what speaks against O(stop_servers) alone) and
       V(unknown).
   returned: always
@@ -511,6 +520,7 @@ def main() -> None:
             "stop_servers": {"type": "list", "elements": "str", "default": []},
             "stop_policy": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
+            "maintenance": {"type": "list", "elements": "dict", "default": []},
             "problems": {"type": "str", "choices": ["first", "all"]},
             "problems_dir": {"type": "path"},
             **PROGRESS_SPEC,

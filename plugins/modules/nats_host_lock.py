@@ -47,6 +47,11 @@ options:
   take_over_from:
     description: An owner that is known to have ended; by default one that this controller sees to have ended.
     type: raw
+  maintenance:
+    description:
+      - File that says that the host is in maintenance, as in M(natsops.jetstream.nats_server_host_info). It is only read, so
+        that whoever operates a cluster learns of its hosts in maintenance without another task.
+    type: path
   state:
     description: V(present) takes it, V(absent) gives it back.
     type: str
@@ -107,6 +112,19 @@ broken:
   description: Whose lock was taken away, with O(break_foreign) or since its owner had ended; null otherwise.
   type: dict
   returned: success
+maintenance:
+  description:
+    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and C(held),
+      whether the server is kept from being started. Null when the host is in no maintenance, or without O(maintenance).
+  type: dict
+  returned: success
+  sample:
+    server: n3-c1
+    by: ops@ctl-1
+    since: 1795529600.0
+    until: 1795544000.0
+    reason: new disk
+    held: true
 valid_until:
   description: When a lock that was acquired expires, by the controller's clock (epoch seconds).
   type: float
@@ -128,6 +146,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.lock_rul
     LockRequest,
     resolve_holder,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_mark
 
 
 @contextmanager
@@ -187,6 +206,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
         "acquired": mine,
         "holder": after,
         "broken": before if foreign and before != after else None,
+        "maintenance": read_mark(params["maintenance"]),
     }
     if module._diff:  # pylint: disable=protected-access  # ansible-core offers no other way to ask
         result["diff"] = {"before": before or {}, "after": after or {}}
@@ -203,6 +223,7 @@ def main() -> None:
             "purpose": {"type": "str", "default": ""},
             "ttl": {"type": "int", "default": 3600},
             "break_foreign": {"type": "bool", "default": False},
+            "maintenance": {"type": "path"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
         supports_check_mode=True,

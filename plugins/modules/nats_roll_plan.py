@@ -85,6 +85,13 @@ options:
     type: str
     choices: [accept, fail]
     default: accept
+  maintenance:
+    description:
+      - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). They count as down, and
+        a batch that would take a quorum which they would have kept is refused.
+    type: list
+    elements: dict
+    default: []
   zone_tag_prefix:
     description:
       - Servers with a tag that begins so stand in the zone that its rest names. The servers of a batch that belong to the same
@@ -233,7 +240,8 @@ problems:
   description:
     - What speaks against the plan (severity V(error)), or what it costs (V(warning)), as in
       M(natsops.jetstream.nats_cluster_health).
-    - Codes of the batches are V(roll_few_replicas), V(roll_meta_quorum) and V(disk_full).
+    - Codes of the batches are V(roll_few_replicas), V(roll_meta_quorum) and V(disk_full), and with O(maintenance)
+      V(maintenance), V(maintenance_overdue) and V(stop_breaks_quorum).
     - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version cannot read
       the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses what the
       version does not know), V(roll_state_rebuild) (the first start is slow), V(roll_best_start), V(roll_mixed_versions) and
@@ -249,12 +257,19 @@ problems:
       servers: [n2-c1]
 """
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import root_causes, scene_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    Scene,
+    refusal,
+    root_causes,
+    scene_of,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import lasting_asset_faults
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import roll_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import zones_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import (
@@ -265,7 +280,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     disk_problems,
     plan_lines,
     plan_roll,
-    refusal,
     unreadable_refusal,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
@@ -274,6 +288,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_
     parse,
     version_problems,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, marks_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
@@ -297,8 +312,9 @@ def target_of(params: Mapping[str, Any]) -> VersionRules | None:
 def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[str]) -> Cluster:
     """Return the cluster. Raises NatsFailure, for hosts with what the gate needs, or server_missing for unknown servers."""
     expected = params["expected_servers"] or ()
+    awaited = set(expected) - marks_of(params["maintenance"]).keys()
     try:
-        cluster = SystemApi(client).read_cluster(awaited=expected, known_names={*servers, *expected})
+        cluster = SystemApi(client).read_cluster(awaited=awaited, known_names={*servers, *expected})
     except NatsFailure as failure:
         if params["hosts"]:
             failure.description = unreadable_refusal(params["hosts"], params["reasons"], failure.description)
@@ -327,14 +343,17 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     made = plan_roll(cluster, host_of, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
     effects = batch_effects(cluster, made.batches)
     free = {server: params["disk_free"].get(host) for server, host in host_of.items()}
+    marks, now = marks_of(params["maintenance"]), time.time()
     problems = [
         *disk_problems(free),
         *made.problems,
+        *roll_problems(cluster, made.batches, marks, now),
         *(version_problems(cluster, list(host_of), target) if target else ()),
     ]
     batches = tuple(tuple(host_of[name] for name in batch) for batch in made.batches)
     made = replace(made, batches=batches, problems=tuple(problems))
-    return result(cluster, made, params["reasons"], effects, params["target_version"] or "")
+    scene = scene_of(cluster, {}, maintenance=mark_texts(marks, now))
+    return result(cluster, made, params["reasons"], effects, params["target_version"] or "", scene)
 
 
 def ungated_plan(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -349,18 +368,19 @@ def result(
     why: Mapping[str, Sequence[str]],
     effects: Sequence[BatchEffect] = (),
     wanted: str = "",
+    scene: Scene | None = None,
 ) -> dict[str, Any]:
     """Return the module's result for a plan, of which the batches are named as the task names them."""
     versions: dict[str, list[str]] = {}
     for server in cluster.servers:
         versions.setdefault(server.version, []).append(server.name)
     errors = [problem.message for problem in made.problems if problem.severity == ERROR]
-    scene = scene_of(cluster, {})
+    scene = scene or scene_of(cluster, {})
     return {
         "changed": False,
         "batches": [list(batch) for batch in made.batches],
         "lines": plan_lines(made.batches, why, made.reasons, effects),
-        "refusal": refusal(made.problems, scene),
+        "refusal": refusal("The restart is refused; no server was touched.", made.problems, scene),
         "causes": [cause.as_dict() for cause in root_causes(made.problems, scene)],
         "raft_silent": raft_silent_servers(cluster),
         "asset_faults": lasting_asset_faults(cluster),
@@ -389,6 +409,7 @@ def main() -> None:
             "meta_headroom": {"type": "int", "default": 1},
             "canary": {"type": "int", "default": 0},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
+            "maintenance": {"type": "list", "elements": "dict", "default": []},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
             "target_version": {"type": "str"},
             "allow_skipped_minors": {"type": "bool", "default": False},

@@ -133,6 +133,19 @@ installed_from:
   description: SHA-256 of the file that it was installed from. Empty when it is not recorded.
   type: str
   returned: always
+maintenance:
+  description:
+    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and C(held),
+      whether the server is kept from being started. Null when the host is in no maintenance, or without O(maintenance).
+  type: dict
+  returned: always
+  sample:
+    server: n3-c1
+    by: ops@ctl-1
+    since: 1795529600.0
+    until: 1795544000.0
+    reason: new disk
+    held: true
 service_manager:
   description: V(systemd), or empty.
   type: str
@@ -186,6 +199,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.install imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
     newest,
+    read_mark,
     read_process,
     read_record,
     read_text,
@@ -219,6 +233,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "tls_changed": newest(given["tls_files"]),
         "installed": is_installed(given["install_dir"], given["version"]),
         "installed_from": source_digest(given["install_dir"], given["version"]),
+        "maintenance": read_mark(given["maintenance"]),
         "service_manager": "systemd" if systemd else "",
         "unit_enabled": properties.get("UnitFileState") == "enabled",
         "daemon_reload_needed": properties.get("NeedDaemonReload") == "yes",

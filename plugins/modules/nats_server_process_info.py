@@ -99,6 +99,19 @@ unit_changed_after_start:
   description: Whether one of the files that are read only at the start is newer than the process.
   type: bool
   returned: always
+maintenance:
+  description:
+    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and C(held),
+      whether the server is kept from being started. Null when the host is in no maintenance, or without O(maintenance).
+  type: dict
+  returned: always
+  sample:
+    server: n3-c1
+    by: ops@ctl-1
+    since: 1795529600.0
+    until: 1795544000.0
+    reason: new disk
+    held: true
 """
 
 from typing import Any
@@ -106,6 +119,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
+    read_mark,
     read_process,
     unit_properties,
 )
@@ -116,7 +130,8 @@ def read(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Raises ProcessError."""
     properties = unit_properties(module.run_command, module.params["unit"]) if module.params["unit"] else {}
     wanted = {name: module.params[name] for name in ("config", "includes", "files", "ports", "timeout")}
-    return {"changed": False, **read_process(properties, **wanted)}
+    mark = read_mark(module.params["maintenance"])
+    return {"changed": False, **read_process(properties, **wanted), "maintenance": mark}
 
 
 def main() -> None:

@@ -155,6 +155,7 @@ def prepare_new_hosts(cluster: GuideCluster) -> None:
 STORY: dict[str, Callable[[GuideCluster], None]] = {
     "restart": lambda cluster: None,
     "reload": lambda cluster: None,
+    "maintenance": lambda cluster: None,
     "upgrade": lambda cluster: None,
     "rotate_credentials": prepare_rotation,
     "rotate_certificates": lambda cluster: None,

@@ -147,7 +147,7 @@ def test_a_healthy_cluster_without_managed_hosts(healthy: NatsProcesses, tmp_pat
     result = run_playbook("diagnose", "-e", json.dumps({**connection, "diagnose_json": str(target)}), "--check")
     assert result.returncode == 0, result.stdout + result.stderr
     assert (
-        "HEALTHY: nothing wrong was found. Not looked at: logs, configuration loaded, disks, certificates."
+        "HEALTHY: nothing wrong was found. Not looked at: maintenance, logs, configuration loaded, disks, certificates."
         in result.stdout
     )
     assert "24 of 24 for a full mesh" in result.stdout

@@ -25,7 +25,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.controller import run_identity
 from nats.aio.client import Client
 from support.module_runs import Runner
-from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, Run, under_load
+from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, Run, create, under_load, words
 
 pytestmark = pytest.mark.playbook
 
@@ -93,9 +93,9 @@ def seconds_of_closing(log: str) -> float:
     """Return how long a server in lame duck mode closed connections before it ended: at least half a second for each but one."""
     last = log[log.rindex("Entering lame duck mode") :]
     times = dict.fromkeys(("Closing existing clients", "Initiating Shutdown"), 0.0)
-    for clock, words in re.findall(r"(\S+) \[INF\] (Closing existing clients|Initiating Shutdown)", last):
+    for clock, step in re.findall(r"(\S+) \[INF\] (Closing existing clients|Initiating Shutdown)", last):
         hours, minutes, seconds = clock.split(":")
-        times[words] = 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+        times[step] = 3600 * int(hours) + 60 * int(minutes) + float(seconds)
     assert times["Initiating Shutdown"], last
     return times["Initiating Shutdown"] - (times["Closing existing clients"] or times["Initiating Shutdown"])
 
@@ -238,6 +238,67 @@ def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -
     assert cluster.pid("n3") not in (0, *pids)
 
 
+def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_path: Path) -> None:
+    """A second one is refused, a forgotten one reported, nothing starts it, and a killed return is finished by the next."""
+    create(cluster, "ALONE", 1, placement={"tags": ["node:n3"]})
+    create(cluster, "THREE", 3)
+    before = cluster.pids()
+    journal = tmp_path / "C1.jsonl"
+    path = Path(cluster.hosts["n3"]["nats_server_config_dir"]) / "maintenance.json"
+
+    def enter() -> None:
+        out = cluster.playbook(
+            "maintenance_enter",
+            "--limit",
+            "n3",
+            nats_cluster_maintenance_reason="new disk",
+            nats_cluster_maintenance_by="ops",
+            nats_cluster_journal=str(journal),
+        ).output
+        assert "away meanwhile, for n3 has their only replica: stream APP/ALONE" in out
+        assert cluster.pids() == {**before, "n3": 0}
+        mark = json.loads(path.read_text())
+        assert (mark["server"], mark["by"], mark["reason"]) == ("n3", "ops", "new disk")
+
+        refused = words(cluster.playbook("maintenance_enter", "--limit", "n2", "--check", fails=True).output)
+        assert "Maintenance is refused; no server was touched. 1. n3 is in maintenance since " in refused
+        assert "stopping n2 would leave the meta group with 1 of 3 members in step (n1, n3 out of step)" in refused
+        # Neither a start nor a fault: the gate of the deployment passes without it.
+        out = cluster.playbook("deploy").output
+        assert re.search(r"n3 is in maintenance since \S+ by ops until \S+ \(new disk\)", words(out)), out
+        assert cluster.pids() == {**before, "n3": 0}
+
+        path.write_text(json.dumps({**mark, "until": time.time() - 1}))
+        status = words(cluster.playbook("maintenance_status").output)
+        assert "n3: in maintenance, overdue" in status
+        diagnosis = words(cluster.playbook("diagnose").output)
+        assert re.search(
+            r"warning: n3 is in maintenance since \S+ by ops until \S+ \(new disk\), which is over", diagnosis
+        )
+
+        process = cluster.start_playbook("maintenance_leave", "--limit", "n3")
+        with ThreadPoolExecutor(1) as thread:
+            printed = thread.submit(process.communicate)
+            while not cluster.pid("n3"):
+                assert process.poll() is None, printed.result()
+                time.sleep(0.05)
+            # It listens and is waited for by now; its mark is removed when its groups are back.
+            process.kill()
+            printed.result()
+        assert path.exists()
+        cluster.playbook("maintenance_leave", "--limit", "n3", nats_cluster_journal=str(journal))
+
+    under_load(cluster, enter)
+    assert not path.exists()
+    assert cluster.pids().keys() == before.keys()
+    assert cluster.pid("n3") not in (0, before["n3"])
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [(event["event"], event["reason"]) for event in events] == [
+        ("maintenance_entered", "new disk"),
+        ("maintenance_left", "new disk"),
+    ]
+
+
 @pytest.mark.chaos
 def test_a_server_that_dies_elsewhere_stops_the_roll(cluster: RoleCluster) -> None:
     before = cluster.pids()
@@ -259,8 +320,8 @@ def test_a_server_that_does_not_come_back_is_put_back_and_the_roll_stops(cluster
         change = {"nats_server_http": f"127.0.0.1:{taken.getsockname()[1]}", "nats_server_start_timeout": 10}
         run = cluster.playbook("deploy", fails=True, nats_cluster_on_failure="rollback", **change)
     after = cluster.pids()
-    for words in ("address already in use", "was put back", "Not touched: ", "run the same command again"):
-        assert words in run.output, run.output
+    for said in ("address already in use", "was put back", "Not touched: ", "run the same command again"):
+        assert said in run.output, run.output
     assert len([name for name in NAMES if after[name] != before[name]]) == 1
     assert min(after.values()) > 0
 

@@ -37,6 +37,31 @@ def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> Non
             five.app_request(f"$JS.API.STREAM.DELETE.{name}")
 
 
+def test_who_may_go_out_of_service(healthy: NatsProcesses, run_module: Runner) -> None:
+    options: dict[str, Any] = {"expected_servers": healthy.names, "reason": "new disk", "by": "ops"}
+    one = {"hosts": {"host-1": "n1"}, "running": ["host-1"]}
+    plan = run_module("nats_maintenance_plan", healthy.sys_connection(), **options, **one, until="2099-01-01 00:00:00Z")
+    assert (plan["changed"], plan["ok"], plan["refusal"], plan["entering"]) == (False, True, "", ["host-1"])
+    mark = plan["marks"]["host-1"]
+    assert (mark["server"], mark["by"], mark["reason"], mark["until"]) == ("n1", "ops", "new disk", 4070908800.0)
+    assert plan["lines"][0] == "n1 goes out of service until 2099-01-01T00:00:00Z (by ops: new disk)"
+
+    both = {"hosts": {"host-1": "n1", "host-2": "n2"}, "running": ["host-1", "host-2"]}
+    refused = run_module("nats_maintenance_plan", healthy.sys_connection(), **options, **both)
+    assert not refused["ok"]
+    assert "Maintenance is refused; no server was touched." in refused["refusal"]
+    assert "the meta group with 1 of 3 members in step (n10)" in refused["problems"][0]["message"]
+    for wrong in ({"until": "soon"}, {"until": "2001-01-01T00:00:00Z"}, {"duration": "long"}, {"duration": "0"}):
+        failed = run_module("nats_maintenance_plan", healthy.sys_connection(), **options, **one, **wrong)
+        assert failed["failure"]["code"] == "invalid_option"
+        assert failed["msg"].startswith(next(iter(wrong)))
+    alone = run_module(
+        "nats_maintenance_plan", {}, **options, **one, gate=False, maintenance=[{**mark, "server": "n2"}]
+    )
+    assert alone["ok"]
+    assert alone["lines"][-1].startswith("n2 is in maintenance since ")
+
+
 def test_what_cannot_be_planned_is_refused(healthy: NatsProcesses, run_module: Runner) -> None:
     unknown = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1", "n3"])
     assert unknown["failure"]["code"] == "server_missing"

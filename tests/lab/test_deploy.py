@@ -205,6 +205,21 @@ def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
     assert too_much == {}, f"a deployment that changes nothing may take {BUDGET} of each host"
 
 
+def test_a_host_in_maintenance_stays_out_of_service_over_a_boot(cluster: Cluster) -> None:
+    """Neither the boot nor an operator starts its server before it leaves maintenance."""
+    host, pids = "n5-c1", cluster.pids()
+    run = cluster.play("maintenance_enter", limit=host, nats_cluster_maintenance_reason="new disk")
+    assert run.status == 0, run.output
+    cluster.controller.lab.reboot(host)
+    assert cluster.controller.ssh(host, "systemctl start nats-server", check=False).returncode
+    assert cluster.pids() == {**pids, host: "0"}
+    run = cluster.play("maintenance_leave", limit=host)
+    assert run.status == 0, run.output
+    assert cluster.restarted({**pids, host: "0"}) == {host}
+    assert cluster.controller.ssh(host, "ls /etc/nats-server/maintenance.*", check=False).returncode
+    cluster.wait_until_healthy()
+
+
 def test_a_lost_zone_is_survived_and_a_lost_quorum_is_named(cluster: Cluster) -> None:
     lab = cluster.controller.lab
     for host in ("n1-c1", "n2-c1"):

@@ -23,12 +23,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, cut
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES, MAX_LINES, cut
 
 #: The kinds of causes, most fundamental first.
 UNREACHABLE = "cluster_unreachable"
 SITE_DOWN = "site_down"
 SERVERS_DOWN = "servers_down"
+MAINTENANCE = "maintenance"
 STORAGE = "storage"
 VERSION_DEFECT = "version_defect"
 ROUTES_CUT = "routes_cut"
@@ -43,6 +44,7 @@ KINDS = (
     UNREACHABLE,
     SITE_DOWN,
     SERVERS_DOWN,
+    MAINTENANCE,
     STORAGE,
     VERSION_DEFECT,
     ROUTES_CUT,
@@ -55,7 +57,7 @@ KINDS = (
     UNKNOWN,
 )
 #: Causes that somebody has to remove: while nothing changes, waiting does not heal them.
-STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, STORAGE, VERSION_DEFECT})
+STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, MAINTENANCE, STORAGE, VERSION_DEFECT})
 
 #: From here on a disk is what stops JetStream: percent of the file system of a store.
 DISK_FULL = 95
@@ -80,7 +82,7 @@ class Scene:
     `answered`: the servers that did. `clusters`: each server's cluster, also of those that do not answer. `silence`: seconds
     since the meta leader heard from it. `raft_silent`: answers requests, while a leader hears nothing of it. `hosts`: the
     state of its host in words, such as "its host cannot be reached". `disks`: percent of its store's file system that is used.
-    `stopping`: the servers that are to be stopped.
+    `stopping`: the servers that are to be stopped. `maintenance`: the servers in maintenance, each with what is known of that.
     """
 
     answered: frozenset[str] = frozenset()
@@ -91,6 +93,7 @@ class Scene:
     hosts: Mapping[str, str] = field(default_factory=dict)
     disks: Mapping[str, int] = field(default_factory=dict)
     stopping: frozenset[str] = frozenset()
+    maintenance: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,10 +141,15 @@ class RootCause:
         }
 
 
-def scene_of(cluster: Cluster | None, clusters: Mapping[str, str], stopping: Iterable[str] = ()) -> Scene:
+def scene_of(
+    cluster: Cluster | None,
+    clusters: Mapping[str, str],
+    stopping: Iterable[str] = (),
+    maintenance: Mapping[str, str] | None = None,
+) -> Scene:
     """Return the scene of a cluster that was read. `clusters`: the cluster in which each expected server should be."""
     if cluster is None:
-        return Scene(clusters=clusters, stopping=frozenset(stopping))
+        return Scene(clusters=clusters, stopping=frozenset(stopping), maintenance=maintenance or {})
     peers = cluster.meta.group.peers if cluster.meta else ()
     return Scene(
         answered=cluster.names,
@@ -150,6 +158,7 @@ def scene_of(cluster: Cluster | None, clusters: Mapping[str, str], stopping: Ite
         silence={peer.name: peer.active for peer in peers},
         raft_silent=frozenset(raft_silent_servers(cluster)),
         stopping=frozenset(stopping),
+        maintenance=maintenance or {},
     )
 
 
@@ -208,6 +217,15 @@ def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]
     return lines
 
 
+def refusal(head: str, problems: Iterable[Problem], scene: Scene) -> str:
+    """Return why an operation is refused, the root causes of the errors on one screen; empty when it is not. `head`: what is."""
+    errors = [problem for problem in problems if problem.severity == ERROR]
+    if not errors:
+        return ""
+    lines = cause_lines(root_causes(errors, scene), MAX_FAIL_LINES - 1)
+    return "\n".join([head, *lines])
+
+
 def _commands(cause: RootCause) -> tuple[str, ...]:
     return cause.commands[:2]
 
@@ -248,6 +266,7 @@ def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if scene.answered:
         named = {name for problem in left for name in (*problem.absent, *_missed(problem))}
         down |= named - scene.answered
+    down -= scene.maintenance.keys()
     if not down:
         return
     members: dict[str, set[str]] = {}
@@ -266,6 +285,22 @@ def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         what = f"{_named(single)} {'does' if len(single) == 1 else 'do'} not answer"
         yield _down(SERVERS_DOWN, what, single, taken, scene)
+
+
+def _maintenance(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Servers in maintenance: that they are, which is no fault, and what their absence stands in the way of."""
+    taken = left.take(_explained_by(scene.maintenance.keys(), left))
+    if not taken:
+        return
+    names = sorted(
+        scene.maintenance.keys() & {name for problem in taken for name in (*problem.servers, *problem.absent)}
+    )
+    what = scene.maintenance[names[0]] if len(names) == 1 else f"{_named(names)} are in maintenance"
+    commands = (
+        f"ansible-playbook natsops.jetstream.maintenance_leave --limit {','.join(names)}  # when the work is done",
+        "ansible-playbook natsops.jetstream.maintenance_status",
+    )
+    yield RootCause(MAINTENANCE, _with_symptoms(what, taken), taken, tuple(names), commands)
 
 
 def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ...], scene: Scene) -> RootCause:
@@ -556,6 +591,7 @@ def _unknown(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 _FINDERS: tuple[Callable[[_Unexplained, Scene], Iterable[RootCause]], ...] = (
     _unreachable,
     _servers_down,
+    _maintenance,
     _storage,
     _recovering,
     _raft_silent,

@@ -12,8 +12,9 @@ is never ok.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
@@ -22,12 +23,18 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
     root_causes,
     scene_of_info,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import split_tolerated
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import (
+    IN_MAINTENANCE,
+    known_problems,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import (
     expected_routes,
     gateway_problems,
     route_problems,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import version_warnings
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, mark_texts
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
@@ -102,6 +109,11 @@ _NEXT = (
         "Free or add space, lower limits of streams, or move streams with nats_stream_peer or nats_server_evacuate.",
     ),
     ("disk", "Free space on the file system of the store directory."),
+    (
+        "maintenance_overdue",
+        "Finish the work and run natsops.jetstream.maintenance_leave, or give it more time with "
+        "natsops.jetstream.maintenance_enter -e nats_cluster_maintenance_until=TIME.",
+    ),
     ("certificate", "Renew the certificates: natsops.jetstream.deploy takes them over by reload."),
 )
 
@@ -147,12 +159,13 @@ class Check:
 @dataclass(frozen=True)
 class Evidence:
     """What was read. `servers`: rows of nats_server_info with varz, routez, gatewayz and statsz. `hosts`: what the managed
-    hosts say, empty without any."""
+    hosts say, empty without any. `marks`: the servers in maintenance; what only they cause is no problem of `info`."""
 
     info: Mapping[str, Any]
     servers: Sequence[Mapping[str, Any]] = ()
     hosts: Sequence[Mapping[str, Any]] = ()
     pinned_accounts: Sequence[str] = ()
+    marks: Mapping[str, Mark] = field(default_factory=dict)
 
     def with_endpoint(self, endpoint: str) -> list[Mapping[str, Any]]:
         return [server for server in self.servers if endpoint in server]
@@ -175,16 +188,22 @@ def diagnose(
     """Return the diagnosis: schema, verdict, causes and findings (worst first), checks, next_steps, servers, logs.
 
     `info` and `server_info` are results of nats_cluster_info and nats_server_info, also failed ones. `hosts`: for each
-    managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent, disk_mount.
+    managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent, disk_mount,
+    maintenance (None: in none).
     """
+    marks = {host["server_name"]: mark_of(host["maintenance"]) for host in hosts if host.get("maintenance")}
+    if marks and info.get("problems"):
+        left, _excused = split_tolerated([problem_of(one) for one in info["problems"]], marks)
+        info = {**info, "problems": [problem.as_dict() for problem in left]}
     evidence = Evidence(
         info=info,
+        marks=marks,
         servers=(server_info or {}).get("servers") or (),
         hosts=hosts,
         pinned_accounts=pinned_accounts,
     )
     if "servers" not in info:
-        checks = [_unreachable(evidence), _logs(evidence), _disks(evidence)]
+        checks = [_unreachable(evidence), _maintenance(evidence), _logs(evidence), _disks(evidence)]
     else:
         checks = [check(evidence) for check in _CHECKS]
     logs = {
@@ -199,7 +218,7 @@ def diagnose(
     steps += [row["next"] for row in rows if row["severity"] != NOTE]
     return {
         "schema": SCHEMA,
-        "verdict": _verdict([*causes, *rows], checks),
+        "verdict": _verdict([*causes, *rows], checks, sorted(marks)),
         "causes": causes,
         "checks": [check.as_dict() for check in checks],
         "findings": rows,
@@ -219,14 +238,15 @@ def _causes(evidence: Evidence) -> list[RootCause]:
     missing = {name for problem in problems if problem.code == "server_missing" for name in problem.servers}
     problems += [
         Problem("server_missing", ERROR, name, f"{name} is a member of the meta group and did not answer", (name,))
-        for name in _absent_members(info)
+        for name in _absent_members(evidence)
         if name not in missing
     ]
     states = {host["server_name"]: _host_state(host) for host in evidence.hosts}
     disks = {
         host["server_name"]: host["disk_percent"] for host in evidence.hosts if host.get("disk_percent") is not None
     }
-    return root_causes(problems, scene_of_info(info, hosts=states, disks=disks))
+    away = mark_texts(evidence.marks, time.time())
+    return root_causes(problems, scene_of_info(info, hosts=states, disks=disks, maintenance=away))
 
 
 def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
@@ -245,7 +265,7 @@ def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence
     return {**row, "severity": CRITICAL if severe else WARNING}
 
 
-def _verdict(rows: Sequence[Mapping[str, Any]], checks: Sequence[Check]) -> dict[str, str]:
+def _verdict(rows: Sequence[Mapping[str, Any]], checks: Sequence[Check], away: Sequence[str] = ()) -> dict[str, str]:
     counts = {severity: sum(row["severity"] == severity for row in rows) for severity in _ORDER}
     skipped = [check.name for check in checks if check.skipped]
     blind = f" Not looked at: {', '.join(skipped)}." if skipped else ""
@@ -253,6 +273,8 @@ def _verdict(rows: Sequence[Mapping[str, Any]], checks: Sequence[Check]) -> dict
         return {"status": CRITICAL, "text": f"BROKEN: {counts[CRITICAL]} critical, {counts[WARNING]} warnings.{blind}"}
     if counts[WARNING]:
         return {"status": WARNING, "text": f"WORKING, with {counts[WARNING]} warnings.{blind}"}
+    if away:
+        return {"status": OK, "text": f"WORKING: in maintenance: {', '.join(away)}; nothing else was found.{blind}"}
     return {"status": OK, "text": f"HEALTHY: nothing wrong was found.{blind}"}
 
 
@@ -290,13 +312,24 @@ def _host_state(host: Mapping[str, Any]) -> str:
 
 def _servers(evidence: Evidence) -> Check:
     starts = ("server_missing", "server_unexpected", "server_duplicate", "server_wrong_cluster")
-    explained = _explained(evidence, *starts) or bool(_absent_members(evidence.info))
+    explained = _explained(evidence, *starts) or bool(_absent_members(evidence))
     return Check("servers", f"{len(evidence.info['servers'])} answer", explained=explained)
 
 
-def _absent_members(info: Mapping[str, Any]) -> list[str]:
-    answering = {server["name"] for server in info.get("servers") or ()}
-    return sorted(set((info.get("meta") or {}).get("members") or ()) - answering)
+def _absent_members(evidence: Evidence) -> list[str]:
+    answering = {server["name"] for server in evidence.info.get("servers") or ()}
+    return sorted(set((evidence.info.get("meta") or {}).get("members") or ()) - answering - evidence.marks.keys())
+
+
+def _maintenance(evidence: Evidence) -> Check:
+    if not evidence.hosts:
+        return Check("maintenance", "no managed hosts", skipped=True)
+    answering = {server["name"] for server in evidence.info.get("servers") or ()}
+    found = [
+        Finding(problem.code, NOTE if problem.code == IN_MAINTENANCE else WARNING, problem.message)
+        for problem in known_problems(evidence.marks.values(), time.time(), answering)
+    ]
+    return Check("maintenance", f"{len(found)} of {len(evidence.hosts)} hosts", found)
 
 
 def _explained(evidence: Evidence, *starts: str) -> bool:
@@ -569,6 +602,7 @@ def _certificates(evidence: Evidence) -> Check:
 
 _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
     _servers,
+    _maintenance,
     _ping,
     _health,
     _meta,

@@ -22,15 +22,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
-    Scene,
-    cause_lines,
-    root_causes,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 #: Colourings that are tried for each number of batches: what one order misses, another finds.
@@ -155,15 +149,6 @@ def disk_problems(free: Mapping[str, int | None]) -> list[Problem]:
         for name, left in sorted(free.items())
         if left is not None and left < LEAST_FREE
     ]
-
-
-def refusal(problems: Iterable[Problem], scene: Scene) -> str:
-    """Return why the restart is refused, the root causes of the errors on one screen; empty when it is not."""
-    errors = [problem for problem in problems if problem.severity == ERROR]
-    if not errors:
-        return ""
-    lines = cause_lines(root_causes(errors, scene), MAX_FAIL_LINES - 1)
-    return "\n".join(["The restart is refused; no server was touched.", *lines])
 
 
 def unreadable_refusal(hosts: Iterable[str], why: Mapping[str, Sequence[str]], cause: str) -> str:

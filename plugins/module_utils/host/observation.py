@@ -21,6 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
     listening_ports,
     running_version,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_of
 
 #: As `AnsibleModule.run_command`.
 RunCommand = Callable[..., "tuple[int, str, str]"]
@@ -30,6 +31,7 @@ PROCESS_SPEC: dict[str, dict[str, Any]] = {
     "config": {"type": "path", "required": True},
     "unit": {"type": "str"},
     "files": {"type": "list", "elements": "path", "default": []},
+    "maintenance": {"type": "path"},
 }
 
 _PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths", "EnvironmentFiles")
@@ -95,6 +97,27 @@ def read_record(path: str) -> dict[str, Any]:
     text = read_text(path)
     found = json.loads(text) if text else {}
     return found if isinstance(found, dict) else {}
+
+
+def read_mark(path: str | None) -> dict[str, Any] | None:
+    """Return the mark of the host's maintenance with `held`, whether its hold is there; None when the host is in none.
+
+    A mark that cannot be understood counts as one, since when it was written, and as over: somebody has to look at it.
+    """
+    if not path:
+        return None
+    hold = os.path.splitext(path)[0] + ".hold"
+    text, held = read_text(path), os.path.exists(hold)
+    if not (os.path.exists(path) or held):
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        written = newest([path, hold])
+        found = {"since": written, "until": written, "reason": f"{path} cannot be understood"}
+    return mark_of({**found, "held": held}).as_dict()
 
 
 def read_text(path: str) -> str:

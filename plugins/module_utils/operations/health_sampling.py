@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -23,6 +24,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
     split_tolerated,
     stop_problems,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import known_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, marks_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -88,14 +91,24 @@ def evaluate(cluster: Cluster, params: Mapping[str, Any]) -> Sample:
 
 
 def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapping[str, Any]) -> Sample:
-    """Return the sample with its problems parted into errors, warnings and what is tolerated."""
-    remaining, tolerated = split_tolerated(problems, params["tolerate"])
+    """Return the sample with its problems parted into errors, warnings and what is tolerated.
+
+    What only servers in maintenance cause is tolerated, and that they are in maintenance is a warning.
+    """
+    marks, now = marks_of(params.get("maintenance") or ()), time.time()
+    remaining, tolerated = split_tolerated(problems, [*params["tolerate"], *marks])
+    remaining += known_problems(marks.values(), now, cluster.names if cluster else ())
     return Sample(
         cluster,
         tuple(problem for problem in remaining if problem.severity == ERROR),
         tuple(problem for problem in remaining if problem.severity != ERROR),
         tuple(tolerated),
-        scene_of(cluster, params["expected_clusters"], params["stop_servers"]),
+        scene_of(
+            cluster,
+            params["expected_clusters"],
+            params["stop_servers"],
+            mark_texts(marks, now),
+        ),
     )
 
 
@@ -110,7 +123,7 @@ def make_sampler(api: SystemApi, params: Mapping[str, Any]) -> Callable[[], Samp
         *(params["expected_jetstream_servers"] or ()),
         *params["stop_servers"],
     }
-    awaited = known - set(params["tolerate"])
+    awaited = known - {*params["tolerate"], *marks_of(params.get("maintenance") or ())}
     worked = False
 
     def sample() -> Sample:

@@ -10,8 +10,10 @@ with what is wanted, so that a run which was interrupted between writing a file 
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
     config_change,
@@ -33,7 +35,7 @@ def required_action(
     """Return `{action, reasons, keys}`; the action is one of none, start, reload, restart.
 
     `running`: facts of the process: running, instance, started (epoch seconds), binary, unit_changed_after_start,
-        raft_silent (the meta leader does not hear it, although it answers)
+        raft_silent (the meta leader does not hear it, although it answers), maintenance (the mark of a host that is in one)
     `varz`: the server's own VARZ data, empty when it could not be read
     `recorded`: running.json: instance of a process and the structured config that it loaded; may be empty
     `wanted`: version, binary, config (structured), digest (of `nats-server -t`, empty before 2.11),
@@ -41,6 +43,9 @@ def required_action(
         config_differs (a rendered file differs from the one on the host)
     """
     if not running.get("running"):
+        mark = mark_of(running["maintenance"]) if running.get("maintenance") else None
+        if mark and mark.held:
+            return {"action": "none", "reasons": [mark.text(time.time())], "keys": []}
         return {"action": "start", "reasons": ["no nats-server process runs"], "keys": []}
 
     reasons: list[str] = []

@@ -22,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_file_sha256 impor
 from ansible_collections.natsops.jetstream.plugins.filter.nats_links import nats_links
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
 from ansible_collections.natsops.jetstream.plugins.filter.nats_lock_refusal import nats_lock_refusal
+from ansible_collections.natsops.jetstream.plugins.filter.nats_maintenance_status import nats_maintenance_status
 from ansible_collections.natsops.jetstream.plugins.filter.nats_mesh_problems import nats_mesh_problems
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
@@ -233,3 +234,21 @@ def test_a_host_whose_record_is_to_be_written_is_not_untouched(record: dict[str,
     decided = nats_required_action(running, {}, {"instance": "1", "config": {}}, wanted)
     assert decided["required_action"]["action"] == "none", decided
     assert decided["untouched"] == untouched
+
+
+def test_a_host_is_overdue_by_the_clock() -> None:
+    now = datetime.now(timezone.utc).timestamp()
+    servers = [{"host": f"h{number}", "server_name": f"n{number}"} for number in (1, 2, 3)]
+    marks = [{"server": "n3", "by": "ops", "since": now - 60, "until": now + step} for step in (-1, 60)]
+    processes = [{"running": False, "maintenance": mark} for mark in marks]
+    told = nats_maintenance_status({"h1": processes[0], "h2": processes[1], "h3": {"unreachable": True}}, servers)
+    assert [row["state"] for row in told["hosts"]] == ["overdue", "in_maintenance", "unknown"]
+    held, loose = (
+        nats_required_action(
+            {"running": False, "maintenance": {**marks[1], "held": kept}}, wanted={"record": {"instance": ""}}
+        )
+        for kept in (True, False)
+    )
+    assert (held["required_action"]["action"], held["untouched"]) == ("none", True)
+    assert held["required_action"]["reasons"][0].startswith("n3 is in maintenance since ")
+    assert (loose["required_action"]["action"], loose["untouched"]) == ("start", False)

@@ -334,7 +334,7 @@ def test_every_entry_point_takes_every_variable() -> None:
         # What only a caller can give has no default.
         given = set(spec["options"]) - set(defaults)
         assert set(spec["options"]) - given == set(defaults), entry
-        assert given <= {"nats_server_load_config", "nats_server_tls_step"}, entry
+        assert given <= {"nats_server_load_config", "nats_server_mark", "nats_server_tls_step"}, entry
         for name, option in spec["options"].items():
             assert option.get("description") and option.get("type"), name
             # A null default would not be among the choices.

@@ -97,7 +97,7 @@ def test_a_sound_cluster_has_no_finding_and_what_was_not_looked_at_is_named() ->
     data = judge(hosts=[])
     assert data["findings"] == []
     assert data["verdict"]["text"] == (
-        "HEALTHY: nothing wrong was found. Not looked at: logs, configuration loaded, disks, certificates."
+        "HEALTHY: nothing wrong was found. Not looked at: maintenance, logs, configuration loaded, disks, certificates."
     )
     assert "8 of 8 for a full mesh" in diagnosis_text(json.loads(json.dumps(data)))
 

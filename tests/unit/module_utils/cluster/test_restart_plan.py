@@ -11,7 +11,7 @@ from functools import cache
 from itertools import combinations
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import Scene, refusal
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import (
     BatchEffect,
     RollPlan,
@@ -20,7 +20,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
     disk_problems,
     plan_lines,
     plan_roll,
-    refusal,
     unreadable_refusal,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Peer, Stream
@@ -223,17 +222,21 @@ def test_refusals() -> None:
         Problem("roll_few_replicas", ERROR, "stream APP/ONE", "one", ("n1",)),
         Problem("roll_api_level", ERROR, "", "two"),
     ]
-    assert refusal([Problem("roll_meta_quorum", WARNING, "", "costs")], Scene()) == ""
-    assert refusal([*errors, Problem("roll_meta_quorum", WARNING, "", "costs")], Scene()).splitlines() == [
-        "The restart is refused; no server was touched.",
+    assert refusal("The restart is refused.", [Problem("roll_meta_quorum", WARNING, "", "costs")], Scene()) == ""
+    found = [*errors, Problem("roll_meta_quorum", WARNING, "", "costs")]
+    assert refusal("The restart is refused.", found, Scene()).splitlines() == [
+        "The restart is refused.",
         "1. stream APP/ONE cannot keep a quorum while n1 restarts",
         "   - one",
         "   $ ansible-playbook natsops.jetstream.restart -e nats_cluster_gate_r1_policy=move  # moves them first",
         "2. two",
     ]
     single = [Problem("roll_few_replicas", ERROR, f"stream APP/S{number}", "away", ("n1",)) for number in range(5000)]
-    assert refusal(single, Scene()).splitlines()[1] == "1. 5000 streams cannot keep a quorum while n1 restarts"
-    assert len(refusal(single, Scene()).splitlines()) <= MAX_FAIL_LINES
+    assert (
+        refusal("The restart is refused.", single, Scene()).splitlines()[1]
+        == "1. 5000 streams cannot keep a quorum while n1 restarts"
+    )
+    assert len(refusal("The restart is refused.", single, Scene()).splitlines()) <= MAX_FAIL_LINES
     cause, touched, _what_to_do = unreadable_refusal(["a", "b"], {"a": ["x changed"]}, "no answer").splitlines()
     assert cause == "The health gate cannot read the cluster: no answer"
     assert touched == "No server was touched. To be restarted: a (x changed), b."
@@ -291,8 +294,8 @@ def test_every_leader_is_counted_once(clusters: int, servers: int, streams: int,
 
 def test_a_server_on_a_full_disk_is_not_restarted() -> None:
     problems = disk_problems({"n1": 10 * 1024**3, "n2": 4096, "n3": None})
-    assert refusal(problems, Scene(frozenset({"n1", "n2", "n3"}))).splitlines()[1:3] == [
+    assert refusal("The restart is refused.", problems, Scene(frozenset({"n1", "n2", "n3"}))).splitlines()[1:3] == [
         "1. the disk is full (n2)",
         "   - n2 would not start again: its store has 4.0 KiB free, and needs 64.0 MiB",
     ]
-    assert refusal(disk_problems({"n1": 64 * 1024**2}), Scene()) == ""
+    assert refusal("The restart is refused.", disk_problems({"n1": 64 * 1024**2}), Scene()) == ""

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which servers may be taken out of service, what that does, and what is known of those that are. Pure.
+
+A server in maintenance is no fault and not healthy either: its absence is excused, it is named, and no quorum counts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import StopPolicy, stop_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import batch_effects
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, utc
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+
+#: Codes of what is known of servers in maintenance.
+IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
+#: How many streams and consumers a line names.
+_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. `until`: seconds since 1970. `renew`: whether it also replaces the end of a maintenance that has begun.
+    `r1`: accept, fail or move: what becomes of streams and consumers with a single replica."""
+
+    by: str
+    until: float
+    reason: str = ""
+    renew: bool = False
+    r1: str = "accept"
+
+
+@dataclass(frozen=True)
+class EntryPlan:
+    """`marks`: of each server afterwards. `entering`: those that are still to be taken out of service. `problems`: what speaks
+    against it (errors), and what it costs (warnings)."""
+
+    marks: tuple[Mark, ...]
+    entering: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    lines: tuple[str, ...]
+
+
+def known_problems(marks: Iterable[Mark], now: float, answered: Collection[str] = ()) -> list[Problem]:
+    """Return a warning for each server in maintenance: that it is, or was forgotten there. `answered`: those that run."""
+    return [
+        Problem(
+            OVERDUE if mark.overdue(now) else IN_MAINTENANCE,
+            WARNING,
+            mark.server,
+            f"{mark.text(now)}{'; its server runs' if mark.server in answered else ''}",
+            (mark.server,),
+        )
+        for mark in sorted(marks, key=lambda one: one.server)
+    ]
+
+
+def plan_entry(
+    cluster: Cluster | None, servers: Mapping[str, bool], marks: Mapping[str, Mark], request: Request, now: float
+) -> EntryPlan:
+    """Return how these servers are taken out of service, and what speaks against it.
+
+    `cluster`: as it is now, None where no gate can ask. `servers`: whether the process of each runs. `marks`: of all servers that
+    are in maintenance, also others than these. A server that is out of service already keeps its mark. One that does not run
+    takes nothing away.
+    """
+    after = []
+    for name in servers:
+        mark = marks.get(name) or Mark(name, request.by, int(now), request.until, request.reason)
+        after.append(replace(mark, held=True, until=request.until if request.renew else mark.until))
+    answered = cluster.names if cluster else frozenset()
+    stopping = [name for name, runs in servers.items() if runs or name in answered]
+    entering = [name for name in servers if name in stopping or name not in marks or not marks[name].held]
+    problems = (
+        stop_problems(cluster, stopping, StopPolicy("fail" if request.r1 == "fail" else "accept")) if cluster else []
+    )
+    others = known_problems([mark for name, mark in marks.items() if name not in servers], now, answered)
+    lines = [*_lines(cluster, after, set(entering), servers, now, request), *(problem.message for problem in others)]
+    return EntryPlan(tuple(after), tuple(entering), (*problems, *others), tuple(lines))
+
+
+def _lines(
+    cluster: Cluster | None,
+    after: Sequence[Mark],
+    entering: Collection[str],
+    servers: Mapping[str, bool],
+    now: float,
+    request: Request,
+) -> list[str]:
+    lines = []
+    for mark in after:
+        name = mark.server
+        if name not in entering:
+            lines.append(mark.text(now))
+            continue
+        reason = f": {mark.reason}" if mark.reason else ""
+        lines.append(f"{name} goes out of service until {utc(mark.until)} (by {mark.by}{reason})")
+        if not servers[name]:
+            lines.append(f"{name} does not run: only its start is prevented")
+        if cluster is None or name not in cluster.names:
+            continue
+        effect = batch_effects(cluster, [[name]])[0]
+        lines.append(
+            f"while {name} is away: streams and consumers that miss a replica: {effect.groups}, that need another leader: "
+            f"{effect.leaders}"
+        )
+        alone = [
+            group.subject
+            for group in cluster.groups()
+            if group.size == 1 and name in group.members and not group.ephemeral
+        ]
+        if alone:
+            fate = {"move": "moved off first", "fail": "in the way"}.get(request.r1, "away meanwhile")
+            more = f" and {len(alone) - _NAMED} more" if len(alone) > _NAMED else ""
+            lines.append(f"{fate}, for {name} has their only replica: {', '.join(alone[:_NAMED])}{more}")
+    return lines
+
+
+def roll_problems(
+    cluster: Cluster, batches: Iterable[Iterable[str]], marks: Mapping[str, Mark], now: float
+) -> list[Problem]:
+    """Return what servers in maintenance mean for a rolling restart: that they are, and each batch that would take a quorum which
+    they would have kept."""
+    if not marks:
+        return []
+    problems = known_problems(marks.values(), now, cluster.names)
+    for batch in batches:
+        running = [name for name in batch if name in cluster.names]
+        problems += [
+            problem
+            for problem in stop_problems(cluster, running, StopPolicy())
+            if problem.severity == ERROR and marks.keys() & set(problem.absent)
+        ]
+    return problems
+
+
+# --- the table of all hosts -------------------------------------------------------------------------------------------
+
+#: States of a host, and what follows from them.
+STATES = {
+    "in_service": "in service",
+    "in_maintenance": "in maintenance",
+    "overdue": "in maintenance, overdue",
+    "running": "marked, but its server runs: run maintenance_enter or maintenance_leave again",
+    "stopped": "not in maintenance, and its server does not run",
+    "unknown": "its host could not be read",
+}
+#: Those that somebody has to look at.
+FINDINGS = ("overdue", "running", "stopped", "unknown")
+
+
+def host_state(process: Mapping[str, Any], now: float) -> str:
+    """Return the state of a host, one of STATES. `process`: `running` (None: it could not be read) and `maintenance` (a record or
+    None)."""
+    if process.get("running") is None:
+        return "unknown"
+    if not process.get("maintenance"):
+        return "in_service" if process["running"] else "stopped"
+    if process["running"]:
+        return "running"
+    return "overdue" if mark_of(process["maintenance"]).overdue(now) else "in_maintenance"
+
+
+def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str, str], now: float) -> dict[str, Any]:
+    """Return the state of each host, the same as a table for people, and what somebody has to look at.
+
+    `processes`: host → what was read of it, as of `host_state`. `server_names`: host → the name of its server.
+    """
+    rows: list[dict[str, Any]] = []
+    cells = []
+    for host, process in processes.items():
+        state, name = host_state(process, now), server_names.get(host, host)
+        mark = mark_of(process["maintenance"], name) if process.get("maintenance") else None
+        rows.append(
+            {"host": host, "server_name": name, "state": state, "maintenance": mark.as_dict() if mark else None}
+        )
+        known = (utc(mark.since), utc(mark.until), mark.by, mark.reason) if mark else ("", "", "", "")
+        cells.append((host, name, STATES[state].partition(":")[0], *known))
+    findings = [f"{row['host']}: {STATES[row['state']]}" for row in rows if row["state"] in FINDINGS]
+    text = table("Maintenance", ("Host", "Server", "State", "Since", "Until", "By", "Reason"), cells)
+    return {"hosts": rows, "findings": findings, "lines": [*text.splitlines(), *findings]}

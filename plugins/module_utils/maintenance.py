@@ -1,0 +1,82 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mark of a host that is in maintenance: who took it out of service, since when, until when, and why.
+
+It is a small JSON file on the host itself. Beside it lies an empty file while the server must not be started (the hold).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: Who, where nobody knows.
+UNKNOWN = "?"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A server in maintenance. `since`, `until`: seconds since 1970. `held`: it cannot be started until it leaves maintenance."""
+
+    server: str
+    by: str = UNKNOWN
+    since: float = 0.0
+    until: float = 0.0
+    reason: str = ""
+    held: bool = True
+
+    def overdue(self, now: float) -> bool:
+        """Return whether it should have left maintenance by now."""
+        return self.until <= now
+
+    def text(self, now: float) -> str:
+        """Return it for people, such as "n3-c1 is in maintenance since … by ops@ctl until … (new disk)"."""
+        reason = f" ({self.reason})" if self.reason else ""
+        line = f"{self.server} is in maintenance since {utc(self.since)} by {self.by} until {utc(self.until)}{reason}"
+        return f"{line}, which is over" if self.overdue(now) else line
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as the modules return it."""
+        return asdict(self)
+
+
+def mark_of(record: Mapping[str, Any], server: str = "") -> Mark:
+    """Return the mark that a record holds. What is missing or makes no sense is as bad as can be: nobody knows who, and it is
+    over. `server`: its name, where the record has none."""
+    return Mark(
+        server=str(record.get("server") or server or UNKNOWN),
+        by=str(record.get("by") or UNKNOWN),
+        since=_seconds(record.get("since")),
+        until=_seconds(record.get("until")),
+        reason=str(record.get("reason") or ""),
+        held=bool(record.get("held", True)),
+    )
+
+
+def marks_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Mark]:
+    """Return server → mark, for records that may be of the same server; the last one counts."""
+    marks = [mark_of(record) for record in records]
+    return {mark.server: mark for mark in marks}
+
+
+def mark_texts(marks: Mapping[str, Mark], now: float) -> dict[str, str]:
+    """Return server → what is known of its maintenance, for people."""
+    return {name: mark.text(now) for name, mark in marks.items()}
+
+
+def utc(seconds: float) -> str:
+    """Return a time for people and programs, such as 2026-11-24T14:00:00Z."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _seconds(value: Any) -> float:
+    """Return the seconds, 0 for what is none or no time of this era."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return seconds if math.isfinite(seconds) and 0 <= seconds < 2**40 else 0.0

@@ -1,0 +1,243 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_maintenance_plan
+short_description: Plan how NATS servers are taken out of service for maintenance
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Reads the whole (super)cluster and returns what stopping these servers together does, beside those that are in maintenance
+    already, and why it must not be done where a stream, a consumer or the meta group would lose its quorum.
+  - Returns the mark of each host, which says who took it out of service, since when, until when and why. A server that is out of
+    service already keeps the mark that it has.
+  - It only plans. Ask M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each stop, because the state may
+    have changed since.
+  - Needs a user of the system account.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.attributes.info_module
+options:
+  hosts:
+    description: Hosts of the inventory to take out of service, each with the name of its server.
+    type: dict
+    required: true
+  running:
+    description: Those of O(hosts) whose server runs, as the hosts say.
+    type: list
+    elements: str
+    required: true
+  maintenance:
+    description: The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info).
+    type: list
+    elements: dict
+    default: []
+  by:
+    description: Who takes them out of service. By default the user and the machine that the module runs as and on.
+    type: str
+  reason:
+    description: What for.
+    type: str
+    default: ''
+  until:
+    description:
+      - When they shall be back, such as V(2026-12-01T04:00:00Z). It also replaces that of a server in maintenance.
+    type: str
+  duration:
+    description: How long the maintenance may take, where O(until) does not say it.
+    type: str
+    default: 4h
+  gate:
+    description: Whether the servers belong to a cluster with a health gate. Without one nothing is read.
+    type: bool
+    default: true
+  expected_servers:
+    description: Names of all servers of the (super)cluster. They are waited for, and those that do not answer count as down.
+    type: list
+    elements: str
+  r1_policy:
+    description:
+      - What becomes of streams and consumers with a single replica on these servers. V(fail) makes them a reason against it,
+        V(accept) names them, as they are away meanwhile, and V(move) names them as what is moved off first.
+    type: str
+    choices: [accept, fail, move]
+    default: accept
+seealso:
+  - module: natsops.jetstream.nats_cluster_health
+  - module: natsops.jetstream.nats_server_evacuate
+"""
+
+EXAMPLES = r"""
+- name: Ask whether n3-c1 can be taken out of service until the evening
+  natsops.jetstream.nats_maintenance_plan:
+    hosts: {n3-c1: n3-c1}
+    running: [n3-c1]
+    until: 2099-11-24T20:00:00Z
+    reason: new disk
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+    context: c1-sys
+  register: plan
+
+- name: Show it
+  ansible.builtin.debug:
+    msg: "{{ plan.lines if plan.ok else plan.refusal.splitlines() }}"
+"""
+
+RETURN = r"""
+marks:
+  description: The mark of each host afterwards.
+  returned: success
+  type: dict
+  sample:
+    n3-c1: {server: n3-c1, by: ops@ctl-1, since: 1795529600.0, until: 1795544000.0, reason: new disk, held: true}
+entering:
+  description: Those of O(hosts) that are still to be taken out of service. The others are already.
+  returned: success
+  type: list
+  elements: str
+  sample: [n3-c1]
+lines:
+  description: The plan for people.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "n3-c1 goes out of service until 2026-11-24T20:00:00Z (by ops@ctl-1: new disk)"
+    - "while n3-c1 is away: streams and consumers that miss a replica: 31, that need another leader: 12"
+ok:
+  description: Whether nothing speaks against it.
+  returned: success
+  type: bool
+  sample: true
+refusal:
+  description: Why it must not be done, as the root causes of the errors among RV(problems). Empty where nothing does.
+  returned: success
+  type: str
+  sample: ""
+causes:
+  description: The root causes of RV(problems), in the same form as those of M(natsops.jetstream.nats_cluster_health).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+problems:
+  description:
+    - What speaks against it (severity V(error)), or what it costs (V(warning)), as in M(natsops.jetstream.nats_cluster_health).
+    - Codes are V(stop_breaks_quorum), V(stop_r1), V(stop_unknown_server), V(maintenance) and
+      V(maintenance_overdue).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+"""
+
+import getpass
+import os
+import platform
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    refusal,
+    root_causes,
+    scene_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import Request, plan_entry
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, marks_of, utc
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
+
+
+def request_of(params: Mapping[str, Any], now: float) -> Request:
+    """Return what is asked for. Raises NatsFailure invalid_option for a time or duration that is none, or that is over."""
+    option = "until" if params["until"] else "duration"
+    try:
+        # YAML may have made a time of the text, which then has a space in place of the T.
+        until = (
+            parse_time(params["until"].replace(" ", "T")).timestamp()
+            if params["until"]
+            else int(now + parse_duration(params["duration"]))
+        )
+    except ValueError as error:
+        raise NatsFailure("invalid_option", f"{option}: {error}") from error
+    if until <= now:
+        raise NatsFailure("invalid_option", f"{option}: {utc(until)} is over: say how long the maintenance may take")
+    return Request(params["by"] or _me(), until, params["reason"], bool(params["until"]), params["r1_policy"])
+
+
+def _me() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user need not have a name.
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}"
+
+
+def plan(cluster: Cluster | None, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. `cluster`: as it is now; None without a gate. Raises NatsFailure invalid_option."""
+    now = time.time()
+    marks = marks_of(params["maintenance"])
+    server_of = params["hosts"]
+    running = [server_of[host] for host in params["running"] if host in server_of]
+    servers = {name: name in running for name in server_of.values()}
+    made = plan_entry(cluster, servers, marks, request_of(params, now), now)
+    scene = scene_of(cluster, {}, made.entering, mark_texts(marks, now))
+    by_server = {mark.server: mark.as_dict() for mark in made.marks}
+    return {
+        "changed": False,
+        "marks": {host: by_server[server] for host, server in server_of.items()},
+        "entering": [host for host, server in server_of.items() if server in made.entering],
+        "lines": list(made.lines),
+        "ok": not any(problem.severity == ERROR for problem in made.problems),
+        "refusal": refusal("Maintenance is refused; no server was touched.", made.problems, scene),
+        "causes": [cause.as_dict() for cause in root_causes(made.problems, scene)],
+        "problems": [problem.as_dict() for problem in made.problems],
+    }
+
+
+def read(client: Client, params: Mapping[str, Any]) -> Cluster:
+    """Return the cluster. Raises NatsFailure."""
+    expected = set(params["expected_servers"] or ())
+    names = expected | set(params["hosts"].values())
+    return SystemApi(client).read_cluster(awaited=expected - marks_of(params["maintenance"]).keys(), known_names=names)
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "hosts": {"type": "dict", "required": True},
+            "running": {"type": "list", "elements": "str", "required": True},
+            "maintenance": {"type": "list", "elements": "dict", "default": []},
+            "by": {"type": "str"},
+            "reason": {"type": "str", "default": ""},
+            "until": {"type": "str"},
+            "duration": {"type": "str", "default": "4h"},
+            "gate": {"type": "bool", "default": True},
+            "expected_servers": {"type": "list", "elements": "str"},
+            "r1_policy": {"type": "str", "choices": ["accept", "fail", "move"], "default": "accept"},
+        }
+    )
+    if module.params["gate"]:
+        run(module, lambda client: plan(read(client, module.params), module.params))
+    try:
+        result = plan(None, module.params)
+    except NatsFailure as failure:
+        fail(module, failure)
+    else:
+        module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
