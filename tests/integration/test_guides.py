@@ -145,6 +145,11 @@ def prepare_rotation(cluster: GuideCluster) -> None:
     cluster.users.append({"user": "app-2", "password": "app-2-pass"})
 
 
+def spare_this_machine(cluster: GuideCluster) -> None:
+    """Its hosts are this machine, which is neither updated nor rebooted; tests/lab/test_chaos.py does that in earnest."""
+    cluster.variables.update(nats_cluster_patch_packages=False, nats_cluster_patch_reboot="never")
+
+
 def prepare_new_hosts(cluster: GuideCluster) -> None:
     cluster.variables["nats_server_tls_ca_dir"] = cluster.variables.pop("nats_server_tls_new_ca_dir")
     for name in ("n4-c1", "n5-c1"):
@@ -156,6 +161,7 @@ STORY: dict[str, Callable[[GuideCluster], None]] = {
     "restart": lambda cluster: None,
     "reload": lambda cluster: None,
     "maintenance": lambda cluster: None,
+    "maintenance_patch": spare_this_machine,
     "upgrade": lambda cluster: None,
     "rotate_credentials": prepare_rotation,
     "rotate_certificates": lambda cluster: None,

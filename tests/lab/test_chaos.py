@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import subprocess
@@ -93,6 +94,98 @@ def test_a_host_that_is_cut_off_stops_the_roll_and_the_next_run_goes_on(cluster:
     assert len(first) == 1
     assert rest.status == 0, rest.output
     assert cluster.restarted(halfway) == set(HOSTS) - first
+
+
+CONTROL = (
+    "Package: lab-update\nVersion: {}\nArchitecture: all\nMaintainer: lab <lab@localhost>\nDescription: for a reboot\n"
+)
+BOOT = "cat /proc/sys/kernel/random/boot_id"
+# Ends the run that it is called by, once, when one batch is done.
+KILL = """
+import os, pathlib, signal, sys
+journal, flag = map(pathlib.Path, sys.argv[1:])
+if journal.read_text().count('"batch_done"') == 1 and not flag.exists():
+    flag.touch()
+    pid, run = os.getpid(), 0
+    while pid > 1:
+        if b"natsops.jetstream.maintenance_patch" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+            run = pid
+        pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(run, signal.SIGKILL)
+"""
+
+
+def offer_update(cluster: Cluster, folder: Path) -> None:
+    """Let each host have version 1 of a package, and a repository of its own with version 2, which asks for a reboot."""
+    package = folder / "package" / "DEBIAN"
+    package.mkdir(parents=True)
+    (package / "control").write_text(CONTROL.format(2))
+    (package / "postinst").write_text("#!/bin/sh\ntouch /run/reboot-required\n")
+    (package / "postinst").chmod(0o755)
+    made = folder / "lab-update.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", str(package.parent), str(made)], check=True)
+    digest = hashlib.sha256(made.read_bytes()).hexdigest()
+    size = made.stat().st_size
+    files = {
+        "/srv/repo/lab-update.deb": made.read_bytes(),
+        "/srv/repo/Packages": f"{CONTROL.format(2)}Filename: ./lab-update.deb\nSize: {size}\nSHA256: {digest}\n".encode(),
+        "/etc/apt/sources.list": b"deb [trusted=yes] file:/srv/repo ./\n",
+        "/root/installed": f"{CONTROL.format(1)}Status: install ok installed\n\n".encode(),
+        "/var/lib/dpkg/info/lab-update.list": b"",
+    }
+    for host in HOSTS:
+        cluster.controller.ssh(host, "mkdir -p /var/lib/apt/lists/partial /srv/repo; rm -rf /etc/apt/sources.list.d")
+        for path, content in files.items():
+            command = cluster.controller.lab.ssh_command(host, f"cat > {path}")
+            subprocess.run(command, input=content, check=True)
+        cluster.controller.ssh(host, "cat /root/installed >> /var/lib/dpkg/status")
+
+
+def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    """Killed while the second host is out of service, the run is finished by the same command; no host reboots twice."""
+    ssh = cluster.controller.ssh
+    offer_update(cluster, tmp_path)
+    before = {host: ssh(host, BOOT).stdout for host in HOSTS}
+    # Neither is updated without apt, nor past the checks of a new version.
+    ssh(SMALL, "mv /usr/bin/apt-get /root/")
+    refused = cluster.play("maintenance_patch", check=True)
+    assert f"{SMALL} has no apt-get. No host was touched." in said(refused), refused.output
+    ssh(SMALL, "mv /root/apt-get /usr/bin/")
+    refused = cluster.play("maintenance_patch", check=True, nats_server_package_name="lab-update")
+    assert f"apt would also upgrade lab-update on {SMALL}, past every check" in said(refused), refused.output
+    plan = cluster.play("maintenance_patch", check=True)
+    assert plan.status == 0, plan.output
+    assert plan.output.count("(has updates)") == len(HOSTS), plan.output
+    assert {host: ssh(host, BOOT).stdout for host in HOSTS} == before
+
+    journal, script, tasks = tmp_path / "C1.jsonl", tmp_path / "kill.py", tmp_path / "tasks.yml"
+    script.write_text(KILL)
+    kill = {"argv": [sys.executable, str(script), str(journal), str(tmp_path / "killed")]}
+    task = {"name": "Kill the run", "ansible.builtin.command": kill, "delegate_to": "localhost", "become": False}
+    tasks.write_text(json.dumps([task]))
+    options = {"nats_cluster_journal": str(journal), "nats_cluster_patch_tasks": str(tasks)}
+    with cluster.load() as load:
+        killed = cluster.play("maintenance_patch", extra_vars=options)
+        assert killed.status != 0
+        halfway = {host: ssh(host, BOOT).stdout for host in HOSTS}
+        held = [host for host in HOSTS if not ssh(host, "test -e /etc/nats-server/maintenance.hold", False).returncode]
+        assert len(held) == 1, killed.output
+        # A boot does not start it, nor does anybody by mistake.
+        assert ssh(held[0], "systemctl start nats-server", check=False).returncode
+        run = cluster.play("maintenance_patch", extra_vars=options)
+        assert run.status == 0, run.output
+    after = {host: ssh(host, BOOT).stdout for host in HOSTS}
+    first = {host for host in HOSTS if halfway[host] != before[host]}
+    assert len(first) == 1
+    assert {host for host in HOSTS if after[host] != halfway[host]} == set(HOSTS) - first
+    assert load.report().longest_gap < 5
+    for host in HOSTS:
+        assert ssh(host, "dpkg-query --show lab-update; ls /etc/nats-server").stdout.split().count("2") == 1
+        assert ssh(host, "ls /etc/nats-server/maintenance.*", check=False).returncode
+    events = [json.loads(line)["event"] for line in journal.read_text().splitlines()]
+    assert events.count("batch_done") == len(HOSTS)
+    again = cluster.play("maintenance_patch", extra_vars=options)
+    assert (again.status, again.changed) == (0, []), again.output
 
 
 def test_a_full_disk_stops_the_roll_and_the_next_run_goes_on(cluster: Cluster) -> None:

@@ -105,6 +105,7 @@ def test_nodes_run_templates_and_lead_to_nodes_that_there_are() -> None:
     assert made == {
         "{{ nats_awx_prefix }} rolling restart": rolling,
         "{{ nats_awx_prefix }} rolling upgrade": rolling,
+        "{{ nats_awx_prefix }} approved patch": {"plan", "approve", "patch", "diagnose"},
         "{{ nats_awx_prefix }} approved maintenance": {"plan", "approve", "enter"},
         "{{ nats_awx_prefix }} approved restore": {"plan", "approve", "restore"},
         "{{ nats_awx_prefix }} approved rebalance": {"plan", "approve", "rebalance"},
