@@ -36,11 +36,14 @@ async def _publish(cluster: NatsProcesses, count: int, take: int) -> None:
 
 
 async def _sequences(cluster: NatsProcesses, count: int) -> list[int]:
-    """Return the sequences of the next messages that the worker gets."""
+    """Return the sequences of the next messages that the worker gets, and acknowledges."""
     living = [cluster.url(name) for name in cluster.processes]
     client = await nats.connect(living, user=APP_USER, password=APP_PASSWORD)
     taken = await client.jetstream(timeout=10).pull_subscribe_bind("worker", "ORDERS")
-    got = [message.metadata.sequence.stream for message in await taken.fetch(count, timeout=10)]
+    got = []
+    for message in await taken.fetch(count, timeout=10):
+        got.append(message.metadata.sequence.stream)
+        await message.ack_sync()
     await client.close()
     return got
 
@@ -216,34 +219,39 @@ def members_of(cluster: NatsProcesses, stream: str) -> list[str]:
 def test_replicas_are_made_whole_again(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
 ) -> None:
-    """A replica that its server cannot make, a group that a refused removal left short, and a server that never comes back."""
+    """A replica that its server cannot make, a group that a refused removal left short, and a server that never comes back.
+
+    The server that cannot make it does not lead the meta group: a meta leader that restarts on 2.15.1 can, at its second attempt.
+    """
     names = ["n1", "n2", "n3", "n4"]
     cluster = form(make_cluster(names), run_module)
     cluster.add_stream("ALL", 4)
     cluster.add_stream("ORDERS", 3)
     cluster.add_consumer("ORDERS", "worker")
+    meta = run_module("nats_cluster_info", cluster.sys_connection())["meta"]["leader"]
+    leader, *followers = members_of(cluster, "ORDERS")
+    broken, other = sorted(followers, key=lambda name: name == meta)
+    (spare,) = set(names) - {leader, *followers}
     asyncio.run(_publish(cluster, 20, take=12))
     repair = repair_of(cluster, run_module, tmp_path)
-    leader, broken, other = members_of(cluster, "ORDERS")
-    (spare,) = set(names) - {leader, broken, other}
 
     cluster.stop(broken)
     store = cluster.directory / broken / "jetstream" / "APP" / "streams" / "ORDERS"
     shutil.rmtree(store)
     store.write_text("in the way")
     cluster.start(broken)
-    behind = {"assets": ["APP/ORDERS"]}
-    wait_for(repair, [("replica_behind", "APP/ORDERS")], **behind)
-    cured = cured_by(repair, **behind)
-    assert cured["done"][0]["cure"] == "replace_replica"
+    orders = {"assets": ["APP/ORDERS"]}
+    wait_for(repair, [("replica_missing", "APP/ORDERS")], **orders)
+    cured = cured_by(repair, **orders)
+    assert (cured["done"][0]["cure"], cured["done"][0]["server"]) == ("replace_replica", broken)
     assert set(members_of(cluster, "ORDERS")) == {leader, other, spare}
-    assert asyncio.run(_sequences(cluster, 8)) == list(range(13, 21))
+    assert asyncio.run(_sequences(cluster, 4)) == list(range(13, 17))
     store.unlink(missing_ok=True)
 
     if cluster.version.startswith("2.10."):
-        # Refused for want of a server (10075), and done all the same, which the second attempt tells; 2.15 does not.
-        with pytest.raises(AssertionError, match="peer not a member"):
-            cluster.app_request("$JS.API.STREAM.PEER.REMOVE.ALL", {"peer": members_of(cluster, "ALL")[1]})
+        # Refused for want of a server (10075), and done all the same; 2.15 does not.
+        with pytest.raises(AssertionError, match="peer"):
+            cluster.app_request("$JS.API.STREAM.PEER.REMOVE.ALL", {"peer": members_of(cluster, "ALL")[1]}, seconds=5)
         wait_for(repair, [("group_short", "APP/ALL")])
         cured = cured_by(repair)
         assert (cured["done"][0]["cure"], len(members_of(cluster, "ALL"))) == ("refill", 4)
@@ -252,55 +260,55 @@ def test_replicas_are_made_whole_again(
     cluster.kill(gone)
     shutil.rmtree(cluster.directory / gone)
     dead = {"dead_servers": [gone]}
-    assert repair(check_mode=True, assets=["APP/ORDERS"])["steps"] == [], "it may come back"
+    # It may come back, so that there is nothing to do once other members lead.
+    wait_for(repair, [], **orders)
     cured = cured_by(repair, **dead)
     assert [(step["asset"], step["cure"]) for step in cured["done"]] == [("APP/ORDERS", "replace_replica")]
     assert gone not in members_of(cluster, "ORDERS")
     assert cured["left"] == ["stream APP/ALL"]
     assert "no other server may take the replica" in cured["refused"][0]
-    assert asyncio.run(_sequences(cluster, 8)) == list(range(13, 21))
+    assert asyncio.run(_sequences(cluster, 4)) == list(range(17, 21))
 
 
 # The only version of both in which a move waits for more than a majority of its new members.
 @pytest.mark.parametrize("version", ["2.15.1"], scope="session")
-def test_a_move_without_progress_is_cancelled(
-    make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
-) -> None:
+def test_a_move_without_progress_is_cancelled(version: str, run_module: Runner, tmp_path: Path) -> None:
     """Two of the new members hang, so that the old ones are just a majority."""
     names = [f"n{number}" for number in range(1, 6)]
-    cluster = form(make_cluster(names, extra='server_tags: ["old"]'), run_module)
-    created = cluster.add_stream("ORDERS", 3)
-    before = members_of(cluster, "ORDERS")
-    new = sorted(set(names) - set(before))
-    for name in [before[0], *new]:
-        cluster.extra = 'server_tags: ["old", "new"]'
-        cluster.write_config(name)
-        cluster.processes[name].send_signal(signal.SIGHUP)
-    repair = repair_of(cluster, run_module, tmp_path)
-    tagged = wait_until(
-        lambda: run_module("nats_cluster_info", cluster.sys_connection())["servers"],
-        lambda servers: sum("new" in server["tags"] for server in servers) == 3,
-        30,
-    )
-    assert tagged.done
-    for name in new:
-        cluster.processes[name].send_signal(signal.SIGSTOP)
+    cluster = NatsProcesses(version, tmp_path, names)
+    for name in names:
+        cluster.write_config(name, f'server_tags: ["node:{name}"]')
+    cluster.start()
     try:
-        living = [name for name in names if name not in new]
+        form(cluster, run_module)
+        # Its meta leader has heard of every server then, so that each can be chosen.
+        cluster.add_stream("EVERYWHERE", len(names))
+        cluster.app_request("$JS.API.STREAM.DELETE.EVERYWHERE")
+        meta = run_module("nats_cluster_info", cluster.sys_connection())["meta"]["leader"]
+        hung = [name for name in names if name != meta][:2]
+        created = cluster.add_stream("ORDERS", 3, placement=_without(hung))
+        before = members_of(cluster, "ORDERS")
+        for name in hung:
+            cluster.processes[name].send_signal(signal.SIGSTOP)
+        living = [name for name in names if name not in hung]
         asked = {"servers": [cluster.url(name) for name in living], "expected_servers": [], "timeout": 2}
         moved = wait_until(
-            lambda: asyncio.run(_update(cluster, living, {**created["config"], "placement": {"tags": ["new"]}})),
+            lambda: asyncio.run(_update(cluster, living, {**created["config"], "placement": _without(before[1:])})),
             lambda reply: "config" in reply,
             60,
         )
         assert moved.done, moved.value
+        repair = repair_of(cluster, run_module, tmp_path)
         wait_for(repair, [("move_stuck", "APP/ORDERS")], **asked)
         cured = cured_by(repair, **asked)
         assert cured["done"][0]["cure"] == "cancel_move"
         assert cured["done"][0]["seen"].removeprefix("its members are ").split(", ") == sorted(before)
     finally:
-        for name in new:
-            cluster.processes[name].send_signal(signal.SIGCONT)
+        cluster.kill()
+
+
+def _without(names: list[str]) -> dict[str, Any]:
+    return {"tags": [f"!node:{name}" for name in names]}
 
 
 async def _update(cluster: NatsProcesses, over: list[str], config: dict[str, Any]) -> dict[str, Any]:

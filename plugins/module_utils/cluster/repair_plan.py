@@ -38,6 +38,7 @@ CONSUMER_LEADERLESS = "consumer_leaderless"
 CONSUMER_AHEAD = "consumer_ahead"
 CONSUMER_MISSING = "consumer_missing"
 REPLICA_BEHIND = "replica_behind"
+REPLICA_MISSING = "replica_missing"
 REPLICA_GONE = "replica_gone"
 GROUP_SHORT = "group_short"
 MOVE_STUCK = "move_stuck"
@@ -173,10 +174,11 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
         account, stream, name = subject.partition(" ")[2].rsplit("/", 2)
         found.append(Finding(CONSUMER_GHOST, message, account, stream, name))
     heard = _heard(late, expected.limits)
+    listing = _listing(early) & _listing(late) & heard
     for item in late.streams:
         earlier = before.get((item.account, item.name))
         if earlier is not None:
-            found += _of_stream(earlier, item, late.names, heard, request.dead, expected.limits)
+            found += _of_stream(earlier, item, late.names, heard, listing, request.dead, expected.limits)
     return [finding for finding in found if matches(finding, request.assets)]
 
 
@@ -208,11 +210,17 @@ def _heard(cluster: Cluster, limits: Limits) -> frozenset[str]:
     return cluster.names & in_step
 
 
+def _listing(cluster: Cluster) -> frozenset[str]:
+    """Return the servers that listed the streams that they hold."""
+    return frozenset(server.name for server in cluster.servers if server.summary is not None)
+
+
 def _of_stream(
     early: Stream,
     late: Stream,
     answered: frozenset[str],
     heard: frozenset[str],
+    listing: frozenset[str],
     dead: frozenset[str],
     limits: Limits,
 ) -> Iterable[Finding]:
@@ -221,7 +229,7 @@ def _of_stream(
         message = f"{group.subject} has no leader although {_names(group.hosts)} of its {group.size} members answer: a majority"
         yield Finding(STREAM_LEADERLESS, message, *name)
         return
-    yield from _of_members(early, late, answered, heard, dead, limits)
+    yield from _of_members(early, late, answered, heard, listing, dead, limits)
     consumers = {consumer.name: consumer for consumer in early.consumers}
     for consumer in late.consumers:
         earlier = consumers.get(consumer.name)
@@ -250,15 +258,15 @@ def _of_members(
     late: Stream,
     answered: frozenset[str],
     heard: frozenset[str],
+    listing: frozenset[str],
     dead: frozenset[str],
     limits: Limits,
 ) -> Iterable[Finding]:
     group, name = late.group, (late.account, late.name)
     if group.leader is None:
         return
-    moving = group.moving or len(group.members) > group.size
-    if moving:
-        if (early.group.moving or len(early.group.members) > early.group.size) and _progress(early) == _progress(late):
+    if _moving(group):
+        if _moving(early.group) and _progress(early) == _progress(late):
             message = f"the move of {group.subject} ({_names(group.members)}) made no progress between two looks"
             yield Finding(MOVE_STUCK, message, *name)
         return
@@ -268,6 +276,9 @@ def _of_members(
         if peer.name in dead and peer.name not in answered:
             message = f"{group.subject} has a replica on {peer.name}, which never comes back"
             yield Finding(REPLICA_GONE, message, *name, server=peer.name)
+        elif earlier and peer.name in listing.difference(early.group.hosts, group.hosts):
+            message = f"{peer.name} is a member of {group.subject}, answers, and does not hold its replica"
+            yield Finding(REPLICA_MISSING, message, *name, server=peer.name)
         elif peer.name in heard and earlier and _stays_behind(earlier, peer, limits):
             message = (
                 f"the replica of {group.subject} on {peer.name} is {peer.lag} entries behind, and does not catch up"
@@ -276,6 +287,12 @@ def _of_members(
     if len(group.members) < group.size and len(early.group.members) < early.group.size:
         message = f"{group.subject} has {len(group.members)} of {group.size} replicas: {_names(group.members)}"
         yield Finding(GROUP_SHORT, message, *name)
+
+
+def _moving(group: RaftGroup) -> bool:
+    """Return whether members are being exchanged, as the leader says: up to 2.14 it has more of them than replicas until then.
+    A server that lost its membership a moment ago still names itself, and does not count."""
+    return group.moving or len(group.peers) >= group.size
 
 
 def _stays_behind(early: Peer, late: Peer, limits: Limits) -> bool:
@@ -362,7 +379,11 @@ def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
         codes = ("_no_leader", "_no_quorum", "_leader_disputed")
         wrong = [item.message for item in group_problems(stream.group, cluster.names) if item.code.endswith(codes)]
         return f"its stream comes first: {'; '.join(wrong)}" if wrong else ""
-    return ""
+    if finding.code not in (REPLICA_BEHIND, REPLICA_MISSING, REPLICA_GONE, GROUP_SHORT):
+        return ""
+    # For some seconds a leader counts a member as in step whose server holds nothing.
+    empty = (_listing(cluster) & frozenset(stream.group.members)).difference(stream.group.hosts, [finding.server])
+    return f"{_names(empty)} does not hold its replica: that comes first" if empty else ""
 
 
 def _consumer_step(finding: Finding, stream: Stream | None, known: Evidence, api_level: int, request: Request) -> Step:
@@ -421,6 +442,9 @@ def _stream_step(finding: Finding, known: Evidence) -> Step:
     server, refused = finding.server, known.failure or known.refused
     if finding.code == REPLICA_BEHIND:
         does = f"replace the replica on {server}: another server takes it, from members in step"
+        return Step(finding, REPLACE_REPLICA, NO_RISK, does, refused)
+    if finding.code == REPLICA_MISSING:
+        does = f"take {server} out, whose server log says why it cannot make it; another server takes its replica"
         return Step(finding, REPLACE_REPLICA, NO_RISK, does, refused)
     if finding.code == REPLICA_GONE:
         return Step(finding, REPLACE_REPLICA, NO_RISK, f"take {server} out; another server takes its replica", refused)

@@ -152,7 +152,7 @@ class Repair:
 
     def _of_stream(self, finding: Finding, cluster: Cluster) -> Evidence:
         api = self._connections.account(finding.account)
-        if finding.code in (rules.REPLICA_BEHIND, rules.REPLICA_GONE):
+        if finding.code in (rules.REPLICA_BEHIND, rules.REPLICA_MISSING, rules.REPLICA_GONE):
             mover = Mover(self._connections, self._move(finding), self._request.dead)
             (job,) = mover.prepare(mover.read_cluster(account=finding.account), [(finding.account, finding.stream)])
             return Evidence(refused=job.failure.description if job.failure else "")

@@ -124,6 +124,25 @@ def test_replicas_that_do_not_catch_up_or_are_gone() -> None:
     assert found(cluster(FOUR, orders()), dead=frozenset(["n3"])) == [], "it answers"
 
 
+def test_a_replica_that_its_server_does_not_hold_whatever_the_leader_says() -> None:
+    item = orders(members=FOUR[:3])
+    lacking = replace(item, group=replace(item.group, hosts=("n1", "n2")))
+    missing, good = cluster(FOUR, lacking), cluster(FOUR, item)
+    assert found(missing) == [("replica_missing", "APP/ORDERS", "n3")]
+    assert found(good, missing) == found(missing, good) == [], "it was there once"
+    silent = tuple(replace(one, summary=None) if one.name == "n3" else one for one in missing.servers)
+    assert found(replace(missing, servers=silent)) == [], "it did not say what it holds"
+    assert found(replace(missing, meta=_without(missing, "n3"))) == [], "it does not hear the meta leader"
+
+    known = Evidence()
+    step = step_of("replica_missing", known, missing, "n3", worker=False)
+    assert (step.cure, step.refused) == ("replace_replica", "")
+    alone = cluster(FOUR, replace(item, group=replace(item.group, hosts=("n1",))))
+    for code in ("replica_behind", "replica_missing", "replica_gone"):
+        assert "n2 does not hold its replica" in step_of(code, known, alone, "n3", worker=False).refused
+    assert step_of("move_stuck", known, alone, worker=False).refused == ""
+
+
 def _without(among: Cluster, name: str) -> MetaGroup:
     """Return the meta group whose leader hears nothing of one server."""
     assert among.meta is not None
@@ -142,6 +161,9 @@ def test_short_groups_and_moves_without_progress() -> None:
     moving = with_peer(replace(moving, group=replace(moving.group, size=3)), current=False, lag=50)
     assert found(cluster(FOUR, moving)) == [("move_stuck", "APP/ORDERS", "")]
     assert found(cluster(FOUR, moving), cluster(FOUR, with_peer(moving, lag=40))) == []
+    left = orders(members=THREE)
+    left = replace(left, group=replace(left.group, members=tuple(FOUR), hosts=tuple(FOUR)))
+    assert found(cluster(FOUR, left)) == [], "a member that left still names itself"
 
 
 def test_only_what_was_asked_for_and_a_server_without_jetstream() -> None:
