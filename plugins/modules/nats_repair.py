@@ -15,8 +15,10 @@ description:
   - Looks twice at all streams and consumers and finds what does not pass by itself, which are consumers that are in the meta
     group's log and on no server (V(consumer_ghost)), that have no leader although a majority of their members answers
     (V(consumer_leaderless)), or that wait for messages beyond the end of their stream (V(consumer_ahead)), replicas that do not
-    catch up (V(replica_behind)) or are on servers that never come back (V(replica_gone)), streams that are short of replicas
-    (V(group_short)), and moves without progress (V(move_stuck)).
+    catch up (V(replica_behind)), that their servers do not hold (V(replica_missing)) or that are on servers that never come back
+    (V(replica_gone)), streams that are short of replicas (V(group_short)) or without a leader (V(stream_leaderless)), moves without
+    progress (V(move_stuck)), and servers on which a failed write has ended replicas (V(write_error)) or JetStream
+    (V(jetstream_disabled)).
   - In check mode it returns what would be done, at what risk, and what is refused and why. Otherwise it does it, one after
     another, reads the state that makes it safe right before each, and sees the result before the next. It ends at the first one
     that fails.
@@ -24,7 +26,7 @@ description:
     delivered again. While it is recreated, a file keeps what it takes, and a later run completes what an interrupted one began.
   - It changes nothing without a meta leader and its quorum, nothing of a stream whose state nobody reports, no consumer of a
     stream without a quorum, no consumer whose deletion could drop messages (retention C(interest)), and no replica while another
-    one is not in step.
+    one is not in step or not there.
   - What only a person can do is returned among the refusals, with the commands.
   - Needs a user of the system account, and O(account_users) for the accounts.
 extends_documentation_fragment:

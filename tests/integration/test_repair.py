@@ -10,7 +10,9 @@ import json
 import shutil
 import signal
 import struct
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,11 @@ from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 WORKER = "APP/ORDERS/worker"
 
 
-async def _publish(cluster: NatsProcesses, count: int, take: int) -> None:
+async def _publish(cluster: NatsProcesses, count: int, take: int, size: int = 0) -> None:
     client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
     stream = client.jetstream(timeout=10)
     for number in range(count):
-        await stream.publish("ORDERS.new", str(number).encode())
+        await stream.publish("ORDERS.new", str(number).encode().ljust(size))
     if take:
         taken = await stream.pull_subscribe_bind("worker", "ORDERS")
         for message in await taken.fetch(take, timeout=10):
@@ -268,6 +270,48 @@ def test_replicas_are_made_whole_again(
     assert cured["left"] == ["stream APP/ALL"]
     assert "no other server may take the replica" in cured["refused"][0]
     assert asyncio.run(_sequences(cluster, 4)) == list(range(17, 21))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a file system that fills up takes the right to mount one")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_jetstream_that_a_full_disk_has_ended(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path, small_disk: Path
+) -> None:
+    """It is reported with the steps, and they cure it. From 2.14 on, the replica ends."""
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
+    cluster.add_stream("ORDERS", 3)
+    repair = partial(repair_of(cluster, run_module, tmp_path), expected_jetstream_servers=cluster.names)
+    cluster.stop("n3")
+    shutil.move(cluster.directory / "n3", small_disk / "n3")
+    (cluster.directory / "n3").symlink_to(small_disk / "n3")
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 2**20))
+    cluster.start("n3")
+    form(cluster, run_module)
+    asyncio.run(_publish(cluster, 20, take=0, size=2**18))
+
+    found = wait_for(repair, [("jetstream_disabled" if cluster.version.startswith("2.10.") else "write_error", "n3")])
+    assert "make room, then restart its host alone: ansible-playbook natsops.jetstream.restart" in found["refused"][0]
+    assert (repair()["changed"], found["left"]) == (False, ["n3"])
+    ballast.unlink()
+    cluster.stop("n3")
+    cluster.start("n3")
+    wait_for(repair, [])
+    form(cluster, run_module)
+    state = cluster.app_request("$JS.API.STREAM.INFO.ORDERS", members=3)["state"]
+    assert state["messages"] == 20
 
 
 # The only version of both in which a move waits for more than a majority of its new members.

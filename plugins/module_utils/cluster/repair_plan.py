@@ -44,6 +44,7 @@ GROUP_SHORT = "group_short"
 MOVE_STUCK = "move_stuck"
 STREAM_LEADERLESS = "stream_leaderless"
 JETSTREAM_DISABLED = "jetstream_disabled"
+WRITE_ERROR = "write_error"
 
 #: The cures.
 RECREATE, RESET, DELETE = "recreate", "reset", "delete"
@@ -163,7 +164,8 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
     without any progress between them.
     """
     before = {(stream.account, stream.name): stream for stream in early.streams}
-    found = list(_servers(late, expected))
+    failed = _write_errors(early).keys() & _write_errors(late).keys()
+    found = list(_servers(late, expected, failed, request.assets))
     ghosts = {
         problem.subject: problem.message
         for problem in health_problems(late, expected)
@@ -173,7 +175,8 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
         # The name of an account may hold a slash, those of streams and consumers may not.
         account, stream, name = subject.partition(" ")[2].rsplit("/", 2)
         found.append(Finding(CONSUMER_GHOST, message, account, stream, name))
-    heard = _heard(late, expected.limits)
+    # The replicas of a server that does not write are behind for that reason.
+    heard = _heard(late, expected.limits).difference(name for name, _subject in _write_errors(late))
     listing = _listing(early) & _listing(late) & heard
     for item in late.streams:
         earlier = before.get((item.account, item.name))
@@ -183,22 +186,49 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
 
 
 def matches(finding: Finding, patterns: Sequence[str]) -> bool:
-    """Return whether a finding is one of those that are meant: a stream's pattern means its consumers, too."""
-    if not patterns:
-        return True
-    names = [finding.label]
-    if finding.consumer:
-        names.append(f"{finding.account}/{finding.stream}")
-    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+    """Return whether a finding is one of those that are meant: a stream's pattern means its consumers, too, and what it takes
+    for a server not to write any of them."""
+    return finding.code == WRITE_ERROR or _meant(finding.label, bool(finding.consumer), patterns)
 
 
-def _servers(cluster: Cluster, expected: Expectations) -> Iterable[Finding]:
+def _meant(label: str, consumer: bool, patterns: Sequence[str]) -> bool:
+    names = [label, label.rpartition("/")[0]] if consumer else [label]
+    return not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def _servers(
+    cluster: Cluster, expected: Expectations, failed: Collection[tuple[str, str]], patterns: Sequence[str]
+) -> Iterable[Finding]:
     wanted = expected.jetstream_servers or frozenset()
+    errors = _write_errors(cluster)
     for server in cluster.servers:
         if server.name in wanted and not server.jetstream:
             yield Finding(
                 JETSTREAM_DISABLED, f"{server.name} answers, and its JetStream does not run", server=server.name
             )
+        stopped = sorted(subject for name, subject in failed if name == server.name)
+        subjects = [
+            f"{kind} {label}"
+            for kind, _space, label in (subject.partition(" ") for subject in stopped)
+            if _meant(label, kind == CONSUMER, patterns)
+        ]
+        if subjects:
+            reason = errors[server.name, subjects[0]]
+            message = f"{server.name} has stopped writing {', '.join(subjects)}: {reason}"
+            yield Finding(WRITE_ERROR, message, server=server.name)
+
+
+def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
+    """Return what servers say about streams and consumers that they do not write any more, by server and subject.
+
+    From 2.14 a failed write ends the replica until its server restarts; before, it ends JetStream there.
+    """
+    return {
+        (server.name, error.subject): error.reason
+        for server in cluster.servers
+        for error in (server.health.asset_errors if server.health else ())
+        if "write error" in error.reason
+    }
 
 
 def _heard(cluster: Cluster, limits: Limits) -> frozenset[str]:
@@ -464,13 +494,18 @@ def _stream_step(finding: Finding, known: Evidence) -> Step:
 
 
 def _server_step(finding: Finding) -> Step:
+    why = (
+        "A failed write, mostly for want of space, ends the replica until its server restarts"
+        if finding.code == WRITE_ERROR
+        else "JetStream ends when a write fails, mostly for want of space, and starts only with its server"
+    )
     return Step(
         finding,
         BY_HAND,
         NO_RISK,
         "make room and restart it",
-        "JetStream ends when a write fails, mostly for want of space, and starts only with its server. Look at the store of "
-        f"{finding.server} (df -h), make room, then restart it: ansible-playbook natsops.jetstream.restart --limit HOST",
+        f"{why}. Read in the log of {finding.server} what failed (journalctl -u nats-server), look at the disk of its store (df "
+        "-h), make room, then restart its host alone: ansible-playbook natsops.jetstream.restart --limit HOST",
     )
 
 

@@ -143,6 +143,28 @@ def test_a_replica_that_its_server_does_not_hold_whatever_the_leader_says() -> N
     assert step_of("move_stuck", known, alone, worker=False).refused == ""
 
 
+def test_a_server_that_has_stopped_writing() -> None:
+    error = "JetStream {} is not current: {}: no space left on device".format
+    errors = (
+        error("stream 'APP > ORDERS'", "stream write error"),
+        error("consumer 'APP > ORDERS > worker'", "node write error"),
+        "JetStream stream 'APP > OTHER' is not current: group node missing",
+    )
+    good = cluster(FOUR, with_peer(orders(members=FOUR[:3]), current=False, lag=900))
+    servers = tuple(
+        replace(one, health=Health("error", 503, errors)) if one.name == "n3" else one for one in good.servers
+    )
+    bad = replace(good, servers=servers)
+    assert found(bad) == [("write_error", "n3", "n3")], "its replica is not behind on its own account"
+    assert found(good, bad) == [], "it may be the passing one"
+    (finding,) = find(bad, bad, Request(), Expectations())
+    assert "n3 has stopped writing consumer APP/ORDERS/worker, stream APP/ORDERS:" in finding.message
+    assert found(bad, assets=["APP/ORDERS"]) == found(bad, assets=["*/worker"]) == found(bad)
+    assert found(bad, assets=["APP/OTHER"]) == []
+    (step,) = plan(bad, [finding], {finding.key: Evidence()}, Request())
+    assert step.cure == "by_hand" and "natsops.jetstream.restart --limit HOST" in step.refused
+
+
 def _without(among: Cluster, name: str) -> MetaGroup:
     """Return the meta group whose leader hears nothing of one server."""
     assert among.meta is not None
