@@ -16,8 +16,8 @@ description:
     group's log and on no server (V(consumer_ghost)), that have no leader although a majority of their members answers
     (V(consumer_leaderless)), or that wait for messages beyond the end of their stream (V(consumer_ahead)), replicas that do not
     catch up (V(replica_behind)), that their servers do not hold (V(replica_missing)) or that are on servers that never come back
-    (V(replica_gone)), streams that are short of replicas (V(group_short)) or without a leader (V(stream_leaderless)), moves without
-    progress (V(move_stuck)), and servers on which a failed write has ended replicas (V(write_error)) or JetStream
+    (V(replica_gone)), streams that are short of replicas (V(group_short)) or have no leader (V(stream_leaderless)), moves
+    without progress (V(move_stuck)), and servers on which a failed write has ended replicas (V(write_error)) or JetStream
     (V(jetstream_disabled)).
   - In check mode it returns what would be done, at what risk, and what is refused and why. Otherwise it does it, one after
     another, reads the state that makes it safe right before each, and sees the result before the next. It ends at the first one
