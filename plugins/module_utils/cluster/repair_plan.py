@@ -221,7 +221,7 @@ def _servers(
 def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
     """Return what servers say about streams and consumers that they do not write any more, by server and subject.
 
-    From 2.14 a failed write ends the replica until its server restarts; before, it ends JetStream there.
+    Up to 2.12 a failed write ends JetStream; from 2.14 it may end the replica alone. Both last until the server restarts.
     """
     return {
         (server.name, error.subject): error.reason
