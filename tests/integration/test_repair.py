@@ -178,7 +178,8 @@ def test_a_leaderless_consumer_is_recreated_at_its_floor_and_one_beyond_the_end_
     cluster.add_consumer("ORDERS", "worker", max_ack_pending=77)
     cluster.add_consumer("WANTED", "only")
     asyncio.run(_publish(cluster, 20, take=12))
-    groups = raft_groups(cluster, run_module)
+    # Every member has heard its leader then, and written its term.
+    groups = raft_groups(form(cluster, run_module), run_module)
     repair = repair_of(cluster, run_module, tmp_path)
     let_no_member_win(cluster, [groups[name] for name in ("ORDERS/worker", "WANTED/only", "OTHER")])
     leaderless = [("consumer_leaderless", WORKER), ("consumer_leaderless", "APP/WANTED/only")]
