@@ -168,6 +168,7 @@ STORY: dict[str, Callable[[GuideCluster], None]] = {
     "scale_out": prepare_new_hosts,
     "rebalance": lambda cluster: None,
     "replica_count": lambda cluster: None,
+    "repair": lambda cluster: None,
     "scale_in": lambda cluster: None,
     "replace": lambda cluster: None,
 }

@@ -350,6 +350,13 @@ class JetStreamApi(_Api):
         """Let a consumer deliver nothing until a moment (RFC 3339), or for None let it go on (2.11)."""
         self.call(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": until} if until else None)
 
+    def reset_consumer(self, stream: str, name: str, seq: int) -> int:
+        """Let a consumer deliver from a sequence on, and return that sequence (2.14, ADR-60).
+
+        What is pending and redelivered is forgotten. The server accepts a sequence beyond the end of the stream, too.
+        """
+        return int(self.call(f"CONSUMER.RESET.{stream}.{name}", {"seq": seq}).get("reset_seq", 0))
+
     def _names(self, subject: str, key: str, body: Mapping[str, Any]) -> list[str]:
         return [str(name) for name in self._list(subject, key, body).rows]
 

@@ -1,0 +1,526 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which finding gets which cure, at what risk, and when none may be given. Pure.
+
+`find` compares two looks at a cluster, `plan` says what would be done about each finding, with what its owner's account says of
+it (`Evidence`). Nothing is cured whose state is unknown, whose quorum or messages a cure could cost, or of which somebody has to
+say first that the risk is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
+    Expectations,
+    Limits,
+    group_problems,
+    health_problems,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    CONSUMER,
+    META,
+    STREAM,
+    Cluster,
+    Consumer,
+    Peer,
+    RaftGroup,
+    Stream,
+)
+
+#: The findings.
+CONSUMER_GHOST = "consumer_ghost"
+CONSUMER_LEADERLESS = "consumer_leaderless"
+CONSUMER_AHEAD = "consumer_ahead"
+CONSUMER_MISSING = "consumer_missing"
+REPLICA_BEHIND = "replica_behind"
+REPLICA_MISSING = "replica_missing"
+REPLICA_GONE = "replica_gone"
+GROUP_SHORT = "group_short"
+MOVE_STUCK = "move_stuck"
+STREAM_LEADERLESS = "stream_leaderless"
+JETSTREAM_DISABLED = "jetstream_disabled"
+WRITE_ERROR = "write_error"
+
+#: The cures.
+RECREATE, RESET, DELETE = "recreate", "reset", "delete"
+REPLACE_REPLICA, REFILL, CANCEL_MOVE = "replace_replica", "refill", "cancel_move"
+#: What a person has to do.
+BY_HAND = "by_hand"
+CURES = (RECREATE, RESET, DELETE, REPLACE_REPLICA, REFILL, CANCEL_MOVE)
+
+#: What a cure may cost. Redelivery is what every consumer has to expect after a restart of its client; a lost position has to be
+#: allowed.
+NO_RISK, REDELIVERY, POSITION_LOST = "none", "redelivery", "position_lost"
+
+#: The first release whose servers reset a consumer (ADR-60), as their API level tells.
+LEVEL_RESET = 4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong with one stream, one consumer, or one server (`server`), and what is seen of it."""
+
+    code: str
+    message: str
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    server: str = ""
+
+    @property
+    def kind(self) -> str:
+        if not self.stream:
+            return "server"
+        return CONSUMER if self.consumer else STREAM
+
+    @property
+    def label(self) -> str:
+        """Return its name without its kind, such as APP/ORDERS/worker."""
+        return "/".join(part for part in (self.account, self.stream, self.consumer) if part) or self.server
+
+    @property
+    def subject(self) -> str:
+        """Return its name as the health gate has it, such as "consumer APP/ORDERS/worker"."""
+        return self.server if self.kind == "server" else f"{self.kind} {self.label}"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.code, self.label, self.server
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a finding beside the cluster's state. `failure`: why nothing is known.
+
+    Of a consumer: its configuration, the stream's retention, first and last sequence, its highest ack floor (None: nobody knows
+    it), and the highest sequence that was delivered. Of a stream: what speaks against moving the replica (`refused`).
+    """
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    retention: str = ""
+    first_seq: int = 0
+    last_seq: int = 0
+    floor: int | None = None
+    delivered: int = 0
+    refused: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A finding with its cure. `refused`: why the cure may not be given, empty when it may. `floor`: up to where the consumer has
+    nothing to get again, None to begin where its delivery policy does. `subjects`: what the health gate speaks of meanwhile, of a
+    stream also its consumers."""
+
+    finding: Finding
+    cure: str
+    risk: str
+    does: str
+    refused: str = ""
+    floor: int | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    subjects: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the step for a module's result."""
+        finding = self.finding
+        return {
+            "finding": finding.code,
+            "asset": finding.label,
+            "server": finding.server,
+            "message": finding.message,
+            "cure": self.cure,
+            "risk": self.risk,
+            "does": self.does,
+            "refused": self.refused,
+            "floor": self.floor,
+        }
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. `assets`: patterns of ACCOUNT/STREAM and ACCOUNT/STREAM/CONSUMER, none for all. `allow`: accepted
+    risks. `floors`: ack floors that somebody knows, by ACCOUNT/STREAM/CONSUMER. `dead`: servers that never come back."""
+
+    assets: Sequence[str] = ()
+    cures: Collection[str] = CURES
+    allow: Collection[str] = ()
+    floors: Mapping[str, int] = field(default_factory=dict)
+    dead: frozenset[str] = frozenset()
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def find(early: Cluster, late: Cluster, request: Request, expected: Expectations) -> list[Finding]:
+    """Return the findings of the later look that the earlier one does not contradict, in the order in which they are cured.
+
+    What passes by itself (an election, a replica that catches up, a move under way) is none: it has to be there in both looks,
+    without any progress between them.
+    """
+    before = {(stream.account, stream.name): stream for stream in early.streams}
+    failed = _write_errors(early).keys() & _write_errors(late).keys()
+    found = list(_servers(late, expected, failed, request.assets))
+    ghosts = {
+        problem.subject: problem.message
+        for problem in health_problems(late, expected)
+        if problem.code == CONSUMER_GHOST
+    }
+    for subject, message in sorted(ghosts.items()):
+        # The name of an account may hold a slash, those of streams and consumers may not.
+        account, stream, name = subject.partition(" ")[2].rsplit("/", 2)
+        found.append(Finding(CONSUMER_GHOST, message, account, stream, name))
+    # The replicas of a server that does not write are behind for that reason.
+    heard = _heard(late, expected.limits).difference(name for name, _subject in _write_errors(late))
+    listing = _listing(early) & _listing(late) & heard
+    for item in late.streams:
+        earlier = before.get((item.account, item.name))
+        if earlier is not None:
+            found += _of_stream(earlier, item, late.names, heard, listing, request.dead, expected.limits)
+    return [finding for finding in found if matches(finding, request.assets)]
+
+
+def matches(finding: Finding, patterns: Sequence[str]) -> bool:
+    """Return whether a finding is one of those that are meant: a stream's pattern means its consumers, too, and what it takes
+    for a server not to write any of them."""
+    return finding.code == WRITE_ERROR or _meant(finding.label, bool(finding.consumer), patterns)
+
+
+def _meant(label: str, consumer: bool, patterns: Sequence[str]) -> bool:
+    names = [label, label.rpartition("/")[0]] if consumer else [label]
+    return not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def _servers(
+    cluster: Cluster, expected: Expectations, failed: Collection[tuple[str, str]], patterns: Sequence[str]
+) -> Iterable[Finding]:
+    wanted = expected.jetstream_servers or frozenset()
+    errors = _write_errors(cluster)
+    for server in cluster.servers:
+        if server.name in wanted and not server.jetstream:
+            yield Finding(
+                JETSTREAM_DISABLED, f"{server.name} answers, and its JetStream does not run", server=server.name
+            )
+        stopped = sorted(subject for name, subject in failed if name == server.name)
+        subjects = [
+            f"{kind} {label}"
+            for kind, _space, label in (subject.partition(" ") for subject in stopped)
+            if _meant(label, kind == CONSUMER, patterns)
+        ]
+        if subjects:
+            reason = errors[server.name, subjects[0]]
+            message = f"{server.name} has stopped writing {', '.join(subjects)}: {reason}"
+            yield Finding(WRITE_ERROR, message, server=server.name)
+
+
+def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
+    """Return what servers say about streams and consumers that they do not write any more, by server and subject.
+
+    Up to 2.12 a failed write ends JetStream; from 2.14 it may end the replica alone. Both last until the server restarts.
+    """
+    return {
+        (server.name, error.subject): error.reason
+        for server in cluster.servers
+        for error in (server.health.asset_errors if server.health else ())
+        if "write error" in error.reason
+    }
+
+
+def _heard(cluster: Cluster, limits: Limits) -> frozenset[str]:
+    """Return the servers that answer and that the meta leader sees in step: what is wrong with a replica there is not theirs."""
+    if cluster.meta is None:
+        return frozenset()
+    group = cluster.meta.group
+    in_step = {*group.leaders, *(peer.name for peer in group.peers if limits.in_step(peer))}
+    return cluster.names & in_step
+
+
+def _listing(cluster: Cluster) -> frozenset[str]:
+    """Return the servers that listed the streams that they hold."""
+    return frozenset(server.name for server in cluster.servers if server.summary is not None)
+
+
+def _of_stream(
+    early: Stream,
+    late: Stream,
+    answered: frozenset[str],
+    heard: frozenset[str],
+    listing: frozenset[str],
+    dead: frozenset[str],
+    limits: Limits,
+) -> Iterable[Finding]:
+    group, name = late.group, (late.account, late.name)
+    if _leaderless(early.group, answered) and _leaderless(group, answered):
+        message = f"{group.subject} has no leader although {_names(group.hosts)} of its {group.size} members answer: a majority"
+        yield Finding(STREAM_LEADERLESS, message, *name)
+        return
+    yield from _of_members(early, late, answered, heard, listing, dead, limits)
+    consumers = {consumer.name: consumer for consumer in early.consumers}
+    for consumer in late.consumers:
+        earlier = consumers.get(consumer.name)
+        if earlier is None:
+            continue
+        where = (*name, consumer.name)
+        if _leaderless(earlier.group, answered) and _leaderless(consumer.group, answered):
+            hosts = _names(consumer.group.hosts)
+            message = (
+                f"{consumer.group.subject} has no leader although {hosts} of its {consumer.group.size} members answer"
+            )
+            yield Finding(CONSUMER_LEADERLESS, message, *where)
+        elif (
+            position_of(earlier) > max(late.last_seq, _begins_after(consumer)) and group.leader and earlier.group.leader
+        ):
+            # The stream was read after the consumer, so that it cannot merely be older.
+            message = (
+                f"{consumer.group.subject} waits for messages after {position_of(consumer)}, and its stream ends at "
+                f"{late.last_seq}: it delivers nothing until then"
+            )
+            yield Finding(CONSUMER_AHEAD, message, *where)
+
+
+def _of_members(
+    early: Stream,
+    late: Stream,
+    answered: frozenset[str],
+    heard: frozenset[str],
+    listing: frozenset[str],
+    dead: frozenset[str],
+    limits: Limits,
+) -> Iterable[Finding]:
+    group, name = late.group, (late.account, late.name)
+    if group.leader is None:
+        return
+    if _moving(group):
+        if _moving(early.group) and _progress(early) == _progress(late):
+            message = f"the move of {group.subject} ({_names(group.members)}) made no progress between two looks"
+            yield Finding(MOVE_STUCK, message, *name)
+        return
+    known = {peer.name: peer for peer in early.group.peers}
+    for peer in group.peers:
+        earlier = known.get(peer.name)
+        if peer.name in dead and peer.name not in answered:
+            message = f"{group.subject} has a replica on {peer.name}, which never comes back"
+            yield Finding(REPLICA_GONE, message, *name, server=peer.name)
+        elif earlier and peer.name in listing.difference(early.group.hosts, group.hosts):
+            message = f"{peer.name} is a member of {group.subject}, answers, and does not hold its replica"
+            yield Finding(REPLICA_MISSING, message, *name, server=peer.name)
+        elif peer.name in heard and earlier and _stays_behind(earlier, peer, limits):
+            message = (
+                f"the replica of {group.subject} on {peer.name} is {peer.lag} entries behind, and does not catch up"
+            )
+            yield Finding(REPLICA_BEHIND, message, *name, server=peer.name)
+    if len(group.members) < group.size and len(early.group.members) < early.group.size:
+        message = f"{group.subject} has {len(group.members)} of {group.size} replicas: {_names(group.members)}"
+        yield Finding(GROUP_SHORT, message, *name)
+
+
+def _moving(group: RaftGroup) -> bool:
+    """Return whether members are being exchanged, as the leader says: up to 2.14 it has more of them than replicas until then.
+    A server that lost its membership a moment ago still names itself, and does not count."""
+    return group.moving or len(group.peers) >= group.size
+
+
+def _stays_behind(early: Peer, late: Peer, limits: Limits) -> bool:
+    """Return whether a replica is not in step and comes no closer."""
+    return late.lag >= early.lag and not limits.in_step(early) and not limits.in_step(late)
+
+
+def _leaderless(group: RaftGroup, answered: frozenset[str]) -> bool:
+    """Return whether a group has no leader although as many members are there as it takes to elect one."""
+    return not group.leaders and len(answered.intersection(group.hosts)) >= group.quorum and group.size > 1
+
+
+def _progress(stream: Stream) -> object:
+    return (
+        stream.group.members,
+        stream.group.leaders,
+        tuple((peer.name, peer.current, peer.lag) for peer in stream.group.peers),
+    )
+
+
+def _begins_after(consumer: Consumer) -> int:
+    """Return the sequence after which the consumer was asked to begin, 0 for one that begins elsewhere."""
+    config = consumer.info.get("config") or {}
+    return int(config.get("opt_start_seq") or 1) - 1 if config.get("deliver_policy") == "by_start_sequence" else 0
+
+
+def position_of(consumer: Consumer) -> int:
+    """Return the sequence after which the consumer delivers next: the last that it delivered."""
+    return int((consumer.info.get("delivered") or {}).get("stream_seq") or 0)
+
+
+# --- what is done about it --------------------------------------------------------------------------------------------
+
+
+def plan(
+    cluster: Cluster,
+    findings: Sequence[Finding],
+    evidence: Mapping[tuple[str, str, str], Evidence],
+    request: Request,
+) -> list[Step]:
+    """Return the step for each finding, in their order. `evidence`: by `Finding.key`."""
+    streams = {(stream.account, stream.name): stream for stream in cluster.streams}
+    steps = []
+    for finding in findings:
+        known = evidence.get(finding.key, Evidence(failure="nothing is known of it"))
+        stream = streams.get((finding.account, finding.stream))
+        if finding.kind == CONSUMER:
+            step = _consumer_step(finding, stream, known, cluster.api_level, request)
+        elif finding.kind == STREAM:
+            step = _stream_step(finding, known)
+        else:
+            step = _server_step(finding)
+        refused = step.refused or _unsafe(cluster, stream, finding) or _not_asked(step, request)
+        also = stream.consumers if stream is not None and finding.kind == STREAM else ()
+        subjects = (finding.subject, *(consumer.group.subject for consumer in also))
+        steps.append(replace(step, refused=refused, subjects=subjects))
+    return steps
+
+
+def _not_asked(step: Step, request: Request) -> str:
+    if step.cure not in request.cures:
+        return f"the cure {step.cure} was not asked for"
+    if step.risk == POSITION_LOST and POSITION_LOST not in request.allow:
+        return (
+            f"its position is not known. Give it, from the last report or snapshot, with floors ({step.finding.label}: "
+            f"SEQUENCE), or accept with allow={POSITION_LOST} that everything is delivered again"
+        )
+    return ""
+
+
+def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
+    """Return why nothing may be changed in this state, empty when it may."""
+    if finding.kind == "server":
+        return ""
+    meta = cluster.meta
+    if meta is None or meta.group.leader is None:
+        return "there is no meta leader, which has to carry it out"
+    lost = [problem for problem in group_problems(meta.group, cluster.names) if problem.code == f"{META}_no_quorum"]
+    if lost:
+        return lost[0].message
+    if stream is None:
+        return "nobody reports the state of its stream"
+    if finding.kind == CONSUMER:
+        codes = ("_no_leader", "_no_quorum", "_leader_disputed")
+        wrong = [item.message for item in group_problems(stream.group, cluster.names) if item.code.endswith(codes)]
+        return f"its stream comes first: {'; '.join(wrong)}" if wrong else ""
+    if finding.code not in (REPLICA_BEHIND, REPLICA_MISSING, REPLICA_GONE, GROUP_SHORT):
+        return ""
+    # For some seconds a leader counts a member as in step whose server holds nothing.
+    empty = (_listing(cluster) & frozenset(stream.group.members)).difference(stream.group.hosts, [finding.server])
+    return f"{_names(empty)} does not hold its replica: that comes first" if empty else ""
+
+
+def _consumer_step(finding: Finding, stream: Stream | None, known: Evidence, api_level: int, request: Request) -> Step:
+    name = finding.label
+    if known.failure:
+        return Step(finding, RECREATE, REDELIVERY, "recreate it with its configuration", known.failure)
+    if not known.config:
+        return Step(
+            finding,
+            RECREATE,
+            REDELIVERY,
+            "recreate it with its configuration",
+            "nobody reports its configuration: recreate it from where it is defined",
+        )
+    if not known.config.get("durable_name"):
+        return Step(finding, DELETE, NO_RISK, "delete it; its client makes it again", config=known.config)
+    floor = request.floors.get(name)
+    if floor is None and finding.code != CONSUMER_AHEAD:
+        floor = known.floor
+    reset = finding.code == CONSUMER_AHEAD and api_level >= LEVEL_RESET and known.config.get("deliver_policy") == "all"
+    cure = RESET if reset else RECREATE
+    if floor is None and known.retention == "workqueue":
+        does = (
+            "reset it to the first message"
+            if reset
+            else "recreate it with its configuration; what was acknowledged is gone"
+        )
+        return Step(finding, cure, REDELIVERY, does, floor=0, config=known.config)
+    verb = "reset it" if reset else "recreate it with its configuration"
+    if floor is None:
+        count = max(0, known.last_seq - max(known.first_seq, 1) + 1)
+        does = f"{verb}, and deliver everything again: {count} messages from {known.first_seq} to {known.last_seq}"
+        refused = _loses_interest(finding, stream, known)
+        return Step(finding, cure, POSITION_LOST, does, refused, config=known.config)
+    refused = _loses_interest(finding, stream, known)
+    if floor > known.last_seq:
+        refused = (
+            f"the floor {floor} is beyond the end of its stream ({known.last_seq}): the server accepts that, and would skip "
+            "what is published until then"
+        )
+    pending = max(0, known.delivered - floor) if finding.code != CONSUMER_AHEAD else max(0, known.last_seq - floor)
+    what = "what was delivered and not acknowledged" if not pending else f"up to {pending} messages after it"
+    does = f"{verb} at its ack floor {floor}; {what} is delivered again (pending rolled back to the floor)"
+    return Step(finding, cure, REDELIVERY, does, refused, floor, known.config)
+
+
+def _loses_interest(finding: Finding, stream: Stream | None, known: Evidence) -> str:
+    """Return why a consumer must not be deleted: a stream of retention interest drops what no other consumer waits for
+    (consumer.go stopWithFlags). A ghost is held by nobody, so that its deletion drops nothing."""
+    if known.retention != "interest" or finding.code in (CONSUMER_GHOST, CONSUMER_MISSING):
+        return ""
+    return "its stream has retention interest, which drops the messages that only this consumer waits for when it is deleted"
+
+
+def _stream_step(finding: Finding, known: Evidence) -> Step:
+    server, refused = finding.server, known.failure or known.refused
+    if finding.code == REPLICA_BEHIND:
+        does = f"replace the replica on {server}: another server takes it, from members in step"
+        return Step(finding, REPLACE_REPLICA, NO_RISK, does, refused)
+    if finding.code == REPLICA_MISSING:
+        does = f"take {server} out, whose server log says why it cannot make it; another server takes its replica"
+        return Step(finding, REPLACE_REPLICA, NO_RISK, does, refused)
+    if finding.code == REPLICA_GONE:
+        return Step(finding, REPLACE_REPLICA, NO_RISK, f"take {server} out; another server takes its replica", refused)
+    if finding.code == GROUP_SHORT:
+        does = "set num_replicas to the members that are there and back, so that the meta leader chooses further ones"
+        return Step(finding, REFILL, NO_RISK, does, refused)
+    if finding.code == MOVE_STUCK:
+        return Step(finding, CANCEL_MOVE, NO_RISK, "cancel the move; the members from before it stay", refused)
+    return Step(
+        finding,
+        BY_HAND,
+        NO_RISK,
+        "restart its members one after another",
+        f"no request heals it. Restart its members ({finding.message.partition('although ')[2].partition(' of its')[0]}) one "
+        "after another with the playbook restart; the log of one of them names a write error",
+    )
+
+
+def _server_step(finding: Finding) -> Step:
+    why = (
+        "A failed write, mostly for want of space, ends the replica until its server restarts"
+        if finding.code == WRITE_ERROR
+        else "JetStream ends when a write fails, mostly for want of space, and starts only with its server"
+    )
+    return Step(
+        finding,
+        BY_HAND,
+        NO_RISK,
+        "make room and restart it",
+        f"{why}. Read in the log of {finding.server} what failed (journalctl -u nats-server), look at the disk of its store (df "
+        "-h), make room, then restart its host alone: ansible-playbook natsops.jetstream.restart --limit HOST",
+    )
+
+
+def lines(steps: Sequence[Step]) -> list[str]:
+    """Return the plan for people, a line for each finding: what is wrong, what is done, and at what risk."""
+    if not steps:
+        return ["Nothing to repair."]
+    written = []
+    for step in steps:
+        done = f"refused: {step.refused}" if step.refused else f"{step.does} ({step.cure}, risk: {step.risk})"
+        written.append(
+            f"{step.finding.subject}: {step.finding.message.removeprefix(step.finding.subject + ' ')} → {done}"
+        )
+    return written
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

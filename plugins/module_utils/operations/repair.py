@@ -1,0 +1,379 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carries the cures of `cluster/repair_plan` out, one after another, each from what the servers say at that moment, and each
+verified before the next.
+
+A consumer that is to be recreated does not exist for a moment. What it takes to make it again is in a file until it is there, so
+that the next run completes what an interrupted one began.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position, recreated_config
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster import repair_plan as rules
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations, group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_plan import (
+    Evidence,
+    Finding,
+    Request,
+    Step,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    CONSUMER_NOT_FOUND,
+    JetStreamApi,
+    MetaApi,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, consumer_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
+    Mover,
+    MoveRequest,
+    read_state,
+    stalled_failure,
+    unsettled,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+
+#: What the name of a file begins with that holds a consumer which is being recreated.
+_RECORD = "repair-"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a repair is done. `observe`: seconds between the two looks; `timeout`: seconds for each cure to be seen; `directory`:
+    of the records, None for that of Ansible."""
+
+    expected: Expectations
+    observe: float = 10.0
+    timeout: float = 60.0
+    directory: str | None = None
+
+
+class Repair:
+    """The repairs of one request. Uses the system account's connection, and a user of each account whose assets are cured."""
+
+    def __init__(self, connections: Connections, request: Request, settings: Settings) -> None:
+        self._connections = connections
+        self._request = request
+        self._settings = settings
+        self._system = SystemApi(connections.own)
+        self._last: Cluster | None = None
+
+    # --- what is wrong, and what would be done ------------------------------------------------------------------------
+
+    def look(self) -> Cluster:
+        """Return the cluster with all its streams. Raises NatsFailure."""
+        awaited = (self._settings.expected.servers or frozenset()) - self._request.dead
+        return self._system.read_cluster(awaited=awaited, known_names={*awaited, *self._request.dead})
+
+    def plan(self) -> list[Step]:
+        """Return what is wrong with its cures, from two looks. Raises NatsFailure."""
+        early = self.look()
+        time.sleep(self._settings.observe)
+        self._last = self.look()
+        return self._plan(early, self._last)
+
+    def _plan(self, early: Cluster, late: Cluster) -> list[Step]:
+        findings = rules.find(early, late, self._request, self._settings.expected)
+        seen = {finding.label for finding in findings}
+        records = self._records(late)
+        for label, record in sorted(records.items()):
+            if label not in seen and self._is_missing(record):
+                message = "an interrupted repair has deleted it, and not yet recreated it"
+                findings.append(
+                    Finding(rules.CONSUMER_MISSING, message, record["account"], record["stream"], record["name"])
+                )
+        findings = [finding for finding in findings if rules.matches(finding, self._request.assets)]
+        evidence = {finding.key: self._evidence(finding, late, records.get(finding.label)) for finding in findings}
+        return rules.plan(late, findings, evidence, self._request)
+
+    def _evidence(self, finding: Finding, cluster: Cluster, record: Mapping[str, Any] | None) -> Evidence:
+        try:
+            if finding.consumer:
+                return self._of_consumer(finding, cluster, record)
+            if finding.stream:
+                return self._of_stream(finding, cluster)
+        except NatsFailure as failure:
+            return Evidence(failure=failure.description)
+        return Evidence()
+
+    def _of_consumer(self, finding: Finding, cluster: Cluster, record: Mapping[str, Any] | None) -> Evidence:
+        api = self._connections.account(finding.account)
+        stream = api.stream(finding.stream)
+        config, state = stream.get("config") or {}, stream.get("state") or {}
+        known = Evidence(
+            retention=config.get("retention", ""),
+            first_seq=state.get("first_seq", 0),
+            last_seq=state.get("last_seq", 0),
+        )
+        if finding.code == rules.CONSUMER_MISSING and record is not None:
+            return replace(known, config=record["config"], floor=record["floor"], delivered=record["delivered"])
+        views = self._replicas(finding, cluster)
+        if views:
+            # An acknowledgement is in no replica's floor before a majority has it: the highest is true, the others are late.
+            info = max(views, key=position)
+            delivered = max(int((view.get("delivered") or {}).get("stream_seq") or 0) for view in views)
+            return replace(known, config=_complete(info, finding.consumer), floor=position(info), delivered=delivered)
+        # Nobody holds it: the members answer with what the meta group's log assigns to them, without any position.
+        info = wait_until(lambda: api.consumer(finding.stream, finding.consumer), bool, 5).value
+        return replace(known, config=_complete(info, finding.consumer))
+
+    def _replicas(self, finding: Finding, cluster: Cluster) -> list[Mapping[str, Any]]:
+        """Return what each server says of its replica of a consumer."""
+        consumer = _consumer(cluster, finding)
+        if consumer is None:
+            return []
+        hosts = [server for server in cluster.servers if server.name in consumer.group.hosts]
+        asked = {"accounts": True, "streams": True, "consumer": True, "config": True, "account": finding.account}
+        views = []
+        for answer in self._system.ask(hosts, "JSZ", asked).values():
+            if isinstance(answer, NatsFailure):
+                continue
+            for account in answer.get("account_details") or ():
+                for stream in account.get("stream_detail") or ():
+                    if stream.get("name") == finding.stream:
+                        views += [
+                            item for item in stream.get("consumer_detail") or () if item["name"] == finding.consumer
+                        ]
+        return views
+
+    def _of_stream(self, finding: Finding, cluster: Cluster) -> Evidence:
+        api = self._connections.account(finding.account)
+        if finding.code in (rules.REPLICA_BEHIND, rules.REPLICA_MISSING, rules.REPLICA_GONE):
+            mover = Mover(self._connections, self._move(finding), self._request.dead)
+            (job,) = mover.prepare(mover.read_cluster(account=finding.account), [(finding.account, finding.stream)])
+            return Evidence(refused=job.failure.description if job.failure else "")
+        api.stream(finding.stream)
+        return Evidence()
+
+    @staticmethod
+    def _move(finding: Finding) -> MoveRequest:
+        return MoveRequest(finding.server, method="remove")
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def carry_out(self, step: Step) -> str:
+        """Cure one finding if it still is there, and return what was seen afterwards, empty when nothing had to be done.
+
+        The state that makes it safe is read right before. Raises NatsFailure.
+        """
+        now = self.look()
+        found = [item for item in self._plan(self._last or now, now) if item.finding.key == step.finding.key]
+        if not found:
+            return ""
+        step = found[0]
+        if step.refused:
+            raise self._failure("repair_refused", step, f"{step.refused}. Nothing was changed")
+        return {
+            rules.RECREATE: self._recreate,
+            rules.DELETE: self._delete,
+            rules.RESET: self._reset,
+            rules.REPLACE_REPLICA: self._replace,
+            rules.REFILL: self._refill,
+            rules.CANCEL_MOVE: self._cancel,
+        }[step.cure](step)
+
+    def _recreate(self, step: Step) -> str:
+        finding, api = step.finding, self._connections.account(step.finding.account)
+        clusters = _clusters(self.look())
+        record = {
+            "clusters": clusters,
+            "account": finding.account,
+            "stream": finding.stream,
+            "name": finding.consumer,
+            "config": dict(step.config),
+            "floor": step.floor,
+            "delivered": step.floor or 0,
+        }
+        kept = write_problem_file(self._settings.directory, f"{_RECORD}{'-'.join(clusters)}-{finding.label}", record)
+        if finding.code != rules.CONSUMER_MISSING:
+            self._remove(api, step)
+        retention = (api.stream(finding.stream).get("config") or {}).get("retention", "limits")
+        entry = {"name": finding.consumer, "config": step.config, "ack_floor": {"stream_seq": step.floor or 0}}
+        wanted = recreated_config(entry, retention)
+        try:
+            made = wait_until(
+                lambda: api.save_consumer(finding.stream, wanted, "create"), bool, self._settings.timeout
+            ).value
+        except NatsFailure as failure:
+            failure.description = (
+                f"{finding.subject} was deleted and cannot be created again: {failure.description}. Its configuration and ack "
+                f"floor are in {kept}; remove what is in the way, and run this again"
+            )
+            raise
+        return self._verify_consumer(step, made["config"], kept)
+
+    def _verify_consumer(self, step: Step, config: Mapping[str, Any], kept: str) -> str:
+        """Return what is seen of a consumer once it is whole at its floor; its record is not needed then."""
+        finding, api = step.finding, self._connections.account(step.finding.account)
+
+        def wrong() -> list[str]:
+            stream = api.stream(finding.stream)["config"]
+            info = api.consumer(finding.stream, finding.consumer)
+            group = consumer_group(finding.account, info, stream)
+            found = [problem.message for problem in group_problems(group)]
+            if position(info) < (step.floor or 0):
+                found.append(f"its ack floor is {position(info)}, not {step.floor}")
+            return found
+
+        seen = wait_until(wrong, lambda found: not found, self._settings.timeout)
+        if not seen.done:
+            raise self._failure("repair_not_seen", step, f"it was recreated, but: {'; '.join(seen.value)}")
+        changed = sorted(
+            key for key, value in step.config.items() if key not in ("metadata", "name") and config.get(key) != value
+        )
+        self._gone(step)
+        with suppress(OSError):
+            os.unlink(kept)
+        where = "as its delivery policy says" if step.floor is None else f"after {step.floor}"
+        other = f" ({', '.join(changed)} changed, which is how it begins there)" if changed else ""
+        return f"recreated; it delivers {where}{other}"
+
+    def _remove(self, api: JetStreamApi, step: Step) -> None:
+        """Delete a consumer and see that it is gone. No member of a ghost's group answers, or all say that it is not there."""
+        finding = step.finding
+
+        def gone() -> bool:
+            try:
+                api.delete_consumer(finding.stream, finding.consumer)
+            except NatsFailure as failure:
+                if failure.code != "timeout" and failure.err_code != CONSUMER_NOT_FOUND:
+                    raise
+            return finding.consumer not in api.consumer_names(finding.stream)
+
+        seen = wait_until(gone, bool, self._settings.timeout)
+        if not seen.done:
+            raise self._failure("repair_not_seen", step, f"it is not deleted after {seen.waited:g} s")
+
+    def _delete(self, step: Step) -> str:
+        self._remove(self._connections.account(step.finding.account), step)
+        return "deleted; its client makes it again"
+
+    def _reset(self, step: Step) -> str:
+        finding, api = step.finding, self._connections.account(step.finding.account)
+        wanted = (step.floor or 0) + 1
+        api.reset_consumer(finding.stream, finding.consumer, wanted)
+        seen = wait_until(
+            lambda: api.consumer(finding.stream, finding.consumer),
+            lambda info: (
+                int((info.get("ack_floor") or {}).get("stream_seq") or 0) >= wanted - 1 and self._is_gone(step)
+            ),
+            self._settings.timeout,
+        )
+        if not seen.done:
+            raise self._failure("repair_not_seen", step, "it was reset, but is not where it should be")
+        return f"reset; it delivers from {wanted}"
+
+    def _replace(self, step: Step) -> str:
+        finding = step.finding
+        mover = Mover(self._connections, self._move(finding), self._request.dead)
+        jobs = mover.prepare(mover.read_cluster(account=finding.account), [(finding.account, finding.stream)])
+        if jobs[0].failure:
+            raise jobs[0].failure
+        outcome = mover.carry_out(jobs, self._settings.timeout, 1)
+        if outcome.failures:
+            raise outcome.failures[0]
+        if outcome.pending:
+            raise stalled_failure(outcome, self._settings.timeout)
+        self._gone(step)
+        return f"its members are {', '.join(jobs[0].state.group.members)}"
+
+    def _refill(self, step: Step) -> str:
+        finding = step.finding
+        mover = Mover(self._connections, MoveRequest(""), self._request.dead)
+        cluster = mover.read_cluster(account=finding.account)
+        state = mover.repair(mover.read(finding.account, finding.stream), cluster, self._settings.timeout)
+        self._gone(step)
+        return f"its members are {', '.join(state.group.members)}"
+
+    def _cancel(self, step: Step) -> str:
+        finding, api = step.finding, self._connections.account(step.finding.account)
+        MetaApi(self._connections.own).cancel_move(finding.account, finding.stream)
+        seen = wait_until(
+            lambda: read_state(api, finding.account, finding.stream, {}),
+            lambda state: not unsettled(state),
+            self._settings.timeout,
+        )
+        if not seen.done:
+            raise self._failure(
+                "repair_not_seen", step, f"its move was cancelled, but: {'; '.join(unsettled(seen.value))}"
+            )
+        return f"its members are {', '.join(seen.value.group.members)}"
+
+    def _is_gone(self, step: Step) -> bool:
+        now = self.look()
+        findings = rules.find(now, now, self._request, self._settings.expected)
+        return step.finding.key not in {finding.key for finding in findings}
+
+    def _gone(self, step: Step) -> None:
+        """Wait until the finding is not there any more. Raises NatsFailure."""
+        if not wait_until(lambda: self._is_gone(step), bool, self._settings.timeout, 1.0).done:
+            raise self._failure("repair_not_seen", step, "it was cured, and the servers still report it")
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def _records(self, cluster: Cluster) -> dict[str, Mapping[str, Any]]:
+        """Return the consumers of this cluster that earlier runs began to recreate, by ACCOUNT/STREAM/CONSUMER."""
+        home = os.environ.get("ANSIBLE_HOME") or "~/.ansible"
+        folder = Path(os.path.expanduser(self._settings.directory or os.path.join(home, "natsops")))
+        found = {}
+        for path in sorted(folder.glob(f"{_RECORD}*.json")):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if record["clusters"] == _clusters(cluster):
+                found["/".join((record["account"], record["stream"], record["name"]))] = record
+        return found
+
+    def _is_missing(self, record: Mapping[str, Any]) -> bool:
+        try:
+            api = self._connections.account(record["account"])
+            return api.find_consumer(record["stream"], record["name"]) is None
+        except NatsFailure:
+            return False
+
+    @staticmethod
+    def _failure(code: str, step: Step, reason: str) -> NatsFailure:
+        return NatsFailure(code, f"{step.finding.subject}: {reason}.", account=step.finding.account or None)
+
+
+def _clusters(cluster: Cluster) -> list[str]:
+    return sorted({server.cluster for server in cluster.servers})
+
+
+def _complete(info: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a consumer's configuration with its name, which 2.10 leaves out."""
+    config = dict(info.get("config") or {})
+    return {"name": name, **config} if config else {}
+
+
+def _consumer(cluster: Cluster, finding: Finding) -> Consumer | None:
+    for stream in cluster.streams:
+        if (stream.account, stream.name) == (finding.account, finding.stream):
+            return next((item for item in stream.consumers if item.name == finding.consumer), None)
+    return None
+
+
+def carry_out_all(repair: Repair, steps: Sequence[Step]) -> tuple[list[dict[str, Any]], NatsFailure | None]:
+    """Carry the steps out that are not refused, until one fails; return the result of each, and that failure."""
+    done: list[dict[str, Any]] = []
+    for step in steps:
+        if step.refused:
+            continue
+        try:
+            seen = repair.carry_out(step)
+        except NatsFailure as failure:
+            return done, failure
+        done.append({**step.as_dict(), "seen": seen or "it is not there any more", "changed": bool(seen)})
+    return done, None

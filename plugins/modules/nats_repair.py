@@ -1,0 +1,284 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_repair
+short_description: Find broken streams and consumers, and cure them one after another
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Looks twice at all streams and consumers and finds what does not pass by itself, which are consumers that are in the meta
+    group's log and on no server (V(consumer_ghost)), that have no leader although a majority of their members answers
+    (V(consumer_leaderless)), or that wait for messages beyond the end of their stream (V(consumer_ahead)), replicas that do not
+    catch up (V(replica_behind)), that their servers do not hold (V(replica_missing)) or that are on servers that never come back
+    (V(replica_gone)), streams that are short of replicas (V(group_short)) or have no leader (V(stream_leaderless)), moves
+    without progress (V(move_stuck)), and servers on which a failed write has ended replicas (V(write_error)) or JetStream
+    (V(jetstream_disabled)).
+  - In check mode it returns what would be done, at what risk, and what is refused and why. Otherwise it does it, one after
+    another, reads the state that makes it safe right before each, and sees the result before the next. It ends at the first one
+    that fails.
+  - A consumer is recreated with its configuration, at its ack floor. What was delivered above the floor and not acknowledged is
+    delivered again. While it is recreated, a file keeps what it takes, and a later run completes what an interrupted one began.
+  - It changes nothing without a meta leader and its quorum, nothing of a stream whose state nobody reports, no consumer of a
+    stream without a quorum, no consumer whose deletion could drop messages (retention C(interest)), and no replica while another
+    one is not in step or not there.
+  - What only a person can do is returned among the refusals, with the commands.
+  - Needs a user of the system account, and O(account_users) for the accounts.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+options:
+  assets:
+    description:
+      - Patterns of what is looked at, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), with V(*) and V(?) for any characters
+        and any one. That of a stream means its consumers, too. By default everything.
+    type: list
+    elements: str
+    default: []
+  cures:
+    description:
+      - Cures that may be given. V(recreate), V(reset) (nats-server 2.14 and newer) and V(delete) (of what is not durable) are for
+        consumers, V(replace_replica), V(refill) and V(cancel_move) for streams.
+    type: list
+    elements: str
+    choices: [recreate, reset, delete, replace_replica, refill, cancel_move]
+    default: [recreate, reset, delete, replace_replica, refill, cancel_move]
+  allow:
+    description:
+      - Accepted risks. With V(position_lost) a consumer whose position nobody knows is recreated, and everything that its stream
+        holds is delivered to it again.
+    type: list
+    elements: str
+    choices: [position_lost]
+    default: []
+  floors:
+    description:
+      - Ack floors of consumers (a sequence of the stream) that are known from elsewhere, such as the last report or snapshot, by
+        C(ACCOUNT/STREAM/CONSUMER).
+    type: dict
+    default: {}
+  dead_servers:
+    description:
+      - Names of servers that never come back. Their replicas are taken by others. One that answers is left alone.
+    type: list
+    elements: str
+    default: []
+  expected_servers:
+    description:
+      - Servers that should answer. They are waited for, up to O(timeout).
+    type: list
+    elements: str
+    default: []
+  expected_jetstream_servers:
+    description:
+      - Servers on which JetStream should run, by default none.
+    type: list
+    elements: str
+    default: []
+  observe:
+    description:
+      - Seconds between the two looks. A replica that is slow to catch up needs more of them.
+    type: float
+    default: 10
+  wait_timeout:
+    description:
+      - Seconds within which each cure must be seen.
+    type: float
+    default: 60
+  records_dir:
+    description:
+      - Directory of the files that keep a consumer while it is recreated. By default C(natsops) in Ansible's home.
+    type: path
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+seealso:
+  - module: natsops.jetstream.nats_cluster_health
+  - module: natsops.jetstream.nats_stream_peer
+  - module: natsops.jetstream.nats_consumer
+"""
+
+EXAMPLES = r"""
+- name: Recreate the consumer that no server holds where the last report saw it
+  natsops.jetstream.nats_repair:
+    assets: [APP/ORDERS/worker]
+    cures: [recreate]
+    floors: {APP/ORDERS/worker: 1200}
+    account_users:
+      - {account: APP, user: ops, password: "{{ app_ops_password }}"}
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+"""
+
+RETURN = r"""
+lines:
+  description: What was found, and what is done about it, for people.
+  returned: success, and on failures of a cure
+  type: list
+  elements: str
+  sample:
+    - "stream APP/ORDERS: has 2 of 3 replicas: n1-c1, n2-c1 → set num_replicas to the members that are there and back, so that
+      the meta leader chooses further ones (refill, risk: none)"
+steps:
+  description: The same for programs. C(refused) says why a cure is not given, empty when it is.
+  returned: success, and on failures of a cure
+  type: list
+  elements: dict
+  sample:
+    - finding: consumer_ghost
+      asset: APP/ORDERS/worker
+      server: ''
+      message: consumer APP/ORDERS/worker is in the meta group's log, but no server holds it
+      cure: recreate
+      risk: redelivery
+      does: recreate it with its configuration at its ack floor 1200
+      refused: ''
+      floor: 1200
+refused:
+  description: What is left as it is, and why.
+  returned: success, and on failures of a cure
+  type: list
+  elements: str
+  sample: []
+subjects:
+  description: All that was found, as the health gate names it (O(natsops.jetstream.nats_cluster_health#module:tolerate)).
+  returned: success, and on failures of a cure
+  type: list
+  elements: str
+  sample: [consumer APP/ORDERS/worker]
+left:
+  description: The part of it that is left as it is.
+  returned: success, and on failures of a cure
+  type: list
+  elements: str
+  sample: []
+done:
+  description: The steps that were carried out, with what was seen afterwards (C(seen)). Empty in check mode.
+  returned: success, and on failures of a cure
+  type: list
+  elements: dict
+  sample:
+    - {asset: APP/ORDERS/worker, cure: recreate, seen: recreated; it delivers after 1200, changed: true}
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_plan import (
+    CURES,
+    POSITION_LOST,
+    Request,
+    Step,
+    lines,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_connected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repair import (
+    Repair,
+    Settings,
+    carry_out_all,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+
+def floors_of(value: dict[str, Any]) -> dict[str, int]:
+    """Return the floors as numbers. Raises NatsFailure invalid_option."""
+    floors = {}
+    for name, floor in value.items():
+        if name.count("/") < 2 or not str(floor).isdecimal():
+            raise NatsFailure(
+                "invalid_option", f"floors: {name}: {floor!r} is not ACCOUNT/STREAM/CONSUMER: SEQUENCE, such as 1200"
+            )
+        floors[name] = int(floor)
+    return floors
+
+
+def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result once every cure is seen. Leaves with a failure that tells how far it came."""
+    params = module.params
+    request = Request(
+        params["assets"],
+        params["cures"],
+        params["allow"],
+        floors_of(params["floors"]),
+        frozenset(params["dead_servers"]),
+    )
+    expected = Expectations(
+        servers=frozenset(params["expected_servers"]) or None,
+        jetstream_servers=frozenset(params["expected_jetstream_servers"]) or None,
+    )
+    settings = Settings(
+        expected, params["observe"], positive(params["wait_timeout"], "wait_timeout"), params["records_dir"]
+    )
+    positive(settings.observe, "observe")
+    repair = Repair(connections, request, settings)
+    steps = repair.plan()
+    result = result_of(steps)
+    if module.check_mode:
+        return result
+    done, failure = carry_out_all(repair, steps)
+    result.update(done=done, changed=any(step["changed"] for step in done))
+    if failure is not None:
+        # The cure that failed may have begun.
+        fail(module, failure, **{**result, "changed": True})
+    return result
+
+
+def result_of(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return what every run returns, and all that a check run does."""
+    due = [step for step in steps if not step.refused]
+    return {
+        "changed": bool(due),
+        "lines": lines(steps),
+        "steps": [step.as_dict() for step in steps],
+        "refused": [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused],
+        "subjects": sorted({subject for step in steps for subject in step.subjects}),
+        "left": sorted({subject for step in steps if step.refused for subject in step.subjects}),
+        "done": [],
+        "diff": {
+            "before": {step.finding.subject: step.finding.code for step in due},
+            "after": {step.finding.subject: step.cure for step in due},
+        },
+    }
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "assets": {"type": "list", "elements": "str", "default": []},
+            "cures": {"type": "list", "elements": "str", "choices": list(CURES), "default": list(CURES)},
+            "allow": {"type": "list", "elements": "str", "choices": [POSITION_LOST], "default": []},
+            "floors": {"type": "dict", "default": {}},
+            "dead_servers": {"type": "list", "elements": "str", "default": []},
+            "expected_servers": {"type": "list", "elements": "str", "default": []},
+            "expected_jetstream_servers": {"type": "list", "elements": "str", "default": []},
+            "observe": {"type": "float", "default": 10},
+            "wait_timeout": {"type": "float", "default": 60},
+            "records_dir": {"type": "path"},
+            **ACCOUNT_USERS_SPEC,
+        }
+    )
+    run_connected(module, lambda connections: work(module, connections))
+
+
+if __name__ == "__main__":
+    main()
