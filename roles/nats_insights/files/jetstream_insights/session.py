@@ -19,6 +19,7 @@ FOR_LITTLE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.variant.pushVariantIntoScan": "false",
 }
 #: The run is over before the optimising compiler and the parallel collector pay off.
 _JAVA_FOR_LITTLE = "-XX:TieredStopAtLevel=1"
