@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +48,7 @@ def records() -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(["server", "by", "since", "until", "reason", "held"]), values)
 
 
-def without_n3(*streams: str, names: list[str] = NAMES) -> Cluster:
+def without_n3(*streams: str, names: Sequence[str] = (*NAMES,)) -> Cluster:
     """Return the cluster while n3 is out of service: its replicas are there for nobody."""
     left = [name for name in names if name != "n3"]
     made = tuple(stream(name, [*left[:2], "n3"], behind=("n3",)) for name in streams)
