@@ -38,7 +38,9 @@ EXAMPLES = r"""
 
 - name: Show in which state it is
   ansible.builtin.debug:
-    msg: "{{ ({'n3': process} | natsops.jetstream.nats_maintenance_status([{'host': 'n3', 'server_name': 'n3-c1'}])).lines }}"
+    msg: "{{ ({'n3': process} | natsops.jetstream.nats_maintenance_status(servers)).lines }}"
+  vars:
+    servers: [{host: n3, server_name: n3-c1}]
 """
 
 RETURN = r"""
