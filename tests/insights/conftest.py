@@ -14,14 +14,13 @@ from pyspark.sql import SparkSession
 # Small tests are over before the optimising compiler and the parallel collector pay off.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-from jetstream_insights.session import FOR_LITTLE, session
+from jetstream_insights.session import session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     made = session("local[1]", "1g")
-    # As for a lake that holds little; test_side_by_side compares what comes of it with what any other way makes.
-    for name, value in FOR_LITTLE.items():
+    for name, value in {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}.items():
         made.conf.set(name, value)
     yield made
     made.stop()

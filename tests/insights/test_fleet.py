@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
-from jetstream_insights.session import FOR_LITTLE
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage
 from support.snapshots import HOUR
@@ -35,21 +32,12 @@ def test_every_fault_occurs_and_is_reported() -> None:
         assert 3 < sum(1 for stream in streams if getattr(stream, fault)) < 40, fault
 
 
-@pytest.fixture(params=["NO_CODEGEN", "CODEGEN_ONLY"])
-def any_spark(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """The session as for a lake that holds little, and one that compiles its plans."""
-    name, before = "spark.sql.codegen.factoryMode", FOR_LITTLE["spark.sql.codegen.factoryMode"]
-    spark.conf.set(name, request.param)
-    yield spark
-    spark.conf.set(name, before)
-
-
-def test_what_is_true_is_found_in_silver(any_spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_true_is_found_in_silver(spark: SparkSession, tmp_path: Path) -> None:
     fleet = Fleet(5, 20, outages=(Outage(1, 60, 120),))
     moments = [0.0, 60.0, 120.0]
     for at in moments:
         fleet.write(tmp_path, at)
-    lake = Lake(any_spark, str(tmp_path))
+    lake = Lake(spark, str(tmp_path))
     assert START < HOUR
     assert make_silver(lake, [START], lambda _text: None).quarantined == 0
     frame = lake.read("silver", "streams", [START])
