@@ -20,7 +20,7 @@ _FOR_LITTLE = {
     "spark.sql.codegen.wholeStage": "false",
 }
 #: The run is over before the optimising compiler and the parallel collector pay off.
-_JAVA__FOR_LITTLE = "-XX:TieredStopAtLevel=1"
+_JAVA_FOR_LITTLE = "-XX:TieredStopAtLevel=1"
 #: What PySpark asks for by its last name, for each column that it makes. It imports their packages, one after the other, and
 #: each package that does not hold the class costs a look into all jars; what is imported by its whole name is found at once.
 _USED_MOST = (
@@ -57,7 +57,7 @@ def session(master: str | None = None, memory: str | None = None, little: bool =
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         # The default of 200 is for clusters; adaptive execution puts small ones together.
         builder = builder.config("spark.sql.shuffle.partitions", "64")
-        java = [_JAVA__FOR_LITTLE] if little else []
+        java = [_JAVA_FOR_LITTLE] if little else []
         # Throughput is what counts, not short pauses: a tenth less CPU time than with the JVM's default collector. There may be
         # only one choice of it, and extraJavaOptions are the user's.
         if not any("GC" in os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")):
