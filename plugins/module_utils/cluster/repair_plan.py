@@ -177,11 +177,11 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
         found.append(Finding(CONSUMER_GHOST, message, account, stream, name))
     # The replicas of a server that does not write are behind for that reason.
     heard = _heard(late, expected.limits).difference(name for name, _subject in _write_errors(late))
-    listing = _listing(early) & _listing(late) & heard
+    sight = _Sight(late.names, heard, _listing(early) & _listing(late) & heard, request.dead, expected.limits)
     for item in late.streams:
         earlier = before.get((item.account, item.name))
         if earlier is not None:
-            found += _of_stream(earlier, item, late.names, heard, listing, request.dead, expected.limits)
+            found += _of_stream(earlier, item, sight)
     return [finding for finding in found if matches(finding, request.assets)]
 
 
@@ -245,21 +245,25 @@ def _listing(cluster: Cluster) -> frozenset[str]:
     return frozenset(server.name for server in cluster.servers if server.summary is not None)
 
 
-def _of_stream(
-    early: Stream,
-    late: Stream,
-    answered: frozenset[str],
-    heard: frozenset[str],
-    listing: frozenset[str],
-    dead: frozenset[str],
-    limits: Limits,
-) -> Iterable[Finding]:
-    group, name = late.group, (late.account, late.name)
+@dataclass(frozen=True)
+class _Sight:
+    """What two looks say of the servers. `answered`: those that the later one saw; `heard`: as of `_heard`; `listing`: those of
+    them that listed their streams in both; `dead`: those that never come back."""
+
+    answered: frozenset[str]
+    heard: frozenset[str]
+    listing: frozenset[str]
+    dead: frozenset[str]
+    limits: Limits
+
+
+def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]:
+    group, name, answered = late.group, (late.account, late.name), sight.answered
     if _leaderless(early.group, answered) and _leaderless(group, answered):
         message = f"{group.subject} has no leader although {_names(group.hosts)} of its {group.size} members answer: a majority"
         yield Finding(STREAM_LEADERLESS, message, *name)
         return
-    yield from _of_members(early, late, answered, heard, listing, dead, limits)
+    yield from _of_members(early, late, sight)
     consumers = {consumer.name: consumer for consumer in early.consumers}
     for consumer in late.consumers:
         earlier = consumers.get(consumer.name)
@@ -273,25 +277,19 @@ def _of_stream(
             )
             yield Finding(CONSUMER_LEADERLESS, message, *where)
         elif (
-            position_of(earlier) > max(late.last_seq, _begins_after(consumer)) and group.leader and earlier.group.leader
+            delivered_seq(earlier.info) > max(late.last_seq, _begins_after(consumer))
+            and group.leader
+            and earlier.group.leader
         ):
             # The stream was read after the consumer, so that it cannot merely be older.
             message = (
-                f"{consumer.group.subject} waits for messages after {position_of(consumer)}, and its stream ends at "
+                f"{consumer.group.subject} waits for messages after {delivered_seq(consumer.info)}, and its stream ends at "
                 f"{late.last_seq}: it delivers nothing until then"
             )
             yield Finding(CONSUMER_AHEAD, message, *where)
 
 
-def _of_members(
-    early: Stream,
-    late: Stream,
-    answered: frozenset[str],
-    heard: frozenset[str],
-    listing: frozenset[str],
-    dead: frozenset[str],
-    limits: Limits,
-) -> Iterable[Finding]:
+def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]:
     group, name = late.group, (late.account, late.name)
     if group.leader is None:
         return
@@ -303,13 +301,13 @@ def _of_members(
     known = {peer.name: peer for peer in early.group.peers}
     for peer in group.peers:
         earlier = known.get(peer.name)
-        if peer.name in dead and peer.name not in answered:
+        if peer.name in sight.dead and peer.name not in sight.answered:
             message = f"{group.subject} has a replica on {peer.name}, which never comes back"
             yield Finding(REPLICA_GONE, message, *name, server=peer.name)
-        elif earlier and peer.name in listing.difference(early.group.hosts, group.hosts):
+        elif earlier and peer.name in sight.listing.difference(early.group.hosts, group.hosts):
             message = f"{peer.name} is a member of {group.subject}, answers, and does not hold its replica"
             yield Finding(REPLICA_MISSING, message, *name, server=peer.name)
-        elif peer.name in heard and earlier and _stays_behind(earlier, peer, limits):
+        elif peer.name in sight.heard and earlier and _stays_behind(earlier, peer, sight.limits):
             message = (
                 f"the replica of {group.subject} on {peer.name} is {peer.lag} entries behind, and does not catch up"
             )
@@ -349,9 +347,9 @@ def _begins_after(consumer: Consumer) -> int:
     return int(config.get("opt_start_seq") or 1) - 1 if config.get("deliver_policy") == "by_start_sequence" else 0
 
 
-def position_of(consumer: Consumer) -> int:
-    """Return the sequence after which the consumer delivers next: the last that it delivered."""
-    return int((consumer.info.get("delivered") or {}).get("stream_seq") or 0)
+def delivered_seq(info: Mapping[str, Any]) -> int:
+    """Return the sequence after which a consumer delivers next: the last that it delivered."""
+    return int((info.get("delivered") or {}).get("stream_seq") or 0)
 
 
 # --- what is done about it --------------------------------------------------------------------------------------------
@@ -370,9 +368,9 @@ def plan(
         known = evidence.get(finding.key, Evidence(failure="nothing is known of it"))
         stream = streams.get((finding.account, finding.stream))
         if finding.kind == CONSUMER:
-            step = _consumer_step(finding, stream, known, cluster.api_level, request)
+            step = _consumer_step(finding, known, cluster.api_level, request)
         elif finding.kind == STREAM:
-            step = _stream_step(finding, known)
+            step = _stream_step(finding, stream, known)
         else:
             step = _server_step(finding)
         refused = step.refused or _unsafe(cluster, stream, finding) or _not_asked(step, request)
@@ -416,18 +414,12 @@ def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
     return f"{_names(empty)} does not hold its replica: that comes first" if empty else ""
 
 
-def _consumer_step(finding: Finding, stream: Stream | None, known: Evidence, api_level: int, request: Request) -> Step:
+def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: Request) -> Step:
     name = finding.label
-    if known.failure:
-        return Step(finding, RECREATE, REDELIVERY, "recreate it with its configuration", known.failure)
-    if not known.config:
-        return Step(
-            finding,
-            RECREATE,
-            REDELIVERY,
-            "recreate it with its configuration",
-            "nobody reports its configuration: recreate it from where it is defined",
-        )
+    recreate = "recreate it with its configuration"
+    if known.failure or not known.config:
+        unknown = known.failure or "nobody reports its configuration: recreate it from where it is defined"
+        return Step(finding, RECREATE, REDELIVERY, recreate, unknown)
     if not known.config.get("durable_name"):
         return Step(finding, DELETE, NO_RISK, "delete it; its client makes it again", config=known.config)
     floor = request.floors.get(name)
@@ -436,19 +428,14 @@ def _consumer_step(finding: Finding, stream: Stream | None, known: Evidence, api
     reset = finding.code == CONSUMER_AHEAD and api_level >= LEVEL_RESET and known.config.get("deliver_policy") == "all"
     cure = RESET if reset else RECREATE
     if floor is None and known.retention == "workqueue":
-        does = (
-            "reset it to the first message"
-            if reset
-            else "recreate it with its configuration; what was acknowledged is gone"
-        )
+        does = "reset it to the first message" if reset else f"{recreate}; what was acknowledged is gone"
         return Step(finding, cure, REDELIVERY, does, floor=0, config=known.config)
-    verb = "reset it" if reset else "recreate it with its configuration"
+    verb = "reset it" if reset else recreate
+    refused = _loses_interest(finding, known)
     if floor is None:
         count = max(0, known.last_seq - max(known.first_seq, 1) + 1)
         does = f"{verb}, and deliver everything again: {count} messages from {known.first_seq} to {known.last_seq}"
-        refused = _loses_interest(finding, stream, known)
         return Step(finding, cure, POSITION_LOST, does, refused, config=known.config)
-    refused = _loses_interest(finding, stream, known)
     if floor > known.last_seq:
         refused = (
             f"the floor {floor} is beyond the end of its stream ({known.last_seq}): the server accepts that, and would skip "
@@ -460,7 +447,7 @@ def _consumer_step(finding: Finding, stream: Stream | None, known: Evidence, api
     return Step(finding, cure, REDELIVERY, does, refused, floor, known.config)
 
 
-def _loses_interest(finding: Finding, stream: Stream | None, known: Evidence) -> str:
+def _loses_interest(finding: Finding, known: Evidence) -> str:
     """Return why a consumer must not be deleted: a stream of retention interest drops what no other consumer waits for
     (consumer.go stopWithFlags). A ghost is held by nobody, so that its deletion drops nothing."""
     if known.retention != "interest" or finding.code in (CONSUMER_GHOST, CONSUMER_MISSING):
@@ -468,7 +455,7 @@ def _loses_interest(finding: Finding, stream: Stream | None, known: Evidence) ->
     return "its stream has retention interest, which drops the messages that only this consumer waits for when it is deleted"
 
 
-def _stream_step(finding: Finding, known: Evidence) -> Step:
+def _stream_step(finding: Finding, stream: Stream | None, known: Evidence) -> Step:
     server, refused = finding.server, known.failure or known.refused
     if finding.code == REPLICA_BEHIND:
         does = f"replace the replica on {server}: another server takes it, from members in step"
@@ -483,13 +470,14 @@ def _stream_step(finding: Finding, known: Evidence) -> Step:
         return Step(finding, REFILL, NO_RISK, does, refused)
     if finding.code == MOVE_STUCK:
         return Step(finding, CANCEL_MOVE, NO_RISK, "cancel the move; the members from before it stay", refused)
+    hosts = _names(stream.group.hosts if stream is not None else ())
     return Step(
         finding,
         BY_HAND,
         NO_RISK,
         "restart its members one after another",
-        f"no request heals it. Restart its members ({finding.message.partition('although ')[2].partition(' of its')[0]}) one "
-        "after another with the playbook restart; the log of one of them names a write error",
+        f"no request heals it. Restart its members ({hosts}) one after another with the playbook restart; the log of one of "
+        "them names a write error",
     )
 
 

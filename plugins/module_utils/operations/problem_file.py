@@ -15,13 +15,18 @@ from typing import Any
 SCHEMA = 1
 
 
+def problem_folder(directory: str | None) -> str:
+    """Return the absolute path of the folder of such files. `directory`: None for `natsops` in Ansible's home."""
+    home = os.environ.get("ANSIBLE_HOME") or "~/.ansible"
+    return os.path.abspath(os.path.expanduser(directory or os.path.join(home, "natsops")))
+
+
 def write_problem_file(directory: str | None, name: str, content: Mapping[str, Any]) -> str:
     """Write the content as JSON that only its owner may read, in place of what was there; return the path. Raises OSError.
 
-    `directory`: None for `natsops` in Ansible's home. The name of a cluster may hold what a file's name may not.
+    `directory`: as of `problem_folder`. The name of a cluster may hold what a file's name may not.
     """
-    home = os.environ.get("ANSIBLE_HOME") or "~/.ansible"
-    folder = os.path.abspath(os.path.expanduser(directory or os.path.join(home, "natsops")))
+    folder = problem_folder(directory)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}.json")
     write_json(path, {"schema": SCHEMA, **content})

@@ -37,7 +37,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, consumer_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import (
+    problem_folder,
+    write_problem_file,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.replica_moves import (
     Mover,
     MoveRequest,
@@ -125,7 +128,7 @@ class Repair:
         if views:
             # An acknowledgement is in no replica's floor before a majority has it: the highest is true, the others are late.
             info = max(views, key=position)
-            delivered = max(int((view.get("delivered") or {}).get("stream_seq") or 0) for view in views)
+            delivered = max(map(rules.delivered_seq, views))
             return replace(known, config=_complete(info, finding.consumer), floor=position(info), delivered=delivered)
         # Nobody holds it: the members answer with what the meta group's log assigns to them, without any position.
         info = wait_until(lambda: api.consumer(finding.stream, finding.consumer), bool, 5).value
@@ -188,7 +191,7 @@ class Repair:
 
     def _recreate(self, step: Step) -> str:
         finding, api = step.finding, self._connections.account(step.finding.account)
-        clusters = _clusters(self.look())
+        clusters = _clusters(self._last or self.look())
         record = {
             "clusters": clusters,
             "account": finding.account,
@@ -268,9 +271,7 @@ class Repair:
         api.reset_consumer(finding.stream, finding.consumer, wanted)
         seen = wait_until(
             lambda: api.consumer(finding.stream, finding.consumer),
-            lambda info: (
-                int((info.get("ack_floor") or {}).get("stream_seq") or 0) >= wanted - 1 and self._is_gone(step)
-            ),
+            lambda info: position(info) >= wanted - 1 and self._is_gone(step),
             self._settings.timeout,
         )
         if not seen.done:
@@ -327,8 +328,7 @@ class Repair:
 
     def _records(self, cluster: Cluster) -> dict[str, Mapping[str, Any]]:
         """Return the consumers of this cluster that earlier runs began to recreate, by ACCOUNT/STREAM/CONSUMER."""
-        home = os.environ.get("ANSIBLE_HOME") or "~/.ansible"
-        folder = Path(os.path.expanduser(self._settings.directory or os.path.join(home, "natsops")))
+        folder = Path(problem_folder(self._settings.directory))
         found = {}
         for path in sorted(folder.glob(f"{_RECORD}*.json")):
             record = json.loads(path.read_text(encoding="utf-8"))
