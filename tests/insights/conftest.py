@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 # Small tests are over before the optimising compiler and the parallel collector pay off.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 from jetstream_insights.session import session
 

@@ -138,8 +138,9 @@ class Controller:
                 [*pod, *command],
                 stdin=stream,
                 stdout=subprocess.PIPE,
-                # As an image has it.
-                env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"},
+                # As an image has it, and what saves processor time.
+                env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8"}
+                | {name: value for name, value in os.environ.items() if name == "PYTHONPATH"},
                 cwd="/",
                 start_new_session=True,
             )

@@ -219,7 +219,7 @@ class SitePair:
             try:
                 headers = {"Nats-Msg-Id": ident} if ident else None
                 ack = await connection.jetstream(timeout=3).publish(subject, body, headers=headers)
-                return {"stream": ack.stream, "seq": ack.seq}
+                return {"stream": ack.stream, "seq": ack.seq, "duplicate": bool(ack.duplicate)}
             finally:
                 await connection.close()
 

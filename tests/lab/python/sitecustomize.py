@@ -127,8 +127,9 @@ def _control() -> None:
     """Make a run of ansible-playbook with an installed collection cheap; what is kept goes with the installation."""
     from importlib.metadata import version
 
-    collections = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0]
-    if os.path.exists(f"{collections}/ansible_collections/natsops/jetstream/MANIFEST.json"):
+    paths = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)
+    installed = "ansible_collections/natsops/jetstream/MANIFEST.json"
+    if collections := next((path for path in paths if os.path.exists(f"{path}/{installed}")), None):
         kept = f"{collections}/.kept/{version('ansible-core')}-{sys.implementation.cache_tag}"
         _keep_templates(f"{kept}/templates")
         _keep_archives(f"{kept}/modules")

@@ -19,8 +19,11 @@ _FOR_LITTLE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
 }
-#: The run is over before the optimising compiler and the parallel collector pay off.
-_JAVA_FOR_LITTLE = "-XX:TieredStopAtLevel=1"
+#: The run is over before the optimising compiler and the parallel collector pay off. Without that compiler the JVM reserves 48 MB
+#: for code, which gold fills; then nothing is compiled any more.
+_JAVA_FOR_LITTLE = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+#: The JVM prints its own warnings to the standard output, where programs read what the jobs have done.
+_JAVA = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
 #: What PySpark asks for by its last name, for each column that it makes. It imports their packages, one after the other, and
 #: each package that does not hold the class costs a look into all jars; what is imported by its whole name is found at once.
 _USED_MOST = (
@@ -57,13 +60,12 @@ def session(master: str | None = None, memory: str | None = None, little: bool =
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         # The default of 200 is for clusters; adaptive execution puts small ones together.
         builder = builder.config("spark.sql.shuffle.partitions", "64")
-        java = [_JAVA_FOR_LITTLE] if little else []
+        java = [*_JAVA, *(_JAVA_FOR_LITTLE if little else ())]
         # Throughput is what counts, not short pauses: a tenth less CPU time than with the JVM's default collector. There may be
         # only one choice of it, and extraJavaOptions are the user's.
         if not any("GC" in os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")):
             java.append("-XX:+UseSerialGC" if little else "-XX:+UseParallelGC")
-        if java:
-            builder = builder.config("spark.driver.defaultJavaOptions", " ".join(java))
+        builder = builder.config("spark.driver.defaultJavaOptions", " ".join(java))
         for key, value in _FOR_LITTLE.items() if little else ():
             builder = builder.config(key, value)
     if memory is not None:
