@@ -473,8 +473,8 @@ def test_only_what_the_site_wrote_comes_back(pair: SitePair, version: str) -> No
     options = options_of(version)
     (row,) = pair.done("nats_dr_failover", fence="dead", dead="east", **options)["streams"]
     target = row["stream"]
-    # The producer sends again what it is not sure of, which both sides have then. A stream that was a mirror need not know the ids
-    # that it copied, but may have read them from its store by now.
+    # The producer sends again what it is not sure of, which both sides have then. A stream that was a mirror need not know the
+    # ids that it copied, but may have read them from its store by now.
     sent_again = ["m-29", "lost-4", "new-0", "new-1", "new-2"]
     written = [
         ident

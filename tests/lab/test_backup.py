@@ -203,7 +203,6 @@ class Handbook:
     "cluster, restored_by, streams",
     [
         ("2.10.27", "2.15.1", 10),
-        ("2.15.1", "2.15.1", 10),
         *(
             pytest.param(version, restored_by, 50, marks=pytest.mark.chaos)
             for version, restored_by in (("2.10.27", "2.10.27"), ("2.10.27", "2.15.1"), ("2.15.1", "2.15.1"))
