@@ -123,7 +123,7 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
     floors = {one["name"]: (one["floor"], one["again"]) for one in row["consumers"]}
     assert floors == {"worker": (8, 4), "fresh": (30, 0)}
     # A client of either site reaches the promoted stream, and the origin's takes nothing.
-    assert pair.publish(pair.west, "orders.1", ident="m-29") == {"stream": stream, "seq": 31}
+    assert pair.publish(pair.west, "orders.1", ident="m-29") == {"stream": stream, "seq": 31, "duplicate": False}
     assert pair.east_api.stream(STREAM)["state"]["last_seq"] == 30
     assert pair.west_api.consumer(stream, "fresh")["num_pending"] == 1
 
