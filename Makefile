@@ -182,7 +182,7 @@ lint-ruff: $(CACHE)/venv/.made
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
 	$(TYPED) mypy --exclude tests/bench/insights tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
-		extensions/eda/plugins/event_source roles/nats_program/files/pack.py roles/nats_insights/files/collector roles/nats_cluster/files || failed=1; \
+		extensions/eda/plugins/event_source roles/nats_program/files/pack.py roles/nats_insights/files/collector roles/nats_insights/files/exporter roles/nats_cluster/files || failed=1; \
 	$(TYPED) mypy tests/lab || failed=1; \
 	test -z "$$failed"
 
@@ -223,8 +223,9 @@ $(OTHER_CORES:%=sanity-%): sanity-%: $(CACHE)/venv-%/.made
 
 ## --- Making it ---------------------------------------------------------------------------------------------------------
 
-docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins, and builds the site in .cache/docs/html
+docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins, the alert rules, and builds the site in .cache/docs/html
 	@ANSIBLE_COLLECTIONS_PATH=$(CACHE)/dev python tools/reference.py
+	@python tools/alert_rules.py
 	@$(MAKE) --no-print-directory lint-docs
 	@ls $(CACHE)/docs/html/index.html
 

@@ -8,7 +8,8 @@
 
 Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come from
 ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The checks of the insights come from their registry,
-their tables from the declarations of the pipeline, and the versions of nats-server from the table that upgrades are judged by.
+their tables from the declarations of the pipeline, the metrics from the exporter's table, and the versions of nats-server from
+the table that upgrades are judged by.
 """
 
 from __future__ import annotations
@@ -319,6 +320,27 @@ def server_versions_page() -> str:
     return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
 
 
+def metrics_page() -> str:
+    """Return the page of the exporter's metrics."""
+    sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0])
+    known = importlib.import_module(f"ansible_collections.{COLLECTION}.plugins.module_utils.cluster.metrics")
+    lines = [
+        "# Metrics",
+        "",
+        NOTICE,
+        "",
+        "What the exporter serves ([how](../metrics.md)). Each series has the label `fleet` besides.",
+        "",
+    ]
+    lines += table(
+        ("metric", "labels", "what it is"),
+        ((code(metric.name), ", ".join(map(code, metric.labels)), cell(metric.about)) for metric in known.METRICS),
+    )
+    states, reasons = (", ".join(map(code, names)) for names in (known.STATES, known.REASONS))
+    lines += ["", f"`state` of streams and consumers, the worst first: {states}.", "", f"`reason`: {reasons}."]
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def upgrade_steps(start: Any, series: Sequence[Any]) -> list[str]:
     """Return the series that follow a series, each with the version that the guide of the next one recommends to come from."""
     later = [one for one in series if one.numbers > start.numbers]
@@ -337,6 +359,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "event_sources.md": event_source_page(),
         REFERENCE / "insights_checks.md": insights_page("findings.document"),
         REFERENCE / "insights_tables.md": insights_page("document"),
+        REFERENCE / "metrics.md": metrics_page(),
         REFERENCE / "server_versions.md": server_versions_page(),
     }
 

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,6 +56,23 @@ def nats_server(version: str) -> Path:
     return binary
 
 
+def programs(package: str, suite: str) -> Path:
+    """Return the folder where the newest version of a Debian package lies unpacked, fetching it when missing; raise FetchError.
+
+    Nothing of it is installed: its programs are run from there.
+    """
+    store = cache_dir() / "debian"
+    store.mkdir(parents=True, exist_ok=True)
+    folder = store / f"{package}-{suite}"
+    with _locked(store / f".lock-{package}-{suite}"):
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=store, prefix=f".{package}-") as work:
+                found = _download(suite, Path(work), lambda apt: apt.newest(package))
+                _run(["dpkg-deb", "-x", str(found), str(Path(work) / "ready")])
+                (Path(work) / "ready").rename(folder)
+    return folder
+
+
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as handle:
@@ -63,24 +80,29 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(version: str, work: Path, target: Path) -> None:
-    """Fetch, check and unpack one version below ``work``, then put it at ``target`` in one step."""
+def _download(suite: str, work: Path, wanted: Callable[[_Apt], Path]) -> Path:
+    """Return what the first mirror that has it gives; raise FetchError."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        raise FetchError("apt-get and dpkg-deb are needed to fetch nats-server, and this machine has none")
+        raise FetchError("apt-get and dpkg-deb are needed to fetch Debian's packages, and this machine has none")
     try:
         candidates = mirrors()
     except MirrorError as error:
         raise FetchError(str(error)) from error
     problems = []
     for number, mirror in enumerate(candidates):
-        apt = _Apt(mirror, SUITES[version], work / f"apt{number}")
         try:
-            package = apt.download(version)
-            break
+            return wanted(_Apt(mirror, suite, work / f"apt{number}"))
         except FetchError as error:
             problems.append(f"{mirror.uri}: {error}")
-    else:
-        raise FetchError(f"nats-server {version} could not be fetched:\n  " + "\n  ".join(problems))
+    raise FetchError(f"{suite} could not be used:\n  " + "\n  ".join(problems))
+
+
+def _fetch(version: str, work: Path, target: Path) -> None:
+    """Fetch, check and unpack one version below ``work``, then put it at ``target`` in one step."""
+    try:
+        package = _download(SUITES[version], work, lambda apt: apt.download(version))
+    except FetchError as error:
+        raise FetchError(f"nats-server {version} could not be fetched: {error}") from error
     unpacked, ready = work / "unpacked", work / "ready"
     _run(["dpkg-deb", "-x", str(package), str(unpacked)])
     ready.mkdir()
@@ -140,6 +162,12 @@ class _Apt:
         if sum_wanted and sum_found != sum_wanted:
             raise FetchError(f"{package.name} has the SHA-256 {sum_found}, expected {sum_wanted}")
         return package
+
+    def newest(self, name: str) -> Path:
+        """Download the package in its newest version; return its path; raise FetchError."""
+        self._apt("apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any")
+        self._apt("apt-get", "download", "-q", name, cwd=self.work / "packages")
+        return next((self.work / "packages").glob("*.deb"))
 
     def _apt(self, *command: str, cwd: Path | None = None) -> str:
         return _run(list(command), env=self.env, cwd=cwd)

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -285,6 +287,14 @@ def test_a_wrong_system_password_stops_a_restart_and_is_rotated_by_a_reload(clus
     assert cluster.health().status == 0
 
 
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What programs of the collection need on a host that reaches no package index."""
+    return download_wheels(tmp_path_factory.mktemp("wheels"))
+
+
+OFFLINE = ["--no-index", "--find-links=/root/wheels"]
+
 COLLECTOR = """
 - hosts: n1-c1
   gather_facts: false
@@ -295,15 +305,15 @@ COLLECTOR = """
 """
 
 
-def test_a_timer_takes_snapshots(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_timer_takes_snapshots(cluster: Cluster, wheels: Path, tmp_path: Path) -> None:
     """Also where the host reaches no package index, and with a password that JSON has to quote."""
     ssh = cluster.controller.ssh
-    wheels, play = download_wheels(tmp_path / "wheels"), tmp_path / "collector.yml"
+    play = tmp_path / "collector.yml"
     play.write_text(COLLECTOR)
     system_password = cluster.variables["nats_server_system_password"]
     variables = {
         "wheels": str(wheels),
-        "nats_insights_pip_arguments": ["--no-index", "--find-links=/root/wheels"],
+        "nats_insights_pip_arguments": OFFLINE,
         "nats_insights_lake": "/var/lib/nats-insights/lake",
         "nats_insights_fleet": "lab",
         "nats_insights_timer_calendar": "*:*:0/10",
@@ -335,6 +345,71 @@ def test_a_timer_takes_snapshots(cluster: Cluster, tmp_path: Path) -> None:
     assert ssh("n1-c1", "systemctl cat nats-insights-snapshot.timer", check=False).returncode
     assert ssh("n1-c1", "test -e /opt/nats-insights", check=False).returncode == 1
     assert found[0] in ssh("n1-c1", manifests).stdout
+
+
+EXPORTER = """
+- hosts: n1-c1
+  gather_facts: false
+  tasks:
+    - ansible.builtin.copy: {src: "{{ wheels }}/", dest: /root/wheels/, mode: "0644"}
+      check_mode: false
+- ansible.builtin.import_playbook: natsops.jetstream.exporter
+"""
+SCRAPE = """python3 -c '
+import urllib.request as r
+q = r.Request("http://127.0.0.1:7777/metrics", headers={"Authorization": "Basic %s"})
+print(r.urlopen(q, timeout=10).read().decode())'"""
+
+
+def test_an_exporter_serves_metrics(cluster: Cluster, wheels: Path, tmp_path: Path) -> None:
+    """From a host of its own choice, by the inventory's servers, to those who know the password."""
+    ssh = cluster.controller.ssh
+    play = tmp_path / "exporter.yml"
+    play.write_text(EXPORTER)
+    variables: dict[str, Any] = {
+        "wheels": str(wheels),
+        "nats_insights_pip_arguments": OFFLINE,
+        "nats_insights_exporter_host": "n1-c1",
+        "nats_insights_fleet": "lab",
+        "nats_insights_exporter_interval": 1,
+        "nats_insights_exporter_users": {"prometheus": "pass: #word"},
+    }
+    run = cluster.play(play, check=True, **variables)
+    assert run.status == 0, run.output
+    assert ssh("n1-c1", "test -e /opt/nats-exporter", check=False).returncode == 1
+    run = cluster.play(play, **variables)
+    assert run.status == 0, run.output
+    assert "pass: #word" not in run.output
+    scrape = SCRAPE % base64.b64encode(b"prometheus:pass: #word").decode()
+    end = time.monotonic() + 60
+    while 'natsops_up{fleet="lab"} 1.0' not in (text := ssh("n1-c1", scrape, check=False).stdout):
+        assert time.monotonic() < end, text + ssh("n1-c1", "journalctl --no-pager -u nats-exporter").stdout
+        time.sleep(0.5)
+    for host in HOSTS:
+        assert f'natsops_server_up{{cluster="C1",fleet="lab",server="{host}"}} 1.0' in text
+        assert f'natsops_server_can_stop{{cluster="C1",fleet="lab",server="{host}"}} 1.0' in text
+    assert ssh("n1-c1", SCRAPE % "wrong", check=False).returncode
+    assert ssh("n1-c1", "stat -c '%U %G %a' /opt/nats-exporter/settings.json").stdout.split() == [
+        "root",
+        "nats-exporter",
+        "640",
+    ]
+    show = ssh("n1-c1", "systemctl show -P User -P ActiveState -P UnitFileState -P NRestarts nats-exporter").stdout
+    assert sorted(show.split()) == ["0", "active", "enabled", "nats-exporter"]
+    ssh("n1-c1", "systemd-analyze security --no-pager --threshold=35 nats-exporter")
+
+    pid = ssh("n1-c1", "systemctl show -P MainPID nats-exporter").stdout
+    again = cluster.play(play, **variables)
+    assert (again.status, again.changed) == (0, []), again.output
+    assert ssh("n1-c1", "systemctl show -P MainPID nats-exporter").stdout == pid
+    run = cluster.play(play, **{**variables, "nats_insights_exporter_interval": 2})
+    assert run.status == 0, run.output
+    assert ssh("n1-c1", "systemctl show -P MainPID nats-exporter").stdout != pid
+
+    run = cluster.play(play, **variables, nats_insights_exporter_state="absent")
+    assert run.status == 0, run.output
+    assert ssh("n1-c1", "systemctl cat nats-exporter", check=False).returncode
+    assert ssh("n1-c1", "test -e /opt/nats-exporter", check=False).returncode == 1
 
 
 def test_the_unit_is_hardened(cluster: Cluster) -> None:

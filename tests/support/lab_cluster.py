@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partialmethod
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -98,7 +99,7 @@ class Cluster:
 
     def play(
         self,
-        playbook: str,
+        playbook: str | Path,
         hosts: list[str] | None = None,
         host_vars: dict[str, dict[str, Any]] | None = None,
         limit: str | None = None,
@@ -106,7 +107,7 @@ class Cluster:
         extra_vars: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Run:
-        """Run a playbook of the collection; ``changes`` hold for this run only."""
+        """Run a playbook of the collection, or any by its path; ``changes`` hold for this run only."""
         per_host = {host: {**own, **(host_vars or {}).get(host, {})} for host, own in self.host_variables.items()}
         return self.controller.playbook(
             playbook,

@@ -621,6 +621,16 @@ _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
 )
 
 
+#: Those that need no host and nothing but VARZ, and whose findings end when they are mended.
+_OF_SERVERS: tuple[Callable[[Evidence], Check], ...] = (_ping, _options, _versions, _clocks, _storage, _certificates)
+
+
+def server_findings(servers: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Return what the servers themselves show beside the health rules: rows of nats_server_info with varz, where it answered."""
+    evidence = Evidence({"servers": servers}, servers)
+    return [finding for check in _OF_SERVERS for finding in check(evidence).findings]
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 _LINES_SHOWN = 10

@@ -10,7 +10,7 @@ how nats-server behaves, not from its /healthz, which stays at 200 for a stream 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import RESTORED_UNHEALTHY
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
@@ -24,6 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Peer,
     RaftGroup,
     Server,
+    Stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 
@@ -103,6 +104,11 @@ def group_problems(
     return list(_group_problems(group, frozenset(group.members) if answered is None else answered, limits))
 
 
+def members_in_step(group: RaftGroup, answered: frozenset[str], limits: Limits) -> frozenset[str]:
+    """Return the members that can be counted on: the leaders, and who answered and is in step by the sole leader's view."""
+    return frozenset(group.leaders) | (answered & {peer.name for peer in group.peers if limits.in_step(peer)})
+
+
 def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPolicy) -> list[Problem]:
     """Return every group that would lose its quorum if these servers stopped now.
 
@@ -127,6 +133,25 @@ def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPol
         sound = cluster.names - faults[group.subject].keys() if group.subject in faults else cluster.names
         problems += _stop_group(group, group.quorum, stopping, sound, policy)
     return problems
+
+
+def stoppable_servers(cluster: Cluster, policy: StopPolicy) -> dict[str, bool]:
+    """Return for each server that answered whether it could stop now without a group losing its quorum, by `stop_problems`.
+
+    Each is judged over the streams alone that have a member there, so that all take as long as each replica being looked at once.
+    """
+    there: dict[str, list[Stream]] = {}
+    for stream in cluster.streams:
+        groups = (stream.group, *(consumer.group for consumer in stream.consumers))
+        for name in {name for group in groups for name in group.members}:
+            there.setdefault(name, []).append(stream)
+    return {
+        name: not any(
+            problem.severity == ERROR
+            for problem in stop_problems(replace(cluster, streams=tuple(there.get(name, ()))), [name], policy)
+        )
+        for name in sorted(cluster.names)
+    }
 
 
 def entries_behind(cluster: Cluster) -> tuple[int, int]:
@@ -381,13 +406,8 @@ def _group_problems(group: RaftGroup, answered: frozenset[str], limits: Limits) 
         yield _error(f"{group.kind}_moving", group.subject, message)
 
 
-def _in_step(group: RaftGroup, answered: frozenset[str], limits: Limits) -> frozenset[str]:
-    """Return the members that can be counted on: the leaders, and who answered and is in step by the sole leader's view."""
-    return frozenset(group.leaders) | (answered & {peer.name for peer in group.peers if limits.in_step(peer)})
-
-
 def _peer_problems(group: RaftGroup, quorum: int, answered: frozenset[str], limits: Limits) -> Iterable[Problem]:
-    in_step = _in_step(group, answered, limits)
+    in_step = members_in_step(group, answered, limits)
     if len(in_step) < quorum:
         message = f"{_label(group)} has {len(in_step)} of {group.size} members in step ({_names(in_step)}), {quorum} are needed"
         absent = frozenset(group.members) - in_step
@@ -416,7 +436,7 @@ def _stop_group(
         absent = frozenset(group.members) - answered
         yield _error("stop_breaks_quorum", group.subject, message, absent=absent)
         return
-    in_step = _in_step(group, answered, policy.limits)
+    in_step = members_in_step(group, answered, policy.limits)
     left = in_step - stopping
     if len(left) < quorum:
         away = sorted(frozenset(group.members) - in_step)

@@ -43,6 +43,7 @@ RUN_BY = {
     "docs/getting-started.md": ("tests/lab/test_getting_started.py", '"{path}"'),
     "docs/health-gate.md": GUIDES,
     "docs/insights.md": ("tests/insights/test_cluster.py", "spark-submit"),
+    "docs/metrics.md": ("tests/lab/test_deploy.py", "import_playbook: natsops.jetstream.exporter"),
     "docs/molecule.md": ("tests/lab/test_lab.py", 'lab.kill("'),
     "docs/operations.md": GUIDES,
     "docs/internals/releasing.md": ("tests/unit/packaging/test_release.py", '"antsibull-changelog", "release"'),

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What goes on by the journal of operations (docs/roll-journal.md): the roll under way, and the servers in maintenance. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+
+#: The version of its schema that is read here.
+VERSION = 1
+_DONE, _FAILED = "run_done", "run_failed"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of an operation. Times are seconds since 1970. `batch`: the one that began last, 0 before the first, `batches`: how
+    many there are. `took`: the seconds of each batch that is done."""
+
+    name: str
+    started: float
+    last: float
+    batch: int = 0
+    batches: int = 0
+    began: float = 0.0
+    took: tuple[float, ...] = ()
+    state: str = "running"
+
+    @property
+    def running(self) -> bool:
+        """Return whether it has not ended. One that was killed has not either: its last event is old."""
+        return self.state == "running"
+
+    def seconds_left(self, now: float) -> Optional[float]:
+        """Return how long it still takes if its batches go on as before, None before the first is done."""
+        if not self.running or not self.took:
+            return None
+        mean = sum(self.took) / len(self.took)
+        return max(0.0, (self.batches - len(self.took)) * mean - (now - self.began))
+
+
+@dataclass(frozen=True)
+class Journal:
+    """`runs`: the last one of each cluster. `marks`: server → mark, of those that entered maintenance and have not left it."""
+
+    runs: Mapping[str, Run] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+
+
+def read_journal(lines: Iterable[str]) -> Journal:
+    """Return what goes on by these lines, the oldest first. A line that is none of the schema is skipped: a crash cut it off."""
+    runs: dict[str, Run] = {}
+    marks: dict[str, Mark] = {}
+    for line in lines:
+        event = _event(line)
+        if event is None:
+            continue
+        data = event.get("data")
+        if event["event"] == "maintenance_entered" and isinstance(data, dict):
+            mark = mark_of(data)
+            marks[mark.server] = mark
+        elif event["event"] == "maintenance_left" and isinstance(data, dict):
+            marks.pop(mark_of(data).server, None)
+        elif event["event"] == "run_started":
+            runs[event["cluster"]] = Run(event["run"], event["time"], event["time"], batches=event.get("of", 0))
+        elif event["cluster"] in runs and runs[event["cluster"]].name == event["run"]:
+            runs[event["cluster"]] = _after(runs[event["cluster"]], event)
+    return Journal(runs, marks)
+
+
+def _event(line: str) -> Optional[dict[str, Any]]:
+    try:
+        event = json.loads(line)
+        if not isinstance(event, dict) or event["version"] != VERSION:
+            return None
+        event["time"] = parse_time(str(event["time"])).timestamp()
+        known = all(isinstance(event[key], str) for key in ("run", "cluster", "event"))
+        numbers = all(isinstance(event.get(key, 0), int) for key in ("batch", "of"))
+    except (KeyError, ValueError):
+        return None
+    return event if known and numbers else None
+
+
+def _after(run: Run, event: Mapping[str, Any]) -> Run:
+    """Return the run after one of its events. Moves of replicas have no event for the beginning of a batch."""
+    time, kind = event["time"], event["event"]
+    run = replace(run, last=time, batch=event.get("batch", run.batch), batches=event.get("of", run.batches))
+    if kind == "batch_started":
+        return replace(run, began=time)
+    if kind == "batch_done":
+        return replace(run, took=(*run.took, time - (run.began or run.started)), began=time)
+    if kind in (_DONE, _FAILED):
+        return replace(run, state="done" if kind == _DONE else "failed")
+    return run

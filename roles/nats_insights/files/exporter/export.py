@@ -1,0 +1,200 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Serve the metrics of a fleet to Prometheus: what the unit nats-exporter runs.
+
+    python program.pyz SETTINGS
+
+The settings are JSON: `connection` (options of the module's connection), `listen` (ADDRESS:PORT), `users` (name and password of
+those who may read, empty for everybody), `tls` (`cert_file`, `key_file`, `client_ca_file`), and those of
+`operations.exporting.sweep_options`. Exit status 2 for settings that make no sense; nothing else ends it but a signal.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import os
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, Callable, Optional
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.metrics import COUNTER
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, MissingLibrary
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.exporting import Sweeper, sweep_options
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+#: Seconds that a client may take for its request, and for reading the answer.
+CLIENT_TIMEOUT = 20
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class FleetCollector(Collector):
+    """What the last sweep found, for prometheus_client."""
+
+    def __init__(self, sweeper: Sweeper) -> None:
+        self._sweeper = sweeper
+
+    def collect(self) -> Iterable[Metric]:
+        found = self._sweeper.current()
+        for metric, samples in found.families():
+            labels = ("fleet", *metric.labels)
+            family: CounterMetricFamily | GaugeMetricFamily
+            if metric.kind == COUNTER:
+                family = CounterMetricFamily(metric.name, metric.about, labels=labels)
+            else:
+                family = GaugeMetricFamily(metric.name, metric.about, labels=labels)
+            for values, value in samples:
+                family.add_metric((found.fleet, *values), value)
+            yield family
+
+
+def application(sweeper: Sweeper, users: Mapping[str, str]) -> Application:
+    """Return the WSGI application: /metrics for those who may read it, and nothing else."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FleetCollector(sweeper))
+    ProcessCollector(registry=registry)
+    metrics = make_wsgi_app(registry)
+
+    def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if users and not authorized(environ.get("HTTP_AUTHORIZATION", ""), users):
+            headers = [("WWW-Authenticate", 'Basic realm="natsops"'), ("Content-Type", "text/plain")]
+            return _refuse(start_response, "401 Unauthorized", headers)
+        if environ.get("PATH_INFO") != "/metrics":
+            return _refuse(start_response, "404 Not Found", [("Content-Type", "text/plain")])
+        if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
+            return _refuse(start_response, "405 Method Not Allowed", [("Content-Type", "text/plain")])
+        return metrics(environ, start_response)
+
+    return serve
+
+
+def _refuse(start_response: Callable[..., Any], status: str, headers: list[tuple[str, str]]) -> Iterable[bytes]:
+    start_response(status, headers)
+    return [f"{status}\n".encode()]
+
+
+def authorized(header: str, users: Mapping[str, str]) -> bool:
+    """Return whether an Authorization header has the name and password of a user; it takes as long for a name that is unknown."""
+    scheme, _space, encoded = header.partition(" ")
+    try:
+        given = base64.b64decode(encoded.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    if scheme.lower() != "basic":
+        return False
+    same = [hmac.compare_digest(f"{name}:{password}".encode(), given) for name, password in users.items()]
+    return any(same)
+
+
+class Certificate:
+    """The TLS of the listener. A certificate that was renewed in its files counts from the next connection on."""
+
+    def __init__(self, tls: Mapping[str, Any]) -> None:
+        """Raises OSError, ssl.SSLError, KeyError."""
+        self._files = (tls["cert_file"], tls["key_file"])
+        self._read: tuple[int, ...] = ()
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._load()
+        if tls.get("client_ca_file"):
+            self.context.load_verify_locations(tls["client_ca_file"])
+            self.context.verify_mode = ssl.CERT_REQUIRED
+
+    def _load(self) -> None:
+        written = tuple(os.stat(path).st_mtime_ns for path in self._files)
+        if written != self._read:
+            self.context.load_cert_chain(*self._files)
+            self._read = written
+
+    def wrap(self, connection: socket.socket) -> ssl.SSLSocket:
+        """Return the connection by TLS. It shakes hands at its first read, which the connection's own thread does."""
+        try:
+            self._load()
+        except (OSError, ssl.SSLError) as error:
+            say(f"the renewed certificate cannot be used: {error!r}")
+        return self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+
+
+class Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, so that a client that sends nothing keeps no other waiting."""
+
+    daemon_threads = True
+    certificate: Optional[Certificate] = None
+
+    def server_bind(self) -> None:
+        """As of TCPServer: the name of this host is not looked up, which may take long where nobody knows it."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        return (self.certificate.wrap(connection) if self.certificate else connection), address
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say in one line what a client did; it is no matter of ours."""
+        print(f"request of {client_address[0]}: {sys.exc_info()[1]!r}", file=sys.stderr, flush=True)
+
+
+class Server6(Server):
+    address_family = socket.AF_INET6
+
+
+class Handler(WSGIRequestHandler):
+    """One connection."""
+
+    timeout = CLIENT_TIMEOUT
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing for each scrape."""
+
+    def address_string(self) -> str:
+        return str(self.client_address[0])
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Return host and port of ADDRESS:PORT; an IPv6 address stands in brackets. Raises ValueError."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host:
+        raise ValueError(f"listen: {listen!r} is no ADDRESS:PORT")
+    return host.strip("[]"), int(port)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(path: str) -> int:
+    try:
+        settings = json.loads(Path(path).read_text(encoding="utf-8"))
+        given = {key: value for key, value in settings["connection"].items() if value is not None}
+        options = ConnectionOptions(**{**given, "servers": tuple(given["servers"])})
+        sweeper = Sweeper(options, sweep_options(settings), say)
+        host, port = address_of(settings["listen"])
+        family = Server6 if ":" in host else Server
+        server = make_server(host, port, application(sweeper, settings.get("users") or {}), family, Handler)
+        server.certificate = Certificate(settings["tls"]) if settings.get("tls") else None
+    except (OSError, KeyError, TypeError, ValueError, MissingLibrary) as error:
+        say(f"the settings cannot be used: {error!r}")
+        return 2
+    threading.Thread(target=sweeper.run, name="sweep", daemon=True).start()
+    say(f"serving /metrics on {host} port {server.server_port}{' by TLS' if server.certificate else ''}")
+    server.serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

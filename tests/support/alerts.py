@@ -1,0 +1,28 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of alerts, of tools/alert_rules.py, and Prometheus' own programs, of Debian's packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import binaries
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+from alert_rules import ALERTS, RULES, SILENT, Alert, anchor, rules, runbook
+
+__all__ = ["ALERTS", "RULES", "SILENT", "Alert", "anchor", "program", "promtool", "rules", "runbook"]
+
+SUITE = "trixie"
+
+
+def program(name: str, package: str = "") -> str:
+    """Return the path of a program of a Debian package, by default of the same name."""
+    return str(binaries.programs(package or name, SUITE) / "usr/bin" / name)
+
+
+def promtool(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program("promtool"), *arguments], input=text, capture_output=True, text=True, check=False)

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What goes on by the journal of operations, also where a crash cut a line off."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.journal import Journal, read_journal
+from hypothesis import given
+from hypothesis import strategies as st
+
+MARK = {"server": "n3-c1", "by": "ops", "since": 1.0, "until": 2.0, "reason": "new disk", "held": True}
+
+
+def line(event: str, seconds: int, run: str = "r1", cluster: str = "C1", **more: Any) -> str:
+    time = f"2026-11-24T10:{seconds // 60:02d}:{seconds % 60:02d}.000Z"
+    return json.dumps({"version": 1, "time": time, "run": run, "cluster": cluster, "event": event, **more})
+
+
+ROLL = [
+    line("run_started", 0, of=3),
+    line("batch_started", 1, batch=1, of=3),
+    line("waiting", 5, batch=1, of=3),
+    line("batch_done", 21, batch=1, of=3),
+    line("batch_started", 22, batch=2, of=3),
+]
+
+
+def test_a_roll_in_progress() -> None:
+    run = read_journal(ROLL).runs["C1"]
+    assert (run.running, run.batch, run.batches, run.took) == (True, 2, 3, (20.0,))
+    assert run.seconds_left(run.last + 5) == 2 * 20 - 5
+
+
+@pytest.mark.parametrize(("event", "state"), [("run_done", "done"), ("run_failed", "failed")])
+def test_the_end_of_a_roll(event: str, state: str) -> None:
+    run = read_journal([*ROLL, line(event, 60)]).runs["C1"]
+    assert (run.running, run.state, run.seconds_left(run.last)) == (False, state, None)
+
+
+def test_what_belongs_to_no_roll_begins_none() -> None:
+    """Such as a cure, which is one event."""
+    assert read_journal([line("repaired", 1), line("batch_done", 2, batch=1)]) == Journal()
+    assert read_journal([*ROLL, line("repaired", 30, run="r2")]).runs["C1"].name == "r1"
+    assert read_journal([*ROLL, line("run_started", 30, run="r2", cluster="C2")]).runs.keys() == {"C1", "C2"}
+
+
+def test_servers_in_maintenance() -> None:
+    entered = line("maintenance_entered", 1, data=MARK)
+    journal = read_journal([entered, line("maintenance_entered", 2, data={**MARK, "server": "n1-c1"})])
+    assert (sorted(journal.marks), journal.marks["n3-c1"].reason) == (["n1-c1", "n3-c1"], "new disk")
+    assert read_journal([entered, line("maintenance_left", 9, data=MARK)]).marks == {}
+
+
+@given(st.lists(st.sampled_from(ROLL), max_size=8), st.integers(0, 400), st.text(max_size=20))
+def test_any_bytes_are_read(lines: list[str], cut: int, rubbish: str) -> None:
+    read_journal([*("\n".join(lines)[cut:]).splitlines(), rubbish, "[]", '{"version": 1}', '{"version": 1, "time": 3}'])

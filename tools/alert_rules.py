@@ -1,0 +1,378 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the alert rules for Prometheus, extensions/prometheus/natsops.rules.yml, from the one table of alerts.
+
+    python tools/alert_rules.py           writes the file (`make docs`)
+    python tools/alert_rules.py --check   writes nothing; exits 1 when it is stale
+
+Each kind of root cause has an alert or a reason why it has none, and each alert a section of docs/troubleshooting.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+RULES = ROOT / "extensions/prometheus/natsops.rules.yml"
+CRITICAL, WARNING, INFO = "critical", "warning", "info"
+_HEAD = """\
+# Written by `make docs` from tools/alert_rules.py. Alerts of the metrics of playbook natsops.jetstream.exporter.
+# yamllint disable rule:line-length
+"""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A rule. `summary` is the same for all that it groups, `description` has labels and `$value`. `section`: of
+    docs/troubleshooting.md. `causes`: the kinds of root causes (cluster/causes.py) that it tells of."""
+
+    name: str
+    expr: str
+    wait: str
+    severity: str
+    summary: str
+    description: str
+    section: str
+    causes: tuple[str, ...] = ()
+
+
+def _cause(name: str, kind: str, wait: str, severity: str, summary: str, section: str) -> Alert:
+    return Alert(
+        name,
+        f'sum by (fleet) (natsops_root_causes{{kind="{kind}"}}) > 0',
+        wait,
+        severity,
+        summary,
+        f"{summary} in fleet {{{{ $labels.fleet }}}}: natsops.jetstream.diagnose names what and where.",
+        section,
+        (kind,),
+    )
+
+
+_SPACE = "Messages are refused because of space"
+_QUORUM = "A stream takes no messages"
+_BEHIND = "A replica stays behind"
+_BROKEN = "A consumer, a replica or a move is broken"
+_STOPPED = "A run stops in the middle"
+_UNPROTECTED = "Backups fail or are old"
+_LOOK = "An alert fires"
+
+ALERTS: tuple[Alert, ...] = (
+    Alert(
+        "NatsopsClusterUnreachable",
+        "natsops_up == 0",
+        "2m",
+        CRITICAL,
+        "The servers cannot be asked",
+        "No server of fleet {{ $labels.fleet }} can be asked; natsops_failure and the exporter's journal say why.",
+        "No server answers",
+        ("cluster_unreachable",),
+    ),
+    Alert(
+        "NatsopsExporterAbsent",
+        "absent(natsops_up)",
+        "10m",
+        WARNING,
+        "The exporter is gone",
+        "Nothing is known of any fleet: is nats-exporter up, and is it scraped?",
+        _LOOK,
+    ),
+    Alert(
+        "NatsopsServerDown",
+        "natsops_server_up == 0 unless on (fleet, server) natsops_maintenance",
+        "5m",
+        WARNING,
+        "A server does not answer",
+        "{{ $labels.server }} of {{ $labels.cluster }} does not answer.",
+        "No server answers",
+        ("servers_down",),
+    ),
+    _cause("NatsopsSiteDown", "site_down", "2m", CRITICAL, "No server of a cluster answers", "No server answers"),
+    Alert(
+        "NatsopsQuorumLost",
+        'sum by (fleet, cluster, kind) (natsops_groups{state=~"no_leader|no_quorum|leader_disputed"}) > 0',
+        "1m",
+        CRITICAL,
+        "Streams or consumers have no quorum",
+        "{{ $value }} groups ({{ $labels.kind }}) of {{ $labels.cluster }} have no leader or no quorum.",
+        _QUORUM,
+    ),
+    Alert(
+        "NatsopsMetaLeaderless",
+        "natsops_meta_leader_known == 0",
+        "1m",
+        CRITICAL,
+        "The meta group has no leader",
+        "In fleet {{ $labels.fleet }} nothing can be created, changed or deleted.",
+        "Nothing can be created, changed or deleted",
+        ("meta_group",),
+    ),
+    Alert(
+        "NatsopsMetaOverloaded",
+        "natsops_meta_pending > 100",
+        "10m",
+        WARNING,
+        "The meta leader has requests waiting",
+        "The meta leader of fleet {{ $labels.fleet }} has {{ $value }} requests of the JetStream API waiting.",
+        "Nothing can be created, changed or deleted",
+        ("meta_group",),
+    ),
+    Alert(
+        "NatsopsNoQuorumMargin",
+        "sum by (fleet, cluster, kind) (natsops_groups_without_margin) > 0",
+        "30m",
+        WARNING,
+        "One more server takes a quorum",
+        "{{ $value }} groups ({{ $labels.kind }}) of {{ $labels.cluster }} lose their quorum with one more member.",
+        _BEHIND,
+        ("catching_up",),
+    ),
+    Alert(
+        "NatsopsReplicasBehind",
+        'sum by (fleet, cluster, kind) (natsops_groups{state=~"replica_behind|replica_count"}) > 0',
+        "30m",
+        WARNING,
+        "Replicas are behind or missing",
+        "{{ $value }} groups ({{ $labels.kind }}) of {{ $labels.cluster }} miss a replica that is in step.",
+        _BEHIND,
+        ("catching_up",),
+    ),
+    Alert(
+        "NatsopsAssetBroken",
+        'sum by (fleet, cluster, kind) (natsops_groups{state=~"unhealthy|ghost"}) > 0',
+        "15m",
+        WARNING,
+        "Streams or consumers are at fault themselves",
+        "{{ $value }} groups ({{ $labels.kind }}) of {{ $labels.cluster }} are at fault: natsops_asset_at_fault names them.",
+        _BROKEN,
+        ("asset_fault",),
+    ),
+    Alert(
+        "NatsopsMoveStuck",
+        'sum by (fleet, cluster, kind) (natsops_groups{state="moving"}) > 0',
+        "6h",
+        WARNING,
+        "Moves of replicas do not end",
+        "{{ $value }} groups ({{ $labels.kind }}) of {{ $labels.cluster }} are being moved.",
+        _BROKEN,
+        ("catching_up",),
+    ),
+    _cause("NatsopsStorageFault", "storage", "2m", CRITICAL, "A server has no storage to write to", _SPACE),
+    Alert(
+        "NatsopsStorageNearlyFull",
+        "natsops_server_storage_used_bytes / natsops_server_storage_limit_bytes > 0.9",
+        "15m",
+        WARNING,
+        "A server's storage is nearly full",
+        "{{ $labels.server }} of {{ $labels.cluster }} uses {{ $value | humanizePercentage }} of its file storage.",
+        _SPACE,
+    ),
+    Alert(
+        "NatsopsStorageFillsUp",
+        'natsops_insights_full_days{scope="server",quantile="p10"} < 7',
+        "1h",
+        WARNING,
+        "A server's storage fills up within a week",
+        "{{ $labels.name }} may be full ({{ $labels.resource }}) in {{ $value }} days, with one chance in ten.",
+        _SPACE,
+    ),
+    _cause("NatsopsVersionDefect", "version_defect", "10m", WARNING, "A defect of a server's version shows", _BEHIND),
+    _cause("NatsopsRoutesCut", "routes_cut", "5m", CRITICAL, "Servers do not hear one another", _BEHIND),
+    _cause("NatsopsServerFault", "server_fault", "10m", WARNING, "A server is not healthy", _LOOK),
+    _cause(
+        "NatsopsMembershipDiffers", "membership", "30m", WARNING, "Inventory and cluster differ", "A run is refused"
+    ),
+    _cause("NatsopsUnknownFault", "unknown", "15m", WARNING, "Something is wrong that has no known cause", _LOOK),
+    Alert(
+        "NatsopsSourceSilent",
+        'sum by (fleet, cluster) (natsops_sources{state=~"silent|failing"}) > 0',
+        "15m",
+        WARNING,
+        "Mirrors or sources do not hear their origin",
+        "{{ $value }} mirrors and sources of {{ $labels.cluster }} are silent or failing.",
+        _BROKEN,
+    ),
+    Alert(
+        "NatsopsMaintenanceOverdue",
+        "natsops_maintenance_until_timestamp_seconds < time()",
+        "10m",
+        WARNING,
+        "A server should have left maintenance",
+        "{{ $labels.server }} is still in maintenance.",
+        "A server was forgotten in maintenance",
+    ),
+    Alert(
+        "NatsopsCertificateExpires",
+        "natsops_server_certificate_expiry_timestamp_seconds - time() < 30 * 86400",
+        "1h",
+        WARNING,
+        "A certificate expires within 30 days",
+        "The certificate of {{ $labels.server }} ({{ $labels.listener }}) is good for {{ $value | humanizeDuration }}.",
+        "A certificate expires",
+    ),
+    Alert(
+        "NatsopsCertificateExpiresSoon",
+        "natsops_server_certificate_expiry_timestamp_seconds - time() < 7 * 86400",
+        "10m",
+        CRITICAL,
+        "A certificate expires within 7 days",
+        "The certificate of {{ $labels.server }} ({{ $labels.listener }}) is good for {{ $value | humanizeDuration }}.",
+        "A certificate expires",
+    ),
+    Alert(
+        "NatsopsConfigurationDiffers",
+        'natsops_findings{code=~"config_differs|versions_differ|clocks_differ",severity=~"warning|critical"} > 0',
+        "1h",
+        WARNING,
+        "Servers differ from one another",
+        "{{ $labels.code }}: {{ $value }} findings in {{ $labels.cluster }}; natsops.jetstream.diagnose has them in words.",
+        "Servers differ",
+    ),
+    Alert(
+        "NatsopsRunStalled",
+        "natsops_roll_in_progress == 1 and time() - natsops_roll_event_timestamp_seconds > 3600",
+        "5m",
+        WARNING,
+        "An operation neither goes on nor ended",
+        "The operation of {{ $labels.cluster }} wrote no event for an hour: was it killed?",
+        _STOPPED,
+    ),
+    Alert(
+        "NatsopsRunFailed",
+        "natsops_roll_failed == 1",
+        "0m",
+        WARNING,
+        "An operation failed",
+        "The last operation of {{ $labels.cluster }} failed; its journal says why.",
+        _STOPPED,
+    ),
+    Alert(
+        "NatsopsBackupFailed",
+        'natsops_backup_streams{state=~"failed|never"} > 0',
+        "1h",
+        WARNING,
+        "Streams are not saved",
+        "{{ $value }} streams of fleet {{ $labels.fleet }} are not saved ({{ $labels.state }}).",
+        _UNPROTECTED,
+    ),
+    Alert(
+        "NatsopsBackupOld",
+        "time() - natsops_backup_oldest_timestamp_seconds > 2 * 86400",
+        "1h",
+        WARNING,
+        "A backup is older than two days",
+        "The oldest last backup of a stream of fleet {{ $labels.fleet }} is {{ $value | humanizeDuration }} old.",
+        _UNPROTECTED,
+    ),
+    Alert(
+        "NatsopsRestoreFailed",
+        'natsops_backup_proofs{state="failed"} > 0',
+        "1h",
+        WARNING,
+        "A backup could not be restored in a drill",
+        "{{ $value }} streams of fleet {{ $labels.fleet }} could not be restored.",
+        _UNPROTECTED,
+    ),
+    Alert(
+        "NatsopsInsightsCritical",
+        'sum by (fleet, check) (natsops_insights_findings{severity="critical"}) > 0',
+        "1h",
+        WARNING,
+        "The insights found something critical",
+        "{{ $labels.check }}: {{ $value }} critical findings; the report has them with what to do.",
+        _LOOK,
+    ),
+    Alert(
+        "NatsopsInputUnreadable",
+        "natsops_input_readable == 0",
+        "1h",
+        WARNING,
+        "The exporter cannot read a file that it was given",
+        "{{ $labels.input }} cannot be read; the exporter's journal says why.",
+        _LOOK,
+    ),
+    Alert(
+        "NatsopsFaultsOmitted",
+        'natsops_assets_omitted{list="at_fault"} > 0',
+        "30m",
+        INFO,
+        "More is at fault than has series",
+        "{{ $value }} streams and consumers at fault have no series of their own.",
+        _LOOK,
+    ),
+)
+
+#: Kinds of root causes without an alert, and why.
+SILENT = {
+    "maintenance": "no fault: NatsopsMaintenanceOverdue fires when it lasts too long",
+    "request": "speaks against a stop that somebody asks for, which the exporter does not",
+}
+
+
+def anchor(section: str) -> str:
+    """Return what a link calls a section, as GitHub does."""
+    return re.sub(r"[^\w -]", "", section.lower()).replace(" ", "-")
+
+
+def runbook(section: str) -> str:
+    repository = yaml.safe_load((ROOT / "galaxy.yml").read_text())["repository"]
+    return f"{repository}/blob/main/docs/troubleshooting.md#{anchor(section)}"
+
+
+def rules() -> dict[str, Any]:
+    """Return the content of the file of rules."""
+    return {
+        "groups": [
+            {
+                "name": "natsops",
+                "rules": [
+                    {
+                        "alert": alert.name,
+                        "expr": alert.expr,
+                        "for": alert.wait,
+                        "labels": {"severity": alert.severity},
+                        "annotations": {
+                            "summary": alert.summary,
+                            "description": alert.description,
+                            "runbook_url": runbook(alert.section),
+                        },
+                    }
+                    for alert in ALERTS
+                ],
+            }
+        ]
+    }
+
+
+class _Indented(yaml.SafeDumper):
+    """Indents lists, as yamllint wants it."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def text() -> str:
+    return f"---\n{_HEAD}" + yaml.dump(rules(), Dumper=_Indented, sort_keys=False, width=100, allow_unicode=True)
+
+
+def main(arguments: list[str]) -> int:
+    stale = not RULES.is_file() or RULES.read_text() != text()
+    if "--check" in arguments:
+        if stale:
+            print(f"{RULES.relative_to(ROOT)} is stale: run `make docs` and commit it.")
+        return int(stale)
+    os.makedirs(RULES.parent, exist_ok=True)
+    RULES.write_text(text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
