@@ -21,7 +21,16 @@ import yaml
 from support.documents import Command, Document, typed
 from support.module_runs import Runner
 from support.nats_processes import binary
-from support.role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create, words
+from support.role_cluster import (
+    APP_PASSWORD,
+    APP_USER,
+    OPERATOR_PASSWORD,
+    SYSTEM_PASSWORD,
+    RoleCluster,
+    create,
+    publish,
+    words,
+)
 
 pytestmark = pytest.mark.playbook
 
@@ -213,6 +222,48 @@ def test_the_handbook_from_the_first_restart_to_the_last_replacement(tmp_path: P
                 if "--check" in text:
                     assert cluster.pids() == before, command.where
         del cluster.hosts["n3-c1"]
+        cluster.deploy_changes_nothing()
+    finally:
+        cluster.kill()
+
+
+@pytest.mark.chaos
+def test_a_cluster_is_rescued_as_the_guide_says(tmp_path: Path) -> None:
+    """Three of five hosts lose all they have, one of them does not even answer, and new ones take their places."""
+    cluster = GuideCluster(tmp_path)
+    for name in ("n4-c1", "n5-c1"):
+        cluster.add(name)
+    journal = tmp_path / "journal.jsonl"
+    cluster.variables["nats_cluster_journal"] = str(journal)
+    try:
+        cluster.type(DEPLOY)
+        create(cluster, "ORDERS", 5, subjects=["orders.>"])
+        create(cluster, "EVENTS", 3, subjects=["events.>"])
+        for subject in ("orders.new", "events.new"):
+            publish(cluster, subject, 20, 100)
+        plan, run = (command.text for command in commands("docs/rescue.md"))
+        dead = ("n3-c1", "n4-c1", "n5-c1")
+        cluster.kill(*dead)
+        output = words(cluster.type(f"{plan} || true"))
+        assert "n3-c1 is named dead, answers by SSH, and its server could start" in output
+        for name in dead:
+            shutil.rmtree(tmp_path / name)
+        cluster.hosts["n5-c1"].update(ansible_connection="ssh", ansible_port=1)
+        output = words(cluster.type(plan))
+        assert "n3-c1: answers by SSH only, cannot start (it has no configuration file)" in output
+        assert "n5-c1: answers neither by NATS nor by SSH" in output
+        assert "stream APP/ORDERS (R5) has lost its majority (n3-c1, n4-c1, n5-c1)" in output
+        assert not journal.exists() or "rescued" not in journal.read_text()
+        output = words(cluster.type(run))
+        assert "n5-c1 is no member any more" in output
+        assert '"event":"rescued"' in journal.read_text().replace(" ", "")
+        for name in dead:
+            del cluster.hosts[name]
+        for name in ("n6-c1", "n7-c1", "n8-c1"):
+            cluster.add(name)
+        cluster.type("ansible-playbook natsops.jetstream.scale_out -i inventory.yml")
+        report = cluster.type("ansible-playbook natsops.jetstream.repair -i inventory.yml --check")
+        assert "Nothing to repair." in report
         cluster.deploy_changes_nothing()
     finally:
         cluster.kill()

@@ -44,6 +44,20 @@ def unit_properties(run_command: RunCommand, unit: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 
+def fenced(unit: str, properties: Mapping[str, str], configured: bool, mark: Mapping[str, Any] | None) -> str:
+    """Return why the server of a host cannot start, empty when it could. `configured`: whether its configuration file is there.
+
+    `unit`: empty where systemd does not run it. A unit that is merely disabled is started by the next deployment.
+    """
+    if mark and mark["held"]:
+        return "it is in maintenance and held"
+    if unit and properties.get("UnitFileState") == "masked":
+        return f"its unit {unit} is masked"
+    if unit and not properties.get("FragmentPath"):
+        return f"it has no unit {unit}"
+    return "" if configured else "it has no configuration file"
+
+
 def newest(files: Sequence[str]) -> float:
     """Return the newest modification time of the files that exist, in epoch seconds; 0 when none does."""
     return max((os.stat(path).st_mtime for path in files if os.path.exists(path)), default=0.0)

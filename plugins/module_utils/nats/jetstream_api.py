@@ -21,6 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Client,
     Download,
     NatsFailure,
+    Progress,
     Reply,
     Upload,
 )
@@ -407,6 +408,23 @@ class MetaApi(_Api):
     def remove_server(self, name: str, peer_id: str = "") -> None:
         """Take a server out of the meta group. `peer_id` wins over the name."""
         self.call("SERVER.REMOVE", {"peer": name, **({"peer_id": peer_id} if peer_id else {})})
+
+    def rescue(self, quorum: int, servers: int) -> list[dict[str, Any]]:
+        """Let every server of the system account that hears it elect a meta leader with `quorum` votes for five minutes (2.15,
+        ADR-61), and return the reply of each, with `server` and `new_quorum` or `error`. `servers`: how many should reply.
+
+        It cannot be addressed to some of them. Raises NatsFailure when nobody replies.
+        """
+        answers: list[dict[str, Any]] = []
+
+        def on_reply(reply: Reply) -> Progress:
+            answer = json.loads(reply.body)
+            answers.append(answer if isinstance(answer, dict) else {"error": {"description": "not a JSON object"}})
+            # One more than these would be one too many, and is waited for.
+            return False if len(answers) < servers else None
+
+        self._client.gather(self._call("META.RESCUE", {"quorum_needed": quorum}), on_reply)
+        return answers
 
     def move_stream(
         self, account: str, stream: str, server: str | None = None, cluster: str | None = None, tags: Sequence[str] = ()

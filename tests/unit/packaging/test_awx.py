@@ -110,6 +110,7 @@ def test_nodes_run_templates_and_lead_to_nodes_that_there_are() -> None:
         "{{ nats_awx_prefix }} approved restore": {"plan", "approve", "restore"},
         "{{ nats_awx_prefix }} approved rebalance": {"plan", "approve", "rebalance"},
         "{{ nats_awx_prefix }} approved repair": {"plan", "approve", "repair"},
+        "{{ nats_awx_prefix }} approved rescue": {"plan", "approve", "rescue"},
         "{{ nats_awx_prefix }} approved failover": {"plan", "approve", "failover"},
         "{{ nats_awx_prefix }} approved failback": {"plan", "approve", "failback"},
     }

@@ -47,6 +47,7 @@ RUN_BY = {
     "docs/molecule.md": ("tests/lab/test_lab.py", 'lab.kill("'),
     "docs/operations.md": GUIDES,
     "docs/internals/releasing.md": ("tests/unit/packaging/test_release.py", '"antsibull-changelog", "release"'),
+    "docs/rescue.md": GUIDES,
     "docs/roll-journal.md": GUIDES,
     "docs/security.md": GUIDES,
     "docs/sizing.md": GUIDES,

@@ -1,0 +1,475 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is left of a cluster whose majority never returns, what would be lost, and by which steps it comes back. Pure.
+
+The servers that are left decide without the others from then on. That is safe only while none of the others runs or can come
+back, which no request to NATS can tell: the operator names the dead, and the hosts, their disks and their ports must not
+contradict. Sources: nats-server 2.15, server/raft.go (rescue) and server/jetstream_api.go (META.RESCUE, SERVER.REMOVE).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+
+#: The first release whose servers can be rescued.
+SINCE = (2, 15, 0)
+#: Lines for people that name single streams; the result has all.
+MAX_STREAM_LINES = 30
+
+#: The steps.
+RESCUE, REMOVE, WAIT = "rescue", "remove", "wait"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What one server holds of a stream, as it says, or as its disk does. `last_seq`: None where that cannot be read."""
+
+    messages: int | None
+    last_seq: int | None
+
+
+#: (account, stream) → server → what it holds.
+Holdings = Mapping[tuple[str, str], Mapping[str, Stored]]
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a host says over SSH. `fenced`: why its server cannot start, empty when it could; `failure`: why the host was reached
+    and still says nothing. `listening`: ports of its server that take connections, as seen from the controller."""
+
+    server: str
+    reached: bool = False
+    running: bool = False
+    fenced: str = ""
+    failure: str = ""
+    listening: tuple[str, ...] = ()
+    streams: Mapping[tuple[str, str], Stored] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. `dead`: servers that never come back. `lost`: patterns of ACCOUNT/STREAM and ACCOUNT/STREAM/CONSUMER
+    that may be lost. `begun`: the dead of a rescue that was interrupted, some of which may be removed already."""
+
+    dead: frozenset[str]
+    lost: Sequence[str] = ()
+    begun: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Sight:
+    """All that is known. `held`: by the servers that answer. `assigned`: names of all streams and consumers in the meta group's
+    log, None while no meta leader could tell them. `unasked`: accounts with JetStream of which nobody could ask."""
+
+    cluster: Cluster
+    held: Holdings
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+    assigned: frozenset[str] | None = None
+    unasked: frozenset[str] = frozenset()
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Return the servers that answered, and did not say what they hold."""
+        return tuple(sorted(server.name for server in self.cluster.servers if server.jetstream and not server.summary))
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a stream. `holders`: servers that answer and hold it, with the last sequence of each; `dead`: its other
+    members. `stalled`: whether it has lost its majority."""
+
+    account: str
+    stream: str
+    num_replicas: int
+    holders: Mapping[str, int]
+    messages: int
+    dead: tuple[str, ...]
+    stalled: bool
+
+    @property
+    def label(self) -> str:
+        return f"{self.account}/{self.stream}"
+
+    @property
+    def last_seq(self) -> int:
+        """Return the last sequence that comes back."""
+        return max(self.holders.values(), default=0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for a module's result."""
+        return {
+            "account": self.account,
+            "stream": self.stream,
+            "num_replicas": self.num_replicas,
+            "holders": dict(self.holders),
+            "messages": self.messages,
+            "last_seq": self.last_seq,
+            "dead": list(self.dead),
+            "stalled": self.stalled,
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: `kind`, and the server that it is about."""
+
+    kind: str
+    does: str
+    server: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"step": self.kind, "server": self.server, "does": self.does}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is left, what is lost, what speaks against a rescue, and its steps: none when there is nothing to rescue."""
+
+    survivors: tuple[str, ...] = ()
+    removals: tuple[str, ...] = ()
+    quorum: int = 0
+    size: int = 0
+    fates: tuple[Fate, ...] = ()
+    lost: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    @property
+    def due(self) -> bool:
+        """Return whether something is to be done, and may be."""
+        return bool(self.steps) and not self.refusals
+
+
+def plan(sight: Sight, request: Request) -> Plan:
+    """Return what would be done, or why not."""
+    meta = sight.cluster.meta
+    if meta is None:
+        refusal = "no server that answers runs JetStream in a cluster: there is nothing that could be rescued"
+        return Plan(refusals=(refusal,), lines=(f"Refused: {refusal}.",))
+    members = _members(sight.cluster, meta, request)
+    survivors = tuple(sorted(members & _answering(sight.cluster)))
+    quorum = meta.group.size // 2 + 1
+    fates = tuple(_fate(stream, sight) for stream in sight.cluster.streams)
+    removals = tuple(sorted(members & request.dead))
+    lost = _lost(sight, fates)
+    refusals = [
+        *_of_dead(sight, request, members),
+        *_of_members(sight, request, meta, members),
+        *_of_majority(meta, survivors, quorum, removals, fates, request),
+        *_of_versions(sight.cluster, survivors),
+        *_of_data(sight, request, fates, lost),
+    ]
+    if _whole(sight.cluster, meta, survivors, fates) and not request.begun:
+        # Those that were named dead may have been removed by an earlier run.
+        refusals = [f"{name} is named dead and answers" for name in removals]
+        removals = ()
+    steps = _steps(meta, survivors, quorum, removals, fates, request)
+    made = Plan(survivors, removals, quorum, meta.group.size, fates, lost, tuple(refusals), steps)
+    return Plan(**{**made.__dict__, "lines": tuple(_lines(made, sight, members))})
+
+
+def _whole(cluster: Cluster, meta: MetaGroup, survivors: Collection[str], fates: Sequence[Fate]) -> bool:
+    """Return whether every member of the meta group answers, and nothing has lost its majority."""
+    members = frozenset(meta.group.members)
+    return (
+        len(members) == meta.group.size
+        and members <= frozenset(survivors)
+        and meta.group.leader is not None
+        and not any(fate.stalled for fate in fates)
+    )
+
+
+def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[str]:
+    """Return who counts. Without a leader servers before 2.15 tell how many do, and not who: then those that were named dead."""
+    members = frozenset(meta.group.members)
+    named = request.dead - members
+    return members | named if _old(cluster) and len(named) == meta.group.size - len(members) else members
+
+
+def _answering(cluster: Cluster) -> frozenset[str]:
+    return frozenset(server.name for server in cluster.servers if server.jetstream)
+
+
+# --- what speaks against it -------------------------------------------------------------------------------------------
+
+
+def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterable[str]:
+    """Yield why a server that was named dead may not be."""
+    for name in sorted(request.dead):
+        host = sight.hosts.get(name, Host(name))
+        if name in sight.cluster.names:
+            yield f"{name} is named dead and answers"
+        elif host.running:
+            yield (
+                f"{name} is named dead and its server runs, cut off from those that answer: it may hold a majority with others. "
+                "Mend the network instead"
+            )
+        elif host.listening:
+            yield (
+                f"{name} is named dead and {', '.join(host.listening)} takes connections: it runs, and may hold a majority with "
+                "others"
+            )
+        elif host.failure:
+            yield f"{name} is named dead, answers by SSH, and cannot be read: {host.failure}"
+        elif host.reached and not host.fenced:
+            yield (
+                f"{name} is named dead, answers by SSH, and its server could start: start it, which may heal everything; or, if "
+                "it never may run again, fence it there (systemctl mask --now nats-server)"
+            )
+        elif name not in members and name not in request.begun:
+            yield f"{name} is named dead and is no member of the meta group ({_names(members)})"
+
+
+def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
+    """Yield who counts and is neither there nor named dead, and why the servers that answer may not see the same group."""
+    for name in sorted(members - sight.cluster.names - request.dead):
+        host = sight.hosts.get(name, Host(name))
+        how = "its host answers by SSH: start it" if host.reached and not host.fenced else "bring it back"
+        yield f"{name} counts for the meta group, does not answer, and is not named dead: {how}, or name it if it never returns"
+    unknown = meta.group.size - len(members)
+    if unknown > 0:
+        yield f"{unknown} members of the meta group are known to no server that answers: start the servers that know them"
+    for name in sight.silent:
+        yield f"{name} answers and does not say which streams it holds"
+    counts = {name: size for name, size in meta.sizes.items() if name in members}
+    if len(set(counts.values())) > 1:
+        each = ", ".join(f"{name} {size}" for name, size in sorted(counts.items()))
+        yield f"the servers that answer count the members differently ({each}): let them hear each other first"
+    if len(meta.group.leaders) > 1:
+        yield f"{_names(meta.group.leaders)} both lead the meta group: they do not hear each other"
+    answering = members & _answering(sight.cluster)
+    if meta.group.leader and meta.quorum_needed > len(answering):
+        yield (
+            f"{meta.group.leader} still leads the meta group, of which {meta.quorum_needed} must be up and {len(answering)} "
+            "answer: look again in ten seconds"
+        )
+    foreign = {view for view in meta.views.values() if view} - sight.cluster.names
+    if foreign:
+        yield f"{_names(foreign)} leads the meta group as some servers say, and does not answer: look again in ten seconds"
+
+
+def _of_majority(
+    meta: MetaGroup,
+    survivors: Sequence[str],
+    quorum: int,
+    removals: Sequence[str],
+    fates: Sequence[Fate],
+    request: Request,
+) -> Iterable[str]:
+    """Yield why the removal of the dead is not what brings a majority back."""
+    stalled = [fate.label for fate in fates if fate.stalled]
+    if request.begun or len(survivors) < quorum:
+        return
+    if stalled and not removals:
+        yield f"{', '.join(stalled[:10])} stalls, and no dead server counts for the meta group: that is for the playbook repair"
+    if stalled:
+        return
+    yield (
+        f"no majority is lost: {len(survivors)} of {meta.group.size} members of the meta group answer, and every stream has a "
+        "majority of its replicas. Replace the dead with the playbook replace, or take them out with scale_in"
+    )
+
+
+def _of_versions(cluster: Cluster, survivors: Collection[str]) -> Iterable[str]:
+    old = [text for name, text in _old(cluster).items() if name in survivors]
+    if old:
+        yield (
+            f"only nats-server 2.15 and newer can be rescued, and there run {', '.join(old)}. Copy their stores, then form the "
+            "cluster again and restore what the copies hold (docs/rescue.md)"
+        )
+
+
+def _old(cluster: Cluster) -> dict[str, str]:
+    """Return the servers that cannot be rescued, with their versions."""
+    return {
+        server.name: f"{server.name} {server.version}"
+        for server in cluster.servers
+        if server.jetstream and reported_version(server.version) < SINCE
+    }
+
+
+def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequence[str]) -> Iterable[str]:
+    """Yield what would be lost, and was not named."""
+    left = [label for label in lost if not _accepted(label, request.lost)]
+    if left:
+        shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more" if len(left) > 10 else "")
+        yield (
+            f"only the dead held {shown}: removing them makes that again, empty, or leaves it without a member. Copy it from a "
+            "disk that can still be read or find its backup, then name it as lost"
+        )
+    for account in sorted(sight.unasked):
+        if not _accepted(f"{account}/*", request.lost):
+            yield (
+                f"nobody can tell what only the dead held of account {account}, which has no user here: give one, or name "
+                f"{account}/* as lost"
+            )
+    here = {(fate.account, fate.stream): fate for fate in fates if fate.holders}
+    for name in sorted(request.dead):
+        for (account, stream), stored in sorted(sight.hosts.get(name, Host(name)).streams.items()):
+            fate = here.get((account, stream))
+            if fate is None or stored.last_seq is None or stored.last_seq <= fate.last_seq:
+                continue
+            if not _accepted(fate.label, request.lost):
+                yield (
+                    f"the disk of {name} holds {fate.label} up to {stored.last_seq}, the servers that answer up to "
+                    f"{fate.last_seq}: copy it first, then name the stream as lost"
+                )
+
+
+def _lost(sight: Sight, fates: Sequence[Fate]) -> tuple[str, ...]:
+    """Return the names of streams and consumers of which only the dead have a replica, as far as that is known."""
+    streams = {fate.label for fate in fates if fate.holders}
+    consumers = {
+        f"{item.account}/{item.name}/{consumer.name}" for item in sight.cluster.streams for consumer in item.consumers
+    }
+    known = set(sight.assigned or ())
+    if sight.assigned is None:
+        # Disks may also hold what was deleted while their servers were down, so that they only count as long as nobody can tell.
+        known |= {
+            "/".join(name)
+            for host in sight.hosts.values()
+            if host.server not in sight.cluster.names
+            for name in host.streams
+        }
+    gone = known - streams - consumers
+    # A consumer is lost with its stream.
+    return tuple(sorted(name for name in gone if name.rpartition("/")[0] not in gone))
+
+
+def _accepted(label: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(label, pattern) for pattern in patterns)
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+
+
+def _fate(stream: Stream, sight: Sight) -> Fate:
+    held = sight.held.get((stream.account, stream.name), {})
+    group = stream.group
+    known = {name: stored for name, stored in held.items() if stored.last_seq is not None}
+    last = max((stored.last_seq or 0 for stored in known.values()), default=0)
+    return Fate(
+        account=stream.account,
+        stream=stream.name,
+        num_replicas=group.size,
+        holders={name: stored.last_seq or 0 for name, stored in sorted(known.items())},
+        messages=max((stored.messages or 0 for stored in known.values() if stored.last_seq == last), default=0),
+        dead=tuple(sorted(frozenset(group.members) - sight.cluster.names)),
+        # By its members: after a rescue it may have fewer than it should.
+        stalled=len(group.hosts) < len(group.members) // 2 + 1,
+    )
+
+
+def _steps(
+    meta: MetaGroup,
+    survivors: Sequence[str],
+    quorum: int,
+    removals: Sequence[str],
+    fates: Sequence[Fate],
+    request: Request,
+) -> tuple[Step, ...]:
+    if not removals and not request.begun:
+        return ()
+    steps = []
+    if len(survivors) < quorum:
+        does = (
+            f"let {_names(survivors)} elect a meta leader with {len(survivors)} of {meta.group.size} votes instead of {quorum}, "
+            "for at most five minutes"
+        )
+        steps.append(Step(RESCUE, does))
+    steps += [Step(REMOVE, f"remove {name} from the meta group and from every stream", name) for name in removals]
+    stalled = [fate.label for fate in fates if fate.stalled]
+    what = f" of {len(stalled)} stalled streams" if stalled else ""
+    steps.append(
+        Step(WAIT, f"wait until the meta group and the groups{what} have leaders that hold what is left, and compare")
+    )
+    return tuple(steps)
+
+
+def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection[str], quorum: int) -> list[str]:
+    """Return what is wrong with the replies to META.RESCUE, which every server carries out that hears it: it cannot be addressed.
+
+    `answers`: of each server its `server`, and `new_quorum` or `error`.
+    """
+    took = {
+        str(answer.get("server")): int(answer.get("new_quorum") or 0) for answer in answers if not answer.get("error")
+    }
+    found = [
+        f"{answer.get('server') or 'a server'} refused: {(answer.get('error') or {}).get('description', 'no reason')}"
+        for answer in answers
+        if answer.get("error")
+    ]
+    others = sorted(set(took) - set(survivors))
+    if others:
+        found.append(f"{_names(others)} carried it out, too, and was not there before")
+    missing = sorted(set(survivors) - set(took))
+    if missing:
+        found.append(f"{_names(missing)} did not carry it out")
+    lower = sorted(name for name, new in took.items() if new < quorum)
+    if lower:
+        found.append(f"{_names(lower)} decides with fewer than {quorum}")
+    return found
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def _lines(made: Plan, sight: Sight, members: frozenset[str]) -> Iterable[str]:
+    absent = sorted(members - frozenset(made.survivors))
+    yield (
+        f"Meta group: {made.size} members, {made.quorum} of them must be up; {len(made.survivors)} answer "
+        f"({_names(made.survivors)})"
+    )
+    for name in absent:
+        yield f"  {name}: {_state(sight.hosts.get(name, Host(name)))}"
+    yield from _stream_lines(made)
+    if made.lost:
+        yield f"Lost, only the dead had a replica: {', '.join(made.lost)}"
+    elif sight.assigned is None and made.steps:
+        yield "What only the dead held is known once there is a meta leader; without being named, it ends the rescue there"
+    if not made.steps and not made.refusals:
+        yield "Nothing to rescue."
+    for number, step in enumerate(made.steps, 1):
+        yield f"{number}. {step.does}"
+    for refusal in made.refusals:
+        yield f"Refused: {refusal}."
+
+
+def _stream_lines(made: Plan) -> Iterable[str]:
+    stalled = [fate for fate in made.fates if fate.stalled]
+    for fate in stalled[:MAX_STREAM_LINES]:
+        held = ", ".join(f"{name} up to {seq}" for name, seq in fate.holders.items()) or "nobody"
+        yield (
+            f"  stream {fate.label} (R{fate.num_replicas}) has lost its majority ({_names(fate.dead)}); held by {held}: comes "
+            f"back up to {fate.last_seq} with {len(fate.holders)} of {fate.num_replicas} replicas"
+        )
+    if len(stalled) > MAX_STREAM_LINES:
+        yield f"  and {len(stalled) - MAX_STREAM_LINES} more streams that have lost their majority"
+    others = len(made.fates) - len(stalled)
+    if others:
+        yield f"  {others} streams have their majority"
+
+
+def _state(host: Host) -> str:
+    if not host.reached:
+        return "answers neither by NATS nor by SSH"
+    if host.failure:
+        return f"answers by SSH only, and cannot be read: {host.failure}"
+    state = "runs, cut off" if host.running else f"cannot start ({host.fenced})" if host.fenced else "could start"
+    held = ", ".join(
+        f"{'/'.join(name)} {'of unknown length' if stored.last_seq is None else f'up to {stored.last_seq}'}"
+        for name, stored in sorted(host.streams.items())
+    )
+    return f"answers by SSH only, {state}; its disk holds {held or 'no streams'}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the store of a nats-server holds, read from its files without a server.
+
+Only what tells how far each stream goes is read: its configuration (`meta.inf`), the head of its index (`index.db`), and the
+record headers of its last blocks. Sources: server/filestore.go (readIndexInfo, writeFullState, msgHeader). An encrypted store
+tells the names alone.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+#: The first byte of index.db.
+_MAGIC = 11
+#: total length, sequence, timestamp, length of the subject.
+_RECORD = struct.Struct("<IQqH")
+_HAS_HEADERS = 1 << 31
+#: Bits of a sequence: the record was erased, or says that the sequence was deleted.
+_FLAGS = (1 << 63) | (1 << 62)
+_SMALLEST, _LARGEST = 30, 32 << 20
+#: How much of index.db is read: what comes before the map of subjects.
+_INDEX_HEAD = 80
+#: A block that is full may be compressed, and then begins so.
+_COMPRESSED = b"cmp"
+
+
+@dataclass(frozen=True)
+class StoredStream:
+    """A stream on a disk. `num_replicas` 0 and the sequences None where the files cannot be read, as those that are encrypted."""
+
+    account: str
+    name: str
+    num_replicas: int = 0
+    first_seq: int | None = None
+    last_seq: int | None = None
+    encrypted: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as the module returns it."""
+        return asdict(self)
+
+
+def stored_streams(store_dir: str) -> list[StoredStream]:
+    """Return the streams below `store_dir`, as the configuration of nats-server has it. Raises OSError for one that may not be
+    read; a directory that is not there holds none."""
+    root = Path(store_dir) / "jetstream"
+    return [
+        _stream(account.name, folder)
+        for account in _folders(root)
+        for folder in _folders(account / "streams")
+        # A name with a dot is being deleted, one without a configuration was never made.
+        if not folder.name.startswith(".") and (folder / "meta.inf").exists()
+    ]
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return sorted(item for item in path.iterdir() if item.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def _stream(account: str, folder: Path) -> StoredStream:
+    if (folder / "meta.key").exists():
+        return StoredStream(account, folder.name, encrypted=True)
+    try:
+        config = json.loads((folder / "meta.inf").read_bytes())
+    except ValueError:
+        return StoredStream(account, folder.name)
+    first, last = _index(folder / "msgs" / "index.db")
+    blocks = sorted(_blocks(folder / "msgs"), reverse=True)
+    for _number, path in blocks:
+        sequences = list(_sequences(path))
+        if sequences:
+            # The index is written every two minutes and at a stop; a crash leaves it behind the blocks.
+            last = max(last or 0, *sequences)
+            break
+    if first is None and blocks:
+        first = next(_sequences(blocks[-1][1]), None)
+    return StoredStream(account, folder.name, int(config.get("num_replicas") or 1), first, last)
+
+
+def _blocks(folder: Path) -> Iterator[tuple[int, Path]]:
+    if folder.is_dir():
+        for path in folder.glob("*.blk"):
+            if path.stem.isdigit():
+                yield int(path.stem), path
+
+
+def _index(path: Path) -> tuple[int | None, int | None]:
+    """Return the first and the last sequence as of index.db, None where there is none that can be read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_INDEX_HEAD)
+    except FileNotFoundError:
+        return None, None
+    try:
+        if head[0] != _MAGIC or not head[1]:
+            return None, None
+        # messages, bytes, first sequence, first timestamp (signed, of no interest), last sequence
+        at = 2
+        values = []
+        for _value in range(5):
+            value, at = _uvarint(head, at)
+            values.append(value)
+    except IndexError:
+        return None, None
+    return values[2], values[4]
+
+
+def _uvarint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at this place, and the place after it. Raises IndexError where the data ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def _sequences(path: Path) -> Iterator[int]:
+    """Yield the sequence of each record of a block, up to the first that is not whole."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        at = 0
+        if file.read(len(_COMPRESSED)) == _COMPRESSED:
+            return
+        while at + _RECORD.size <= size:
+            file.seek(at)
+            length, sequence, _time, _subject = _RECORD.unpack(file.read(_RECORD.size))
+            length &= ~_HAS_HEADERS
+            if not _SMALLEST <= length <= _LARGEST or at + length > size:
+                return
+            if sequence & ~_FLAGS:
+                yield sequence & ~_FLAGS
+            at += length

@@ -1,0 +1,353 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_rescue
+short_description: Bring JetStream back after the majority of its servers was lost for good
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Says who counts for the meta group, who answers by NATS and who by SSH only, up to which sequence each server and each disk
+    holds which stream, what comes back with how many replicas, and what is lost. Works without a meta leader.
+  - In check mode it returns that with the steps and what speaks against them. Otherwise it lets the servers that answer elect a
+    meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead from the meta group and from every stream, and waits
+    until all that the others hold has leaders again, with every message that they held.
+  - It refuses when a server that counts does not answer and is not named in O(dead_servers), when one that is named could come
+    back or may run somewhere (it answers, its process runs, its ports take connections, or its host answers by SSH and the server
+    could start), when nothing has lost its majority, when a dead disk that can be read goes further than the others do, and when
+    something would be lost that O(lost) does not name.
+  - What only the dead held is known once there is a meta leader. The rescue ends there, before anything is removed, unless it was
+    named. Streams of which only the dead had a replica are made again by the removal, empty, or have no member where no
+    other server may take them.
+  - Every server of the system account that hears the order carries it out, since it cannot be addressed. The run ends when
+    another one did than those that it saw.
+  - Needs nats-server 2.15 on all servers that answer, a user of the system account, and O(account_users) for the accounts.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+  - natsops.jetstream.accounts
+options:
+  dead_servers:
+    description:
+      - Names of the servers that never come back. Prove that by something else than NATS, such as their power.
+    type: list
+    elements: str
+    default: []
+  lost:
+    description:
+      - Patterns of what may be lost, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), with V(*) and V(?) for any characters
+        and any one.
+    type: list
+    elements: str
+    default: []
+  hosts:
+    description:
+      - What the hosts say that do not answer by NATS, as M(natsops.jetstream.nats_store_info) returns it. A server that is not
+        listed counts as one whose host was not reached.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      server:
+        description: Name of the server.
+        type: str
+        required: true
+      reached:
+        description: Whether the host answered by SSH.
+        type: bool
+        default: false
+      running:
+        description: Whether a server runs there.
+        type: bool
+        default: false
+      fenced:
+        description: Why the server cannot start. Empty when it could.
+        type: str
+        default: ""
+      failure:
+        description: Why a host that was reached cannot be read.
+        type: str
+        default: ""
+      addresses:
+        description: Ports of the server, as C(ADDRESS:PORT), which are tried from where this module runs.
+        type: list
+        elements: str
+        default: []
+      streams:
+        description: What its disk holds.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          account:
+            description: Account that owns the stream.
+            type: str
+            required: true
+          name:
+            description: Name of the stream.
+            type: str
+            required: true
+          last_seq:
+            description: Its last sequence on that disk. Leave out where nobody knows it.
+            type: int
+          first_seq:
+            description: Its first sequence there.
+            type: int
+          num_replicas:
+            description: How many replicas it has by its configuration.
+            type: int
+          encrypted:
+            description: Whether its files are encrypted.
+            type: bool
+  expected_servers:
+    description:
+      - Names of the servers that there should be, with the dead.
+    type: list
+    elements: str
+    default: []
+  observe:
+    description:
+      - Seconds between the two looks that have to agree about who leads.
+    type: float
+    default: 10
+  wait_timeout:
+    description:
+      - Seconds within which each step must be seen.
+    type: float
+    default: 120
+  records_dir:
+    description:
+      - Directory of the file that keeps what the servers held, from the first step to the last. By default C(natsops) in
+        Ansible's home.
+    type: path
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+seealso:
+  - module: natsops.jetstream.nats_store_info
+  - module: natsops.jetstream.nats_repair
+  - module: natsops.jetstream.nats_meta_peer
+"""
+
+EXAMPLES = r"""
+- name: Say what is left of a cluster of five that has lost three
+  natsops.jetstream.nats_rescue:
+    dead_servers: [n3-c1, n4-c1, n5-c1]
+    expected_servers: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1]
+    lost: [APP/SCRATCH]
+    account_users:
+      - {account: APP, user: ops, password: "{{ app_ops_password }}"}
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+  check_mode: true
+  register: rescue
+"""
+
+RETURN = r"""
+lines:
+  description: Who is left, what comes back, what is lost, the steps and the refusals, for people.
+  returned: success, and on failures of a step
+  type: list
+  elements: str
+  sample:
+    - "Meta group: 5 members, 3 of them must be up; 2 answer (n1-c1, n2-c1)"
+survivors:
+  description: The members of the meta group that answer.
+  returned: success, and on failures of a step
+  type: list
+  elements: str
+  sample: [n1-c1, n2-c1]
+streams:
+  description:
+    - The streams that the servers which answer hold. C(holders) has the last sequence of each server, C(last_seq) is where the
+      stream ends when it comes back, and C(stalled) whether it has lost its majority.
+  returned: success, and on failures of a step
+  type: list
+  elements: dict
+  sample:
+    - account: APP
+      stream: ORDERS
+      num_replicas: 3
+      holders: {n1-c1: 1200}
+      messages: 1200
+      last_seq: 1200
+      dead: [n3-c1, n4-c1]
+      stalled: true
+lost:
+  description: Streams and consumers of which only the dead have a replica, as far as that is known.
+  returned: success, and on failures of a step
+  type: list
+  elements: str
+  sample: [APP/SCRATCH]
+refused:
+  description: What speaks against it. Nothing is done then.
+  returned: success, and on failures of a step
+  type: list
+  elements: str
+  sample: []
+steps:
+  description: What is done, or would be.
+  returned: success, and on failures of a step
+  type: list
+  elements: dict
+  sample:
+    - {step: remove, server: n3-c1, does: remove n3-c1 from the meta group and from every stream}
+done:
+  description: The steps that were carried out, with what was seen of each (C(seen)). Empty in check mode.
+  returned: success, and on failures of a step
+  type: list
+  elements: dict
+  sample:
+    - step: remove
+      server: n3-c1
+      does: remove n3-c1 from the meta group and from every stream
+      seen: n3-c1 is no member any more
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_plan import (
+    Host,
+    Plan,
+    Request,
+    Stored,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    ACCOUNT_USERS_SPEC,
+    fail,
+    make_module,
+    run_connected,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.rescue import (
+    Rescue,
+    RescueFailed,
+    Settings,
+    probe,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+STREAM_SPEC = {
+    "account": {"type": "str", "required": True},
+    "name": {"type": "str", "required": True},
+    "last_seq": {"type": "int"},
+    "first_seq": {"type": "int"},
+    "num_replicas": {"type": "int"},
+    "encrypted": {"type": "bool"},
+}
+HOST_SPEC = {
+    "server": {"type": "str", "required": True},
+    "reached": {"type": "bool", "default": False},
+    "running": {"type": "bool", "default": False},
+    "fenced": {"type": "str", "default": ""},
+    "failure": {"type": "str", "default": ""},
+    "addresses": {"type": "list", "elements": "str", "default": []},
+    "streams": {"type": "list", "elements": "dict", "default": [], "options": STREAM_SPEC},
+}
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Return the address and the port of ADDRESS:PORT. Raises NatsFailure invalid_option."""
+    address, _colon, port = text.rpartition(":")
+    if not address or not port.isdecimal():
+        raise NatsFailure("invalid_option", f"hosts: {text!r} is not ADDRESS:PORT")
+    return address.strip("[]"), int(port)
+
+
+def hosts_of(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict[str, Host]:
+    """Return what is known of the hosts by their servers, having tried the ports of the dead."""
+    listening = probe(
+        {
+            entry["server"]: [address_of(item) for item in entry["addresses"]]
+            for entry in entries
+            if entry["server"] in dead
+        }
+    )
+    return {
+        entry["server"]: Host(
+            server=entry["server"],
+            reached=entry["reached"],
+            running=entry["running"],
+            fenced=entry["fenced"],
+            failure=entry["failure"],
+            listening=listening.get(entry["server"], ()),
+            streams={(item["account"], item["name"]): Stored(None, item["last_seq"]) for item in entry["streams"]},
+        )
+        for entry in entries
+    }
+
+
+def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result once all is seen. Leaves with a failure that tells how far it came."""
+    params = module.params
+    dead = frozenset(params["dead_servers"])
+    settings = Settings(
+        frozenset(params["expected_servers"]),
+        positive(params["observe"], "observe"),
+        positive(params["wait_timeout"], "wait_timeout"),
+        params["records_dir"],
+    )
+    rescue = Rescue(connections, Request(dead, params["lost"]), hosts_of(params["hosts"], dead), settings)
+    plan = rescue.plan()
+    result = result_of(plan)
+    if plan.refusals and not module.check_mode:
+        refusal = NatsFailure("rescue_refused", "; ".join((*plan.refusals, "nothing was changed")) + ".")
+        fail(module, refusal, **{**result, "changed": False})
+    if module.check_mode or not plan.due:
+        return result
+    try:
+        result["done"] = rescue.carry_out(plan)
+    except RescueFailed as failure:
+        fail(module, failure, **{**result, "done": failure.done, "changed": True})
+    return result
+
+
+def result_of(plan: Plan) -> dict[str, Any]:
+    """Return what every run returns, and all that a check run does."""
+    return {
+        "changed": plan.due,
+        "lines": list(plan.lines),
+        "survivors": list(plan.survivors),
+        "streams": [fate.as_dict() for fate in plan.fates],
+        "lost": list(plan.lost),
+        "refused": list(plan.refusals),
+        "steps": [step.as_dict() for step in plan.steps],
+        "done": [],
+        "diff": {
+            "before": {"members": sorted({*plan.survivors, *plan.removals})},
+            "after": {"members": sorted({*plan.survivors} | ({*plan.removals} if plan.refusals else set()))},
+        },
+    }
+
+
+def main() -> None:
+    module = make_module(
+        {
+            "dead_servers": {"type": "list", "elements": "str", "default": []},
+            "lost": {"type": "list", "elements": "str", "default": []},
+            "hosts": {"type": "list", "elements": "dict", "default": [], "options": HOST_SPEC},
+            "expected_servers": {"type": "list", "elements": "str", "default": []},
+            "observe": {"type": "float", "default": 10},
+            "wait_timeout": {"type": "float", "default": 120},
+            "records_dir": {"type": "path"},
+            **ACCOUNT_USERS_SPEC,
+        }
+    )
+    run_connected(module, lambda connections: work(module, connections))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_store_info
+short_description: Read which streams the disk of a host holds, and whether its nats-server could start
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Reads from the files of the store up to which sequence each stream goes, whether the server runs or not.
+  - Tells whether a server that is down could come back, which is when its configuration file and its unit are there, the unit is
+    not masked, and no maintenance keeps it from being started.
+  - Runs on the managed host and needs no connection to NATS. The files belong to the user of the server, so that it mostly needs
+    root.
+  - Of an encrypted store it tells the names of the streams alone.
+extends_documentation_fragment:
+  - natsops.jetstream.process
+options:
+  store_dir:
+    description: Directory of the store, as C(jetstream.store_dir) of the configuration has it.
+    type: path
+    required: true
+attributes:
+  check_mode:
+    description: Can run in check mode and then does the same, since it only reads.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+seealso:
+  - module: natsops.jetstream.nats_rescue
+  - module: natsops.jetstream.nats_server_process_info
+"""
+
+EXAMPLES = r"""
+- name: Read what the disk of a host holds whose server is down
+  natsops.jetstream.nats_store_info:
+    config: /etc/nats-server/nats-server.conf
+    unit: nats-server
+    maintenance: /etc/nats-server/maintenance.json
+    store_dir: /var/lib/nats
+  become: true
+  register: result
+"""
+
+RETURN = r"""
+running:
+  description: Whether a nats-server runs with this configuration file.
+  type: bool
+  returned: always
+fenced:
+  description: Why the server cannot start. Empty when it could.
+  type: str
+  returned: always
+  sample: its unit nats-server is masked
+streams:
+  description:
+    - The streams. C(num_replicas) is 0, C(first_seq) and C(last_seq) are null where the files cannot be read, as those of an
+      encrypted store (C(encrypted)).
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - {account: APP, name: ORDERS, num_replicas: 3, first_seq: 1, last_seq: 1200, encrypted: false}
+"""
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
+    PROCESS_SPEC,
+    fenced,
+    read_mark,
+    read_process,
+    unit_properties,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
+
+
+def read(module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result. Raises ProcessError and OSError."""
+    given = module.params
+    unit = given["unit"] if given["unit"] and has_systemd() else ""
+    properties = unit_properties(module.run_command, unit) if unit else {}
+    return {
+        "changed": False,
+        "running": read_process(properties, given["config"])["running"],
+        "fenced": fenced(unit, properties, os.path.exists(given["config"]), read_mark(given["maintenance"])),
+        "streams": [stream.as_dict() for stream in stored_streams(given["store_dir"])],
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={**PROCESS_SPEC, "store_dir": {"type": "path", "required": True}}, supports_check_mode=True
+    )
+    try:
+        module.exit_json(**read(module))
+    except (ProcessError, OSError) as error:
+        module.fail_json(msg=f"The store cannot be read: {error}")
+
+
+if __name__ == "__main__":
+    main()

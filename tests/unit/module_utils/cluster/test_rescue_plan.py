@@ -1,0 +1,300 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is left of a cluster without its majority, and every refusal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_plan import (
+    Fate,
+    Host,
+    Plan,
+    Request,
+    Sight,
+    Stored,
+    applied_problems,
+    plan,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    META,
+    STREAM,
+    Cluster,
+    Health,
+    MetaGroup,
+    RaftGroup,
+    Stream,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from support.clusters import consumer, server
+
+FIVE = ["n1", "n2", "n3", "n4", "n5"]
+DEAD = frozenset(["n3", "n4", "n5"])
+#: Hosts that were destroyed.
+GONE = {name: Host(name) for name in DEAD}
+
+
+def held(name: str, size: int, members: list[str], hosts: list[str], **changes: Any) -> Stream:
+    """Return a stream with these members, of whom only the hosts answer."""
+    leaders = (hosts[0],) if len(hosts) >= size // 2 + 1 else ()
+    group = RaftGroup(STREAM, f"stream APP/{name}", size, leaders, (), tuple(members), tuple(hosts), cluster="C1")
+    return Stream("APP", name, group, **changes)
+
+
+ORDERS = held("ORDERS", 3, ["n1", "n3", "n4"], ["n1"])
+EVENTS = held("EVENTS", 5, FIVE, ["n1", "n2"])
+SAFE = held("SAFE", 3, ["n1", "n2", "n3"], ["n1", "n2"])
+
+
+def broken(*streams: Stream, answer: list[str] | None = None, leader: str = "", **changes: Any) -> Cluster:
+    """Return what the servers that answer say of a meta group of five; healthz is fine with all of it."""
+    answering = ["n1", "n2"] if answer is None else answer
+    values: dict[str, Any] = {
+        "sizes": dict.fromkeys(answering, 5),
+        "views": dict.fromkeys(answering, leader),
+        **changes,
+    }
+    group = RaftGroup(META, "meta group", 5, (leader,) if leader else (), (), tuple(FIVE), tuple(answering))
+    servers = tuple(server(name, version="2.15.1", health=Health("ok")) for name in answering)
+    return Cluster(servers, MetaGroup(group, **values), streams or (ORDERS, EVENTS, SAFE))
+
+
+def sight_of(cluster: Cluster, **known: Any) -> Sight:
+    holdings = {
+        (item.account, item.name): {
+            name: Stored(20 - number, 20 - number) for number, name in enumerate(item.group.hosts)
+        }
+        for item in cluster.streams
+    }
+    return Sight(cluster, **{"held": holdings, "hosts": GONE, **known})
+
+
+def planned(cluster: Cluster | None = None, *, request: Request | None = None, **known: Any) -> Plan:
+    return plan(sight_of(broken() if cluster is None else cluster, **known), request or Request(DEAD))
+
+
+def test_three_of_five_are_destroyed() -> None:
+    made = planned()
+    assert made.refusals == () and made.due
+    assert (made.size, made.quorum, made.survivors, made.removals) == (5, 3, ("n1", "n2"), ("n3", "n4", "n5"))
+    assert [(step.kind, step.server) for step in made.steps] == [
+        ("rescue", ""),
+        ("remove", "n3"),
+        ("remove", "n4"),
+        ("remove", "n5"),
+        ("wait", ""),
+    ]
+    # healthz says that all is well.
+    assert [(fate.label, fate.stalled, fate.last_seq) for fate in made.fates] == [
+        ("APP/ORDERS", True, 20),
+        ("APP/EVENTS", True, 20),
+        ("APP/SAFE", False, 20),
+    ]
+    assert made.lines[0] == "Meta group: 5 members, 3 of them must be up; 2 answer (n1, n2)"
+    assert "  n3: answers neither by NATS nor by SSH" in made.lines
+    assert (
+        "  stream APP/EVENTS (R5) has lost its majority (n3, n4, n5); held by n1 up to 20, n2 up to 19: comes back up to 20 with "
+        "2 of 5 replicas"
+    ) in made.lines
+    assert "  1 streams have their majority" in made.lines
+    assert "with 2 of 5 votes instead of 3" in made.steps[0].does
+
+
+def test_a_disk_that_can_still_be_read_is_shown() -> None:
+    disk = {
+        ("APP", "SCRATCH"): Stored(None, 50),
+        ("APP", "ORDERS"): Stored(None, 7),
+        ("APP", "SECRET"): Stored(None, None),
+    }
+    hosts = {**GONE, "n3": Host("n3", reached=True, fenced="its unit nats-server is masked", streams=disk)}
+    made = planned(hosts=hosts)
+    assert made.lost == ("APP/SCRATCH", "APP/SECRET")
+    assert (
+        "  n3: answers by SSH only, cannot start (its unit nats-server is masked); its disk holds APP/ORDERS up to 7, "
+        "APP/SCRATCH up to 50, APP/SECRET of unknown length"
+    ) in made.lines
+    assert "only the dead held APP/SCRATCH, APP/SECRET: removing them makes that again, empty" in made.refusals[0]
+    assert planned(hosts=hosts, request=Request(DEAD, ["APP/S*"])).refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        (Host("n3", reached=True), "n3 is named dead, answers by SSH, and its server could start"),
+        (
+            Host("n3", reached=True, running=True),
+            "its server runs, cut off from those that answer: it may hold a majority",
+        ),
+        (Host("n3", listening=("10.0.0.3:6222",)), "10.0.0.3:6222 takes connections: it runs, and may hold a majority"),
+        (Host("n3", reached=True, failure="no permission"), "answers by SSH, and cannot be read: no permission"),
+    ],
+)
+def test_a_dead_server_that_may_come_back_or_run(host: Host, reason: str) -> None:
+    made = planned(hosts={**GONE, "n3": host})
+    (refusal,) = made.refusals
+    assert reason in refusal
+    assert not made.due
+    assert made.lines[-1] == f"Refused: {refusal}."
+
+
+def test_a_dead_server_that_answers() -> None:
+    (refusal,) = planned(broken(answer=["n1", "n2"]), request=Request(DEAD | {"n2"})).refusals
+    assert refusal == "n2 is named dead and answers"
+
+
+def test_whoever_counts_is_there_or_named() -> None:
+    (refusal,) = planned(request=Request(DEAD - {"n5"})).refusals
+    assert refusal.startswith("n5 counts for the meta group, does not answer, and is not named dead: bring it back")
+    hosts = {**GONE, "n5": Host("n5", reached=True)}
+    (refusal,) = planned(hosts=hosts, request=Request(DEAD - {"n5"})).refusals
+    assert "its host answers by SSH: start it" in refusal
+    (refusal,) = planned(request=Request(DEAD | {"n9"})).refusals
+    assert refusal == "n9 is named dead and is no member of the meta group (n1, n2, n3, n4, n5)"
+    nameless = broken(sizes={"n1": 6, "n2": 6})
+    assert nameless.meta is not None
+    nameless = replace(nameless, meta=replace(nameless.meta, group=replace(nameless.meta.group, size=6)))
+    (refusal,) = planned(nameless).refusals
+    assert refusal.startswith("1 members of the meta group are known to no server that answers")
+
+
+def test_servers_that_may_not_hear_each_other() -> None:
+    (refusal,) = planned(broken(sizes={"n1": 5, "n2": 4})).refusals
+    assert "count the members differently (n1 5, n2 4)" in refusal
+    (refusal,) = planned(broken(views={"n1": "n3", "n2": ""})).refusals
+    assert refusal.startswith("n3 leads the meta group as some servers say, and does not answer")
+    (refusal,) = planned(broken(leader="n1", quorum_needed=3)).refusals
+    assert refusal.startswith("n1 still leads the meta group, of which 3 must be up and 2 answer")
+    assert planned(broken(leader="n1", quorum_needed=2)).refusals == ()
+    disputed = broken()
+    assert disputed.meta is not None
+    group = replace(disputed.meta.group, leaders=("n1", "n2"))
+    (refusal,) = planned(replace(disputed, meta=replace(disputed.meta, group=group))).refusals
+    assert refusal == "n1, n2 both lead the meta group: they do not hear each other"
+
+
+def test_unknown_is_not_healthy() -> None:
+    blind = broken()
+    blind = replace(blind, servers=(blind.servers[0], replace(blind.servers[1], summary=None)))
+    (refusal,) = planned(blind).refusals
+    assert refusal == "n2 answers and does not say which streams it holds"
+    assert "there is nothing that could be rescued" in planned(Cluster()).refusals[0]
+
+
+def test_a_majority_that_is_there() -> None:
+    three = ["n1", "n2", "n3"]
+    (refusal,) = planned(broken(SAFE, answer=three, leader="n1"), request=Request(frozenset(["n4", "n5"]))).refusals
+    assert "no majority is lost: 3 of 5 members of the meta group answer" in refusal
+    # That of a stream alone.
+    made = planned(
+        broken(held("ORDERS", 3, ["n1", "n4", "n5"], ["n1"]), answer=three, leader="n1"),
+        request=Request(frozenset(["n4", "n5"])),
+    )
+    assert [(step.kind, step.server) for step in made.steps] == [("remove", "n4"), ("remove", "n5"), ("wait", "")]
+    assert made.refusals == ()
+
+
+def test_nothing_to_rescue() -> None:
+    whole = broken(held("ORDERS", 3, ["n1", "n2", "n3"], ["n1", "n2", "n3"]), answer=FIVE, leader="n1")
+    made = planned(whole, request=Request(frozenset(["n9"])))
+    assert (made.steps, made.refusals, made.lines[-1]) == ((), (), "Nothing to rescue.")
+    (refusal,) = planned(whole, request=Request(frozenset(["n3"]))).refusals
+    assert refusal == "n3 is named dead and answers"
+    (refusal,) = planned(broken(ORDERS, answer=FIVE, leader="n1"), request=Request(frozenset(["n9"]))).refusals[1:]
+    assert refusal.startswith("APP/ORDERS stalls, and no dead server counts for the meta group")
+
+
+def test_older_servers() -> None:
+    old = broken()
+    old = replace(old, servers=(old.servers[0], replace(old.servers[1], version="2.14.5")))
+    (refusal,) = planned(old).refusals
+    assert "only nats-server 2.15 and newer can be rescued, and there run n2 2.14.5" in refusal
+
+
+def test_what_only_the_dead_held_is_known_from_the_meta_leader() -> None:
+    worker = consumer("SAFE", "worker", ["n1", "n2"])
+    cluster = broken(ORDERS, replace(SAFE, consumers=(worker,)), leader="n1")
+    assigned = frozenset(
+        ["APP/ORDERS", "APP/SAFE", "APP/SAFE/worker", "APP/SAFE/single", "APP/SCRATCH", "APP/SCRATCH/worker"]
+    )
+    made = planned(cluster, assigned=assigned)
+    # A consumer is lost with its stream.
+    assert made.lost == ("APP/SAFE/single", "APP/SCRATCH")
+    assert "only the dead held APP/SAFE/single, APP/SCRATCH" in made.refusals[0]
+    assert planned(cluster, assigned=assigned, request=Request(DEAD, ["APP/SCRATCH", "APP/*/single"])).refusals == ()
+    (refusal,) = planned(cluster, assigned=assigned, request=Request(DEAD, ["APP/SCRATCH"])).refusals
+    assert "only the dead held APP/SAFE/single:" in refusal
+
+
+def test_an_account_of_which_nobody_can_ask() -> None:
+    (refusal,) = planned(unasked=frozenset(["OTHER"])).refusals
+    assert "nobody can tell what only the dead held of account OTHER" in refusal
+    assert planned(unasked=frozenset(["OTHER"]), request=Request(DEAD, ["OTHER/*"])).refusals == ()
+
+
+def test_a_dead_disk_that_goes_further() -> None:
+    hosts = {**GONE, "n3": Host("n3", True, fenced="masked", streams={("APP", "ORDERS"): Stored(None, 21)})}
+    (refusal,) = planned(hosts=hosts).refusals
+    assert "the disk of n3 holds APP/ORDERS up to 21, the servers that answer up to 20: copy it first" in refusal
+    assert planned(hosts=hosts, request=Request(DEAD, ["APP/ORDERS"])).refusals == ()
+
+
+def test_an_interrupted_rescue_goes_on() -> None:
+    begun = Request(DEAD, begun=DEAD)
+    cluster = broken(answer=["n1", "n2"], leader="n1")
+    assert cluster.meta is not None
+    group = replace(cluster.meta.group, members=("n1", "n2", "n5"), size=3)
+    two_left = replace(cluster, meta=replace(cluster.meta, group=group, sizes={"n1": 3, "n2": 3}))
+    made = planned(two_left, request=begun)
+    assert made.refusals == ()
+    assert [(step.kind, step.server) for step in made.steps] == [("remove", "n5"), ("wait", "")]
+    none_left = replace(two_left, meta=replace(two_left.meta, group=replace(group, members=("n1", "n2"), size=2)))
+    assert [step.kind for step in planned(none_left, request=begun).steps] == ["wait"]
+
+
+def test_the_order_cannot_be_addressed_and_so_the_replies_are_judged() -> None:
+    took = [{"server": name, "new_quorum": 2} for name in ("n1", "n2")]
+    assert applied_problems(took, ["n1", "n2"], 2) == []
+    assert applied_problems([*took, {"server": "n7", "new_quorum": 2}], ["n1", "n2"], 2) == [
+        "n7 carried it out, too, and was not there before"
+    ]
+    assert applied_problems(took[:1], ["n1", "n2"], 2) == ["n2 did not carry it out"]
+    refused = {"server": "n2", "error": {"description": "leader is known"}}
+    assert applied_problems([took[0], refused], ["n1", "n2"], 2) == [
+        "n2 refused: leader is known",
+        "n2 did not carry it out",
+    ]
+    assert applied_problems([took[0], {"server": "n2", "new_quorum": 1}], ["n1", "n2"], 2) == [
+        "n2 decides with fewer than 2"
+    ]
+
+
+def test_long_lists_are_cut() -> None:
+    streams = [held(f"S{number}", 3, ["n1", "n3", "n4"], ["n1"]) for number in range(40)]
+    assert "  and 10 more streams that have lost their majority" in planned(broken(*streams)).lines
+
+
+@given(
+    answer=st.sets(st.sampled_from(FIVE), min_size=1),
+    dead=st.sets(st.sampled_from(FIVE)),
+    alive=st.sets(st.sampled_from(FIVE)),
+)
+def test_no_rescue_while_anybody_who_counts_is_missing_or_may_come_back(
+    answer: set[str], dead: set[str], alive: set[str]
+) -> None:
+    """Whatever is done, everybody else is named dead, does not answer, and cannot come back."""
+    hosts = {name: Host(name, reached=name in alive) for name in FIVE}
+    stream = held("ORDERS", 3, ["n1", "n3", "n4"], sorted(answer & {"n1", "n3", "n4"}))
+    made = planned(broken(stream, answer=sorted(answer)), hosts=hosts, request=Request(frozenset(dead)))
+    if made.due:
+        assert set(FIVE) - answer <= dead
+        assert not dead & (answer | alive)
+        assert set(made.removals) == dead
+        assert len(answer) < 3 or any(fate.stalled for fate in made.fates)
+
+
+def test_a_fate_without_holders_ends_at_nothing() -> None:
+    assert Fate("APP", "ORDERS", 3, {}, 0, (), True).last_seq == 0

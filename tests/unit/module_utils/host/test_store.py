@@ -1,0 +1,93 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of a store that a server writes in an accident; tests/integration/test_rescue.py reads those of real servers."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import fenced
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import StoredStream, stored_streams
+
+ERASED, TOMBSTONE = 1 << 63, 1 << 62
+
+
+def record(sequence: int, body: bytes = b"x") -> bytes:
+    subject = b"orders"
+    size = 22 + len(subject) + len(body) + 8
+    return struct.pack("<IQqH", size, sequence, 1, len(subject)) + subject + body + bytes(8)
+
+
+def uvarint(number: int) -> bytes:
+    head = b""
+    while number > 0x7F:
+        head, number = head + bytes([number & 0x7F | 0x80]), number >> 7
+    return head + bytes([number])
+
+
+def index(first: int, last: int) -> bytes:
+    return bytes([11, 4]) + b"".join(map(uvarint, (5, 500, first, 2**62, last, 2**62))) + b"more"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "jetstream" / "APP" / "streams" / "ORDERS"
+    (found / "msgs").mkdir(parents=True)
+    (found / "meta.inf").write_text(json.dumps({"name": "ORDERS", "num_replicas": 3}))
+    return found
+
+
+def one(store: Path) -> StoredStream:
+    (found,) = stored_streams(str(store))
+    return found
+
+
+def test_the_blocks_go_further_than_the_index(tmp_path: Path, folder: Path) -> None:
+    (folder / "msgs" / "index.db").write_bytes(index(3, 300))
+    assert one(tmp_path) == StoredStream("APP", "ORDERS", 3, 3, 300)
+    (folder / "msgs" / "9.blk").write_bytes(record(299))
+    (folder / "msgs" / "10.blk").write_bytes(record(300) + record(301 | TOMBSTONE) + record(310 | ERASED))
+    assert one(tmp_path).last_seq == 310
+
+
+def test_a_crash_leaves_no_index_and_half_a_record(tmp_path: Path, folder: Path) -> None:
+    (folder / "msgs" / "1.blk").write_bytes(record(1) + record(2))
+    (folder / "msgs" / "2.blk").write_bytes(record(3) + record(4) + record(5)[:-3])
+    assert one(tmp_path) == StoredStream("APP", "ORDERS", 3, 1, 4)
+    (folder / "msgs" / "3.blk").write_bytes(b"\xff" * 64)
+    assert one(tmp_path).last_seq == 4
+    (folder / "msgs" / "index.db").write_bytes(b"\x0b")
+    assert one(tmp_path).last_seq == 4
+
+
+def test_a_compressed_block_is_not_read(tmp_path: Path, folder: Path) -> None:
+    (folder / "msgs" / "1.blk").write_bytes(b"cmp\x01" + bytes(100))
+    assert one(tmp_path).last_seq is None
+
+
+def test_what_cannot_be_read_is_unknown(tmp_path: Path, folder: Path) -> None:
+    (folder / "meta.key").touch()
+    assert one(tmp_path) == StoredStream("APP", "ORDERS", encrypted=True)
+    (folder / "meta.key").unlink()
+    (folder / "meta.inf").write_bytes(b"\x00garbage")
+    assert one(tmp_path) == StoredStream("APP", "ORDERS")
+
+
+def test_what_is_being_deleted_is_no_stream(tmp_path: Path, folder: Path) -> None:
+    folder.rename(folder.with_name(".ORDERS"))
+    assert stored_streams(str(tmp_path)) == []
+    assert stored_streams(str(tmp_path / "nowhere")) == []
+
+
+def test_what_keeps_a_server_from_starting() -> None:
+    there = {"FragmentPath": "/etc/systemd/system/nats-server.service", "UnitFileState": "disabled"}
+    assert fenced("nats-server", there, True, None) == ""
+    assert fenced("nats-server", {**there, "UnitFileState": "masked"}, True, None) == "its unit nats-server is masked"
+    assert fenced("nats-server", {}, True, None) == "it has no unit nats-server"
+    assert fenced("", {}, False, None) == "it has no configuration file"
+    assert fenced("", {}, True, {"held": True}) == "it is in maintenance and held"
+    assert fenced("", {}, True, {"held": False}) == ""
