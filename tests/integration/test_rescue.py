@@ -244,12 +244,12 @@ def test_a_rescue_that_was_killed_goes_on_and_new_servers_fill_every_stream(
     assert not list(records.glob("*"))
 
     living = [*LEFT, "n6", "n7", "n8"]
+    cluster.names[:] = living
     for name in living[2:]:
         cluster.ports[name], cluster.route_ports[name] = free_ports(2)
     for name in living[2:]:
         cluster.write_config(name, f'server_tags: ["node:{name}"]')
     cluster.start(*living[2:])
-    cluster.names[:] = living
     for stream in ("SAFE", "ORDERS", "EVENTS", "SINGLE"):
         count = len(PLACED[stream])
         full = wait_until(partial(members_of, cluster, stream), lambda members, count=count: len(members) == count, 60)
@@ -263,7 +263,6 @@ def test_a_rescue_that_was_killed_goes_on_and_new_servers_fill_every_stream(
 def test_a_stream_has_lost_its_majority_and_the_meta_group_has_not(
     cluster: NatsProcesses, run_module: Runner, tmp_path: Path
 ) -> None:
-    """The others take the places of the dead by themselves."""
     rescue = partial(rescue_of(cluster, run_module, tmp_path / "records"), dead_servers=["n3", "n4"])
     fill(cluster)
     whole = rescue(dead_servers=["n3"])
@@ -280,8 +279,7 @@ def test_a_stream_has_lost_its_majority_and_the_meta_group_has_not(
     assert not done.get("failed"), done
     for stream in PLACED:
         assert asyncio.run(everything(cluster, stream)) == [str(number) for number in range(MESSAGES)], stream
-    full = wait_until(partial(members_of, cluster, "SAFE"), lambda members: len(members) == 3, 60)
-    assert full.done and set(full.value) == {"n1", "n2", "n5"}
+        assert not set(members_of(cluster, stream)) & {"n3", "n4"}, stream
 
 
 @pytest.mark.parametrize("version", ["2.10.27"], scope="session")
