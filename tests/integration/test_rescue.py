@@ -149,6 +149,11 @@ def members_of(cluster: NatsProcesses, stream: str) -> list[str]:
     return sorted([view["leader"], *(peer["name"] for peer in view.get("replicas") or ())])
 
 
+def missing_members(cluster: NatsProcesses, stream: str) -> int:
+    """Return how many replicas a stream is short of."""
+    return len(PLACED[stream]) - len(members_of(cluster, stream))
+
+
 @pytest.mark.parametrize("version", ["2.15.1"], scope="session")
 def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
     rescue = rescue_of(cluster, run_module, tmp_path / "records")
@@ -251,9 +256,8 @@ def test_a_rescue_that_was_killed_goes_on_and_new_servers_fill_every_stream(
         cluster.write_config(name, f'server_tags: ["node:{name}"]')
     cluster.start(*living[2:])
     for stream in ("SAFE", "ORDERS", "EVENTS", "SINGLE"):
-        count = len(PLACED[stream])
-        full = wait_until(partial(members_of, cluster, stream), lambda members, count=count: len(members) == count, 60)
-        assert full.done and set(full.value) <= set(living), (stream, full.value)
+        full = wait_until(partial(missing_members, cluster, stream), lambda missing: missing == 0, 60)
+        assert full.done and set(members_of(cluster, stream)) <= set(living), (stream, full.value)
         assert asyncio.run(everything(cluster, stream)) == [str(number) for number in range(MESSAGES)], stream
     form(cluster, run_module)
 

@@ -251,7 +251,10 @@ def test_an_interrupted_rescue_goes_on() -> None:
     made = planned(two_left, request=begun)
     assert made.refusals == ()
     assert [(step.kind, step.server) for step in made.steps] == [("remove", "n5"), ("wait", "")]
-    none_left = replace(two_left, meta=replace(two_left.meta, group=replace(group, members=("n1", "n2"), size=2)))
+    none_left = replace(
+        two_left,
+        meta=replace(cluster.meta, sizes={"n1": 2, "n2": 2}, group=replace(group, members=("n1", "n2"), size=2)),
+    )
     assert [step.kind for step in planned(none_left, request=begun).steps] == ["wait"]
 
 
