@@ -237,10 +237,9 @@ def test_a_cluster_is_rescued_as_the_guide_says(tmp_path: Path) -> None:
     cluster.variables["nats_cluster_journal"] = str(journal)
     try:
         cluster.type(DEPLOY)
-        create(cluster, "ORDERS", 5, subjects=["orders.>"])
-        create(cluster, "EVENTS", 3, subjects=["events.>"])
-        for subject in ("orders.new", "events.new"):
-            publish(cluster, subject, 20, 100)
+        # Of four replicas one at least is on a host that is left, wherever they are.
+        create(cluster, "ORDERS", 4, subjects=["orders.>"])
+        publish(cluster, "orders.new", 20, 100)
         plan, run, grow = (command.text for command in commands("docs/rescue.md"))
         dead = ("n3-c1", "n4-c1", "n5-c1")
         cluster.kill(*dead)
@@ -252,17 +251,16 @@ def test_a_cluster_is_rescued_as_the_guide_says(tmp_path: Path) -> None:
         output = words(cluster.type(plan))
         assert "n3-c1: answers by SSH only, cannot start (it has no configuration file)" in output
         assert "n5-c1: answers neither by NATS nor by SSH" in output
-        assert "stream APP/ORDERS (R5) has lost its majority (n3-c1, n4-c1, n5-c1)" in output
+        assert "stream APP/ORDERS (R4) has lost its majority" in output
         assert not journal.exists() or "rescued" not in journal.read_text()
         output = words(cluster.type(run))
         assert "n5-c1 is no member any more" in output
         assert '"event":"rescued"' in journal.read_text().replace(" ", "")
         for name in dead:
             del cluster.hosts[name]
-        for names in (("n6-c1", "n7-c1"), ("n8-c1",)):
-            for name in names:
-                cluster.add(name)
-            cluster.type(grow)
+        for name in ("n6-c1", "n7-c1"):
+            cluster.add(name)
+        cluster.type(grow)
         # Its gate finds every stream with all its replicas.
         cluster.deploy_changes_nothing()
         report = cluster.type("ansible-playbook natsops.jetstream.repair -i inventory.yml --check")
