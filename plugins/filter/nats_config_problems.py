@@ -40,7 +40,7 @@ options:
         description: The number of members that the operator expects.
         type: int
       filesystems:
-        description: The host's mounts, with C(mount), C(fstype) and C(size_total) in bytes.
+        description: The host's mounts, with C(mount), C(fstype), C(size_total) in bytes, and C(rotating_disks).
         type: list
         elements: dict
       memtotal:

@@ -178,7 +178,7 @@ group_exists:
 filesystems:
   description: >-
     Those of O(paths), each with C(mount), C(fstype), and in bytes C(size_total) and C(size_available), which is null where nobody
-    knows.
+    knows. C(rotating_disks) are the names of the disks below that have heads, as far as the kernel knows.
   type: list
   elements: dict
   returned: always

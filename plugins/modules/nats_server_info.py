@@ -12,8 +12,7 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads VARZ, CONNZ, ROUTEZ, GATEWAYZ, LEAFZ, SUBSZ, JSZ, ACCOUNTZ, HEALTHZ, STATSZ and IDZ over NATS, without the
-    servers' HTTP monitoring port. Needs a user of the system account.
+  - Reads the servers' monitoring endpoints over NATS, without their HTTP port. Needs a user of the system account.
   - Server names match exactly on every server version. Long lists (connections, accounts, subscriptions) are read page
     by page and returned whole.
   - A server that was asked for and did not answer is named in RV(missing), never just left out.
@@ -34,10 +33,26 @@ options:
   endpoints:
     description:
       - What to read from each server.
-      - V(healthz) needs nats-server 2.9, V(idz) 2.10.
+      - V(healthz) needs nats-server 2.9, V(idz) and V(profilez) 2.10, V(expvarz), V(ipqueuesz) and V(raftz) 2.10.26.
+      - V(profilez) returns C(profile), for C(go tool pprof) in base64; O(options.profilez.name) says which.
     type: list
     elements: str
-    choices: [varz, connz, routez, gatewayz, leafz, subsz, jsz, accountz, healthz, statsz, idz]
+    choices:
+      - varz
+      - connz
+      - routez
+      - gatewayz
+      - leafz
+      - subsz
+      - jsz
+      - accountz
+      - healthz
+      - statsz
+      - idz
+      - raftz
+      - ipqueuesz
+      - expvarz
+      - profilez
     default: [varz]
   expected_servers:
     description:
@@ -188,6 +203,39 @@ options:
           consumer:
             description: Only look at this consumer. Needs O(options.healthz.stream).
             type: str
+      raftz:
+        description: Options of V(raftz).
+        type: dict
+        suboptions:
+          account:
+            description: The Raft groups of this account. Without it those of the system account.
+            type: str
+          group:
+            description: Only the Raft group of this name.
+            type: str
+      ipqueuesz:
+        description: Options of V(ipqueuesz).
+        type: dict
+        suboptions:
+          all:
+            description: Return empty queues, too.
+            type: bool
+          filter:
+            description: Only queues whose name contains this.
+            type: str
+      profilez:
+        description: Options of V(profilez).
+        type: dict
+        suboptions:
+          name:
+            description: Which profile, such as V(allocs), V(goroutine), V(mutex), V(block) or V(cpu). By default V(heap).
+            type: str
+          debug:
+            description: 0 for a profile, 1 or 2 for a text.
+            type: int
+          duration:
+            description: How many seconds of V(cpu) are recorded, up to 15 and fewer than O(timeout).
+            type: float
 seealso:
   - module: natsops.jetstream.nats_cluster_info
   - module: natsops.jetstream.nats_cluster_health
@@ -268,7 +316,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
 
 _STRING: dict[str, Any] = {"type": "str"}
 _BOOLEAN: dict[str, Any] = {"type": "bool"}
@@ -307,6 +355,9 @@ ENDPOINT_OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "stream": _STRING,
         "consumer": _STRING,
     },
+    "raftz": {"account": _STRING, "group": _STRING},
+    "ipqueuesz": {"all": _BOOLEAN, "filter": _STRING},
+    "profilez": {"name": _STRING, "debug": {"type": "int"}, "duration": {"type": "float"}},
 }
 
 #: Where the server's request has another word than its HTTP monitoring.
@@ -319,7 +370,23 @@ WIRE_NAMES = {
 }
 CONNECTION_STATES = {"open": 0, "closed": 1, "any": 2}
 
-ENDPOINTS = ["varz", "connz", "routez", "gatewayz", "leafz", "subsz", "jsz", "accountz", "healthz", "statsz", "idz"]
+ENDPOINTS = [
+    "varz",
+    "connz",
+    "routez",
+    "gatewayz",
+    "leafz",
+    "subsz",
+    "jsz",
+    "accountz",
+    "healthz",
+    "statsz",
+    "idz",
+    "raftz",
+    "ipqueuesz",
+    "expvarz",
+    "profilez",
+]
 
 
 def wire_options(endpoint: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,6 +396,10 @@ def wire_options(endpoint: str, options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items()
         if value is not None and name != "leader_only"
     }
+    if endpoint == "profilez":
+        request.setdefault("name", "heap")
+        if "duration" in request:
+            request["duration"] = int(request["duration"] * 1e9)
     if endpoint == "connz" and "state" in request:
         request["state"] = CONNECTION_STATES[request["state"]]
     if endpoint == "jsz":
@@ -365,6 +436,14 @@ def describe(server: Server) -> dict[str, Any]:
     }
 
 
+def failure_of(endpoint: str, answer: Answer) -> NatsFailure | None:
+    """Return why a server did not give what it was asked for. It reports within the answer that it cannot make a profile."""
+    if isinstance(answer, NatsFailure):
+        return answer
+    refused = answer.get("error") if endpoint == "profilez" else None
+    return NatsFailure("bad_reply", str(refused)) if refused else None
+
+
 def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return servers, missing and incomplete."""
     api = SystemApi(client)
@@ -379,8 +458,10 @@ def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
         options = params["options"].get(endpoint) or {}
         asked = meta_leaders(api, servers) if options.get("leader_only") else servers
         for server_id, answer in api.ask(asked, endpoint.upper(), wire_options(endpoint, options)).items():
-            if isinstance(answer, NatsFailure):
-                incomplete.append({"server": answer.server, "endpoint": endpoint, "failure": answer.as_dict()})
+            failure = failure_of(endpoint, answer)
+            if failure is not None:
+                row = {"server": rows[server_id]["name"], "endpoint": endpoint, "failure": failure.as_dict()}
+                incomplete.append(row)
             else:
                 rows[server_id][endpoint] = answer
     missing = sorted(expected - {server.name for server in in_cluster})

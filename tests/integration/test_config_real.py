@@ -12,7 +12,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import siz
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.credentials import make_certificates
 from support.nats_processes import binary, free_ports
 from support.single_server import Server, running, write_files
 
@@ -137,38 +138,73 @@ def test_sizes_mean_what_we_think(version: str, size: str, tmp_path: Path) -> No
         assert check(version, write_files({"jetstream": {"max_file_store": size}}, tmp_path)) == ""
 
 
-@EVERY_VERSION
-def test_secrets_resolve_in_blocks_arrays_and_urls(version: str, tmp_path: Path) -> None:
+@contextmanager
+def two_servers(
+    version: str,
+    directory: Path,
+    authorization: dict[str, str],
+    more: dict[str, Any],
+    tls: dict[str, Any] | None = None,
+) -> Iterator[list[Server]]:
     """Two servers that know each other only by route URLs which stand in the secrets file."""
     ports = free_ports(2)
-    login = {"user": "route r", "password": 'p:/@#$ "x"'}
     members = [{"host": f"n{i}", "route_address": "127.0.0.1", "cluster_port": port} for i, port in enumerate(ports)]
     with ExitStack() as stack:
         servers = []
         for number, port in enumerate(ports):
-            folder = tmp_path / f"n{number}"
-            folder.mkdir()
-            config: dict[str, Any] = {
-                "server_name": f"n{number}",
-                "cluster": {
-                    "name": "C1",
-                    "listen": f"127.0.0.1:{port}",
-                    "authorization": login,
-                    "routes": routes(members, authorization=login),
-                },
-                "jetstream": {"store_dir": str(folder), "encryption_key": 'k"e$y#'},
-                "leafnodes": {"remotes": [{"urls": ["nats://u:p@127.0.0.1:1"], "account": "APP"}]},
-                "accounts": {"$SYS": {"users": [{"user": "sys", "password": "s"}]}, "APP": {"users": users(["$x"])}},
+            folder = directory / f"n{number}"
+            folder.mkdir(parents=True)
+            cluster = {
+                "name": "C1",
+                "listen": f"127.0.0.1:{port}",
+                "authorization": authorization,
+                "routes": routes(members, authorization=authorization),
+                **({"tls": tls} if tls else {}),
             }
-            text = write(config, reference=True)
-            assert "route%20r" not in text and "k\\" not in text and "u:p@" not in text and "$x" not in text
+            config = {"server_name": f"n{number}", "cluster": cluster, **more}
+            config["jetstream"] = {"store_dir": str(folder), **more.get("jetstream", {})}
             servers.append(stack.enter_context(running(version, config, folder)))
-            assert check(version, folder / "nats-server.conf") == ""
+        yield servers
+
+
+def wait_for_routes(servers: list[Server]) -> None:
+    deadline = time.monotonic() + 10
+    while not all(server.get("routez")["num_routes"] for server in servers):
+        assert time.monotonic() < deadline, (servers[0].directory / "log").read_text()
+        time.sleep(0.05)
+
+
+@EVERY_VERSION
+def test_secrets_resolve_in_blocks_arrays_and_urls(version: str, tmp_path: Path) -> None:
+    login = {"user": "route r", "password": 'p:/@#$ "x"'}
+    more: dict[str, Any] = {
+        "jetstream": {"encryption_key": 'k"e$y#'},
+        "leafnodes": {"remotes": [{"urls": ["nats://u:p@127.0.0.1:1"], "account": "APP"}]},
+        "accounts": {"$SYS": {"users": [{"user": "sys", "password": "s"}]}, "APP": {"users": users(["$x"])}},
+    }
+    with two_servers(version, tmp_path, login, more) as servers:
+        for server in servers:
+            text = write(server.config, reference=True)
+            assert "route%20r" not in text and "k\\" not in text and "u:p@" not in text and "$x" not in text
+            assert check(version, server.directory / "nats-server.conf") == ""
         assert all(server.login(user="user0", **{"pass": "$x"}) for server in servers)
+        wait_for_routes(servers)
+
+
+@EVERY_VERSION
+def test_routes_are_known_by_their_certificates(version: str, tmp_path: Path) -> None:
+    """By verify_and_map, with a user that is a name of the certificate, and no password in a URL."""
+    made = make_certificates(tmp_path)
+    tls = {"cert_file": str(made.cert), "key_file": str(made.key), "ca_file": str(made.ca), "verify_and_map": True}
+    with two_servers(version, tmp_path / "known", {"user": "n1.test"}, {}, tls) as servers:
+        assert all("@" not in url for url in servers[0].config["cluster"]["routes"])
+        wait_for_routes(servers)
+    with two_servers(version, tmp_path / "unknown", {"user": "n9.test"}, {}, tls) as servers:
         deadline = time.monotonic() + 10
-        while not all(server.get("routez")["num_routes"] for server in servers):
-            assert time.monotonic() < deadline, (tmp_path / "n0" / "log").read_text()
+        while "Authorization Violation" not in (servers[0].directory / "log").read_text():
+            assert time.monotonic() < deadline, (servers[0].directory / "log").read_text()
             time.sleep(0.05)
+        assert not any(server.get("routez")["num_routes"] for server in servers)
 
 
 @EVERY_VERSION
@@ -253,7 +289,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"cluster": {"no_advertise": True}}),
     ({}, {"cluster": {"pool_size": 5}}),
     ({}, {"cluster": {"accounts": ["APP"]}}),
-    ({}, {"cluster": {"compression": "s2_fast"}}),
+    ({"cluster": {"compression": "s2_best"}}, {"cluster": {"compression": "s2_fast"}}),
     ({}, {"cluster": {"port": 0}}),
     ({}, {"accounts": {"APP": {"limits": {"max_connections": 5}}}}),
     ({}, {"accounts": {"NEW": {"jetstream": True, "users": [{"user": "n", "password": "n"}]}}}),

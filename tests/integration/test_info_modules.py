@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
@@ -41,6 +42,29 @@ def test_every_endpoint_of_every_server(healthy: NatsProcesses, version: str, ru
         assert server["healthz"]["status"] == "ok"
         assert server["accountz"]["system_account"] == "$SYS"
         assert server["jsz"]["meta_cluster"]["cluster_size"] == 3
+
+
+def test_what_helps_to_find_a_fault(healthy: NatsProcesses, run_module: Runner) -> None:
+    result = run_module(
+        "nats_server_info",
+        healthy.sys_connection(),
+        server_names=["n1"],
+        endpoints=["raftz", "ipqueuesz", "expvarz", "profilez"],
+        options={
+            "raftz": {"account": "APP"},
+            "ipqueuesz": {"all": True},
+            "profilez": {"name": "goroutine", "debug": 1},
+        },
+    )
+    (server,) = result["servers"]
+    assert result["incomplete"] == []
+    assert set(server["raftz"]) == {"APP"} and server["raftz"]["APP"]
+    assert server["ipqueuesz"]
+    assert server["expvarz"]["memstats"]["NumGC"] >= 0
+    assert b"goroutine profile: total" in base64.b64decode(server["profilez"]["profile"])
+    options = {"profilez": {"name": "nothing"}}
+    result = run_module("nats_server_info", healthy.sys_connection(), endpoints=["profilez"], options=options)
+    assert {row["failure"]["description"] for row in result["incomplete"]} == {'Profile "nothing" not found'}
 
 
 def test_names_match_exactly(healthy: NatsProcesses, run_module: Runner) -> None:

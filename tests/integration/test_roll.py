@@ -366,3 +366,17 @@ def test_routes_take_another_pool_and_pinned_accounts_by_reload_under_load(
         assert len(routes) == 2 * (5 + 2), server
         assert sorted(route["account"] for route in routes if route.get("account")) == ["$SYS", "$SYS", "APP", "APP"]
     assert "changed=0" in cluster.playbook("deploy", **change).output
+
+
+@pytest.mark.chaos
+def test_compression_of_routes_comes_host_by_host_under_load(cluster: RoleCluster, run_module: Runner) -> None:
+    """A reload would close every route of every server at once."""
+    before = cluster.pids()
+    change = {"nats_server_config": {"cluster": {"compression": "s2_fast"}}}
+    runs: list[Run] = []
+    under_load(cluster, lambda: runs.append(cluster.playbook("deploy", **change)))
+    assert "the servers are restarted one after another" in words(runs[0].output), runs[0].output
+    assert sorted(plan_of(runs[0].output)) == NAMES
+    assert all(pid not in (0, before[name]) for name, pid in cluster.pids().items())
+    for server in run_module("nats_server_info", cluster.system(), endpoints=["routez"])["servers"]:
+        assert {route["compression"] for route in server["routez"]["routes"]} == {"s2_fast"}

@@ -18,6 +18,8 @@ from typing import Any
 
 _PROC = Path("/proc")
 _SYS = Path("/sys")
+#: What the names of the disks of virtual machines begin with: virtio and Xen.
+_VIRTUAL = ("vd", "xvd")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,10 @@ def filesystems(paths: Sequence[str], proc: Path = _PROC) -> list[dict[str, Any]
     """Return the file systems of these paths, which need not exist yet."""
     every = mounts((proc / "self" / "mountinfo").read_text())
     found = {mount.target: mount for mount in (mount_of(path, every) for path in paths) if mount}
-    return [{"mount": target, "fstype": mount.fstype, **_sizes(target)} for target, mount in sorted(found.items())]
+    return [
+        {"mount": target, "fstype": mount.fstype, "rotating_disks": rotating_disks(mount), **_sizes(target)}
+        for target, mount in sorted(found.items())
+    ]
 
 
 def disks_under(mount: Mount, sysfs: Path = _SYS) -> list[str]:
@@ -99,6 +104,12 @@ def disks_under(mount: Mount, sysfs: Path = _SYS) -> list[str]:
 def is_ssd(disk: str, sysfs: Path = _SYS) -> bool:
     """Return whether a disk has no heads to move."""
     return _text(sysfs / "block" / disk / "queue" / "rotational") == "0"
+
+
+def rotating_disks(mount: Mount, sysfs: Path = _SYS) -> list[str]:
+    """Return the names of the disks with heads below a mount. Those of a virtual machine are none: whatever lies below them, the
+    kernel takes them for such."""
+    return [disk for disk in disks_under(mount, sysfs) if not is_ssd(disk, sysfs) and not disk.startswith(_VIRTUAL)]
 
 
 def _disks(node: Path) -> list[str]:

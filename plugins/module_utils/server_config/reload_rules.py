@@ -34,6 +34,8 @@ _ALL_SERVERS_AT_ONCE = {
     ("cluster", "pool_size"): "reload every server of the cluster right after one another: up to 2.11.1 servers with "
     "different pool sizes drop their routes",
 }
+#: Modes by which a server compresses nothing of its own accord; without a mode it is `accept`.
+_WITHOUT_COMPRESSION = {"off", "disabled", "false", "not supported", "not_supported", "accept"}
 #: Seconds to log in that a gateway without TLS grants (server/const.go AUTH_TIMEOUT). With TLS it would grant one more.
 _GATEWAY_AUTH_TIMEOUT = 2
 #: Options of tls that a reload of nats-server compares, or by which it closes connections without TLS.
@@ -160,6 +162,8 @@ def _obstacle(difference: Difference, version: str) -> str | None:
         return "an unknown key, so a restart is assumed"
     if difference.path == ("jetstream",) and difference.new is None:
         return "a reload would switch JetStream off in the running server"
+    if difference.path in (("cluster", "compression"), ("cluster", "compression", "mode")):
+        return _obstacle_to_compression(difference)
     kind = difference.key.reload
     if kind == "never":
         return "it must never change; a peer of another name would be added"
@@ -177,6 +181,18 @@ def _obstacle(difference: Difference, version: str) -> str | None:
     if is_secret(Leaf(difference.path, difference.key, difference.new or difference.old)):
         return "needs a restart; a reload would be refused and print the secret into the server's log"
     return "needs a restart"
+
+
+def _obstacle_to_compression(difference: Difference) -> str | None:
+    """Both ends of a route agree on its compression when it is made. Unless both modes compress, a reload closes all routes of
+    the server (server/reload.go clusterOption.Apply), and all servers reload at once."""
+    before, after = (
+        str(value.get("mode") or "accept" if isinstance(value, Mapping) else value or "accept").lower()
+        for value in (difference.old, difference.new)
+    )
+    if before == after or not {before, after} & _WITHOUT_COMPRESSION:
+        return None
+    return "a reload would close every route of every server at once, so the servers are restarted one after another"
 
 
 def _obstacle_to_growth(difference: Difference, version: str) -> str | None:

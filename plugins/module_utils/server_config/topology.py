@@ -347,10 +347,11 @@ def _cluster_name(group: str, servers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _credentials(authorization: Mapping[str, Any] | None) -> str:
-    """Return credentials as they stand in a URL; empty for none."""
-    if not authorization or not authorization.get("user"):
+    """Return credentials as they stand in a URL; empty for none, and for a user without a password, whom a certificate proves
+    (`verify_and_map`)."""
+    if not authorization or not authorization.get("user") or not authorization.get("password"):
         return ""
-    user, password = str(authorization["user"]), str(authorization.get("password") or "")
+    user, password = str(authorization["user"]), str(authorization["password"])
     return f"{quote(user, safe='')}:{quote(password, safe='')}@"
 
 

@@ -310,6 +310,15 @@ def cluster_on_loopback(case: Case) -> Iterator[ConfigProblem]:
         yield error(option, f"{host} is reached from this host only, but {', '.join(elsewhere)} must connect to it")
 
 
+def advertised(case: Case) -> Iterator[ConfigProblem]:
+    """Whether clients learn of other servers."""
+    if case.config.get("client_advertise") and (case.block("cluster") or {}).get("no_advertise"):
+        yield warning(
+            "client_advertise",
+            f"{case.config['client_advertise']} reaches no client: cluster.no_advertise keeps servers from advertising",
+        )
+
+
 def port_collisions(case: Case) -> Iterator[ConfigProblem]:
     """Two members, or two listeners of one, on the same address and port."""
     taken: dict[tuple[str, int], str] = {}
@@ -417,6 +426,11 @@ def _filesystem_problems(
         yield error(
             "jetstream.store_dir", f"{directory} is on the root file system, but a mount of its own is required"
         )
+    if disks := filesystem.get("rotating_disks"):
+        yield warning(
+            "jetstream.store_dir",
+            f"{directory} is on {', '.join(disks)}, a disk with heads: JetStream waits for each of its writes. Use an SSD",
+        )
     wanted, total = _bytes(block.get("max_file_store"), 0), int(filesystem.get("size_total") or 0)
     if total and wanted > total:
         yield error(
@@ -495,6 +509,20 @@ def loss_of_a_site(case: Case) -> Iterator[ConfigProblem]:
                 f"the loss of the {kind} {name} ({count} of {len(servers)} JetStream servers) leaves {left}, fewer than the "
                 f"quorum of {quorum}: until it is back nothing can be created, changed or moved, in no cluster. Spread the "
                 f"servers over at least three {kind}s; one that holds an arbiter only (nats_server_arbiter) is enough",
+            )
+
+
+def small_clusters(case: Case) -> Iterator[ConfigProblem]:
+    """All replicas of a stream are in one cluster, also of a supercluster."""
+    servers = Counter(
+        str(one.get("cluster")) for one in case.supercluster if one.get("jetstream") and not one.get("arbiter")
+    )
+    for name, count in servers.items():
+        if count < 3:
+            yield warning(
+                "nats_server_supercluster_groups",
+                f"the cluster {name} has {count} JetStream server{'s' if count > 1 else ''}: a stream there has at most as many "
+                "replicas, and none that outlives a server. It takes three",
             )
 
 
@@ -728,9 +756,11 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     identity_of_running_server,
     membership,
     loss_of_a_site,
+    small_clusters,
     zones,
     port_collisions,
     cluster_on_loopback,
+    advertised,
     route_pool,
     routes,
     route_credentials,

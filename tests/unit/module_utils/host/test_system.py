@@ -18,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
     memory_mb,
     mount_of,
     mounts,
+    rotating_disks,
 )
 
 MOUNTINFO = r"""
@@ -92,6 +93,11 @@ def test_disks(sysfs: Path) -> None:
     assert disks_under(data, sysfs) == ["nvme0n1"]
     assert disks_under(memory, sysfs) == []
     assert (is_ssd("sda", sysfs), is_ssd("nvme0n1", sysfs)) == (False, True)
+    assert (rotating_disks(root, sysfs), rotating_disks(data, sysfs)) == (["sda"], [])
+    (sysfs / "devices/sda").rename(sysfs / "devices/vda")
+    (sysfs / "dev/block/8:2").unlink()
+    (sysfs / "dev/block/8:2").symlink_to(sysfs / "devices/vda/sda2")
+    assert (disks_under(root, sysfs), rotating_disks(root, sysfs)) == (["vda"], [])
     assert tunings.scheduler(root, sysfs) == {"findings": [], "settable": True, "disks": [], "wrong": []}
     found = tunings.scheduler(data, sysfs)
     assert found["findings"] == ["scheduler: nvme0n1: neither none nor mq-deadline, which suit SSDs"]

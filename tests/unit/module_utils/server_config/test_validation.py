@@ -167,6 +167,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"supercluster": [*MEMBERS, *OTHERS]}, "warning nats_server_supercluster_groups", "cluster C2 (3 of 6 JetStream"),
     ({}, {"supercluster": [*MEMBERS, *OTHERS[:2]]}, "warning nats_server_supercluster_groups", "cluster C1 (3 of 5 JetStream"),
     ({}, {"members": zoned("aab")}, "warning nats_server_zone", "zone a of C1 (2 of 3 JetStream servers) leaves 1"),
+    ({}, {"supercluster": [*MEMBERS, *OTHERS[:1]]}, "warning nats_server_supercluster_groups", "C2 has 1 JetStream server: a"),
     (TAGGED, {"members": zoned("abb-c"), "cluster_size": 5}, "error nats_server_zone", "not set for n4"),
     (TAGGED, {"members": zoned("aabbb"), "cluster_size": 5}, "warning nats_server_zone", "in 2 zones (a, b)"),
     (TAGGED, {"supercluster": [*zoned("abc"), *OTHERS]}, "error jetstream.unique_tag", "m1 none"),
@@ -197,6 +198,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "warning cluster.authorization.password",
         "gossip",
     ),
+    ({"client_advertise": "n1:4222", "cluster": {"no_advertise": True}}, {}, "warning client_advertise", "no_advertise keeps"),
     # listeners
     ({"listen": "0.0.0.0:4333"}, {}, "error listen", "port 4222 contradict"),
     ({"cluster": {"listen": "10.0.0.1:6222", "host": "10.0.0.9"}}, {}, "error cluster.listen", "host '10.0.0.9'"),
@@ -231,6 +233,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
      "error jetstream.store_dir", "private /tmp"),
     ({"jetstream": {"store_dir": "/var/lib/nats", "max_file_store": "1GB"}}, {}, "error jetstream.store_dir", "root file"),
     ({}, {"filesystems": [{"mount": "/nats", "fstype": "tmpfs"}]}, "error jetstream.store_dir", "in memory"),
+    ({}, {"filesystems": [{"mount": "/nats", "rotating_disks": ["sda"]}]}, "warning jetstream.store_dir", "a disk with heads"),
     ({"jetstream": {"max_file_store": "101GB"}}, {}, "error jetstream.max_file_store", "/nats"),
     ({"jetstream": {"max_file_store": None}}, {}, "warning jetstream.max_file_store", "75 %"),
     ({"jetstream": {"max_memory_store": "5GB"}}, {}, "error jetstream.max_memory_store", "memory"),
