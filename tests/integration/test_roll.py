@@ -372,7 +372,7 @@ def test_routes_take_another_pool_and_pinned_accounts_by_reload_under_load(
 def test_compression_of_routes_comes_host_by_host_under_load(cluster: RoleCluster, run_module: Runner) -> None:
     """A reload would close every route of every server at once."""
     before = cluster.pids()
-    change = {"nats_server_config": {"cluster": {"compression": "s2_fast"}}}
+    change: dict[str, Any] = {"nats_server_config": {"cluster": {"compression": "s2_fast"}}}
     runs: list[Run] = []
     under_load(cluster, lambda: runs.append(cluster.playbook("deploy", **change)))
     assert "the servers are restarted one after another" in words(runs[0].output), runs[0].output

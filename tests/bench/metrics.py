@@ -1,0 +1,125 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What it costs the exporter to judge a fleet, and Prometheus to scrape it: ``metrics.py --streams 1000 10000 100000``.
+
+Streams with three replicas and a consumer each, on twenty servers, of which one has died: three in twenty groups miss a replica,
+so that the list of those at fault is full from some thousand streams on. What the servers are asked, and the parsing of their
+answers, is not in it: bench assets measures that. Each size is judged in a process of its own, which reports the memory too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.metrics import (
+    Exposition,
+    FaultList,
+    Reading,
+    cause_metrics,
+    cluster_metrics,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import evaluate
+from exporter.export import application
+from support.clusters import cluster, consumer, stream
+
+SERVERS = [f"n{number}" for number in range(20)]
+LIMIT = 200
+RUNS = 5
+
+
+class _Known:
+    """What a sweep found, in place of one that sweeps."""
+
+    def __init__(self, found: Exposition) -> None:
+        self.current = lambda: found
+
+
+def fleet(streams: int) -> Cluster:
+    """Return the servers that answer, with all groups."""
+    made = []
+    for number in range(streams):
+        places = [SERVERS[(number + step * 7) % len(SERVERS)] for step in range(3)]
+        made.append(replace(stream(f"S{number}", places), consumers=(consumer(f"S{number}", "worker", places),)))
+    whole = cluster(SERVERS, *made)
+    return replace(whole, servers=whole.servers[:-1])
+
+
+def judged(live: Cluster, faults: FaultList, now: float) -> Exposition:
+    """Return what a sweep makes of what it read."""
+    params: dict[str, Any] = {
+        "expected_servers": SERVERS,
+        "expected_jetstream_servers": None,
+        "expected_clusters": {},
+        "cluster": None,
+        "assets": True,
+        "max_lag": Limits().max_lag,
+        "max_active": Limits().max_active,
+        "tolerate": [],
+        "stop_servers": [],
+        "r1_policy": "accept",
+        "maintenance": [],
+    }
+    sample = evaluate(live, params)
+    out = Exposition("bench")
+    places = dict.fromkeys(SERVERS, "C1")
+    cluster_metrics(out, Reading(live, (*sample.errors, *sample.warnings), sample.tolerated, places), faults, now)
+    cause_metrics(out, sample.causes)
+    return out
+
+
+def scraped(out: Exposition) -> bytes:
+    """Return the answer to a scrape."""
+    answer = application(_Known(out), {})  # type: ignore[arg-type]
+    environ = {"PATH_INFO": "/metrics", "REQUEST_METHOD": "GET", "HTTP_ACCEPT": "application/openmetrics-text"}
+    return b"".join(answer(environ, lambda *_: None))
+
+
+def measured(streams: int) -> tuple[float, float, int, int, int]:
+    """Return the CPU seconds of judging and of a scrape, the series, the bytes of a scrape, and the peak memory in bytes that
+    judging added to the fleet."""
+    live, faults = fleet(streams), FaultList(LIMIT)
+    held, judging, scraping = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, [], []
+    for run in range(RUNS):
+        started = time.process_time()
+        out = judged(live, faults, run)
+        judging.append(time.process_time() - started)
+        started = time.process_time()
+        answer = scraped(out)
+        scraping.append(time.process_time() - started)
+    added = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held)
+    return statistics.median(judging), statistics.median(scraping), out.series, len(answer), added
+
+
+def table(sizes: list[int]) -> Iterator[str]:
+    yield "| streams | groups | judging, CPU s | of the smallest size, a group | a scrape, CPU ms | KiB | series | memory MiB |"
+    yield "|---:|---:|---:|---:|---:|---:|---:|---:|"
+    first = 0.0
+    for size in sizes:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            judging, scraping, series, answer, added = pool.map(measured, [size])[0]
+        first = first or judging / size
+        yield (
+            f"| {size} | {2 * size} | {judging:.2f} | ×{judging / size / first:.2f} | {1000 * scraping:.0f} "
+            f"| {answer >> 10} | {series} | {added >> 20} |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--streams", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    for line in table(parser.parse_args().streams):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
