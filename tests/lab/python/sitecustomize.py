@@ -9,6 +9,7 @@ the lab by a .pth file. No result is kept, only what is made of sources: code, a
 - A module arrives as an archive with all that it imports; to compile that takes up to half of its processor time.
 - A task is a process of its own, which compiles its expressions and templates and those of all variables that they use, and
   whose garbage collector writes to all of the memory that it shares with the parent: each a sixth of a playbook's time.
+- A playbook compiles the plugins of collections and what they import.
 - A playbook reads the sources of a module and of all that it imports to put them into the archive: a tenth.
 """
 
@@ -52,6 +53,17 @@ def _kept(folder: str, key: bytes, path: str, make: Callable[[], CodeType]) -> C
 def _compile_once(path: str, source: bytes) -> CodeType:
     """Return the code of a source that stands at this path of an archive."""
     return _kept(_KEPT, source, path, lambda: _compile(path, source))
+
+
+def _keep_plugins(folder: str) -> None:
+    """Let ansible-core keep the code of the collections' Python, which it compiles in each run."""
+    from ansible.utils.collection_loader import _collection_finder
+
+    def compile_once(source: bytes | str, filename: str, **options: Any) -> CodeType:
+        key = source if isinstance(source, bytes) else source.encode()
+        return _kept(folder, key, filename, lambda: compile(source, filename, **options))
+
+    _collection_finder.compile = compile_once
 
 
 def _keep_templates(folder: str) -> None:
@@ -131,6 +143,7 @@ def _control() -> None:
     installed = "ansible_collections/natsops/jetstream/MANIFEST.json"
     if collections := next((path for path in paths if os.path.exists(f"{path}/{installed}")), None):
         kept = f"{collections}/.kept/{version('ansible-core')}-{sys.implementation.cache_tag}"
+        _keep_plugins(f"{kept}/plugins")
         _keep_templates(f"{kept}/templates")
         _keep_archives(f"{kept}/modules")
     os.register_at_fork(before=gc.freeze, after_in_child=gc.disable)
