@@ -11,16 +11,14 @@ Each kind of root cause has an alert or a reason why it has none, and each alert
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
+from generated import ROOT, write_or_check
 
-ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "extensions/prometheus/natsops.rules.yml"
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
 _HEAD = """\
@@ -363,16 +361,5 @@ def text() -> str:
     return f"---\n{_HEAD}" + yaml.dump(rules(), Dumper=_Indented, sort_keys=False, width=100, allow_unicode=True)
 
 
-def main(arguments: list[str]) -> int:
-    stale = not RULES.is_file() or RULES.read_text() != text()
-    if "--check" in arguments:
-        if stale:
-            print(f"{RULES.relative_to(ROOT)} is stale: run `make docs` and commit it.")
-        return int(stale)
-    os.makedirs(RULES.parent, exist_ok=True)
-    RULES.write_text(text())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(RULES, text(), sys.argv[1:]))

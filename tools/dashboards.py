@@ -9,12 +9,11 @@ python tools/dashboards.py --check   writes nothing; exits 1 when it is stale
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 
+from generated import ROOT, write_or_check
 from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement
@@ -28,7 +27,6 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "extensions/grafana/natsops.json"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 #: What each expression asks of: the fleet that is chosen above the panels.
@@ -277,16 +275,5 @@ def text() -> str:
     return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    stale = not FILE.is_file() or FILE.read_text() != text()
-    if "--check" in arguments:
-        if stale:
-            print(f"{FILE.relative_to(ROOT)} is stale: run `make docs` and commit it.")
-        return int(stale)
-    os.makedirs(FILE.parent, exist_ok=True)
-    FILE.write_text(text())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(FILE, text(), sys.argv[1:]))

@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from pathlib import Path
 
 import binaries
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 from alert_rules import ALERTS, RULES, SILENT, Alert, anchor, rules, runbook
 
 __all__ = ["ALERTS", "RULES", "SILENT", "Alert", "anchor", "program", "promtool", "rules", "runbook"]
