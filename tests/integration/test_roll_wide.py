@@ -77,6 +77,8 @@ def test_single_replicas_give_way_and_come_back(cluster: RoleCluster, run_module
     assert "LOAD1" in refused.output
 
 
+# tests/lab/test_one_screen.py has the same on hosts.
+@pytest.mark.chaos
 def test_two_dead_servers_are_the_one_cause_on_one_screen(cluster: RoleCluster) -> None:
     for number in range(60):
         create(cluster, f"S{number}", 3)
