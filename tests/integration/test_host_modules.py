@@ -185,7 +185,9 @@ def test_all_of_a_host_in_one_run(site: Site) -> None:
     )
     assert found["process"]["config_changed"] == (site.folder / "nats-server.conf").stat().st_mtime
     assert (found["secrets"], found["tls_changed"]) == ('token: "s3cret"\n', 1.0)
-    assert found["filesystems"] == [{"mount": "/proc", "fstype": "proc", "size_total": 0, "size_available": None}]
+    assert found["filesystems"] == [
+        {"mount": "/proc", "fstype": "proc", "rotating_disks": [], "size_total": 0, "size_available": None}
+    ]
     assert found["architecture"] == os.uname().machine
     (site.folder / "running.json").write_text("{half")
     assert "The host cannot be read" in site.read()["msg"]
