@@ -98,7 +98,15 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
         )
         read: list[bytes] = []
         while len(read) < count:
-            for message in await reader.fetch(min(100, count - len(read)), timeout=10):
+            try:
+                fetched = await reader.fetch(min(100, count - len(read)), timeout=10)
+            except FAILURES:
+                # That the consumer is there reaches the client's server a moment after its creation is acknowledged.
+                if time.monotonic() >= end:
+                    raise SystemExit(f"{len(read)} of {count} messages could be read within {PATIENCE} s") from None
+                await asyncio.sleep(0.1)
+                continue
+            for message in fetched:
                 await message.ack()
                 read.append(message.data)
         if read != sent:
