@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from jetstream_insights import silver
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.evaluate import RESULTS, findings, judge, summary
+from jetstream_insights.findings.evaluate import RESULTS, judge, summary
+from jetstream_insights.findings.lifetime import findings
 from jetstream_insights.findings.registry import Check, Registry, Settings, ThresholdError, settings, text_sql
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import SNAPSHOTS

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from jetstream_insights.cli import DONE, main
+from jetstream_insights.cli import DONE, FOUND, main
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.judging import read_hosts, read_thresholds
@@ -72,7 +72,11 @@ def test_findings_and_report_of_a_recorded_cluster(
     assert verdict["unknown"] == sum(1 for row in content["tables"]["findings"]["rows"] if "unknown" in row)
     failed = sum(1 for row in content["tables"]["findings"]["rows"] if "fail" in row)
     assert (verdict["findings"], verdict["worst"]) == (failed, "none" if not failed else verdict["worst"])
-    assert "<title>Test &lt;fleet&gt;</title>" in (output / "report.html").read_text()
+    # HOST_102 is a warning; a script that asks for less severe ones hears of it.
+    assert verdict["worst"] == "warning"
+    for severity, status in (("critical", DONE), ("warning", FOUND), ("info", FOUND)):
+        assert main(["report", *span, "--output", str(output), "--fail-on", severity]) == status
+    assert "<title>NATS JetStream fleet</title>" in (output / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,6 @@ def test_hosts_that_are_reported_otherwise_are_refused(tmp_path: Path, content: 
 
 
 def test_a_report_needs_a_place_and_nothing_else_does() -> None:
-    for arguments in (["report"], ["findings", "--output", "x"]):
+    for arguments in (["report"], ["findings", "--output", "x"], ["findings", "--fail-on", "info"]):
         with pytest.raises(SystemExit, match="2"):
             main([*arguments, "--lake", "/nowhere"])

@@ -92,6 +92,9 @@ def content() -> dict[str, Any]:
                 for number in range(300)
             ),
         ),
+        "fixed": rows(
+            "fixed", {**finding, "severity": "critical", "check": "META_002", "text": "no server leads the meta group"}
+        ),
         "checks": rows(
             "checks",
             {
@@ -270,7 +273,7 @@ def test_what_clusters_tell_is_text_in_the_page_and_whole_in_its_data() -> None:
 
 def test_markdown_and_csv_show_names_as_they_are() -> None:
     text = markdown(content())
-    assert "1 critical, 1 warnings, 1 notes, of 303 findings; 1 could not be reported" in text
+    assert "1 critical, 1 warnings, 1 notes, of 303 findings; 1 could not be reported, 1 were fixed" in text
     assert "\\<\\/script" not in text and "\\</script\\>" in text
     assert "1 replica \\| on \\`n1\\`" in text
     assert "… and 284 more." in text
@@ -293,7 +296,7 @@ def test_markdown_and_csv_show_names_as_they_are() -> None:
 
 
 def test_the_verdict_is_the_worst_that_failed() -> None:
-    said = {"worst": "critical", "critical": 1, "warning": 1, "info": 1, "findings": 303, "unknown": 1}
+    said = {"worst": "critical", "critical": 1, "warning": 1, "info": 1, "findings": 303, "unknown": 1, "fixed": 1}
     assert verdict(content()) == said
     assert verdict({"tables": {}})["worst"] == "none"
 
@@ -467,6 +470,7 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
         "fleets",
         "causes",
         "findings",
+        "fixed",
         "checks",
         "load",
         "usage",

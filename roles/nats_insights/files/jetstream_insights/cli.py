@@ -5,7 +5,8 @@
 
 The jobs run in this order, in one Spark session, until one fails. What each has done is one JSON object on a line of standard
 output; progress and errors go to standard error.
-Exit status: 0 done; 1 a job failed and changed nothing; 2 wrong arguments; 3 done, but something is in quarantine.
+Exit status: 0 done; 1 a job failed and changed nothing; 2 wrong arguments; 3 done, but something is in quarantine; 4 done, and
+the report has what --fail-on asks for.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from jetstream_insights.lake import Lake, LakeError, hours, is_little
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
 from jetstream_insights.report.content import make_report
+from jetstream_insights.report.shape import SEVERITIES
 from jetstream_insights.session import is_local, session
 
-DONE, FAILED, QUARANTINED = 0, 1, 3
+DONE, FAILED, QUARANTINED, FOUND = 0, 1, 3, 4
 #: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
 AT_ONCE = 2
 #: The jobs that read of the lake what is of the days that are asked for.
@@ -93,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     shown = found.add_argument_group("report")
     shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="where its files are written, on this machine")
     shown.add_argument("--title", default="NATS JetStream fleet", help="its title")
+    shown.add_argument("--fail-on", choices=SEVERITIES, help="exit status 4 where a root cause is at least so severe")
     keep = found.add_argument_group("maintain")
     keep.add_argument(
         "--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever"
@@ -118,6 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().error("--from must be before --to")
     if ("report" in given.jobs) != (given.output is not None):
         parser().error("--output is what the job report needs, and no other takes")
+    if given.fail_on and "report" not in given.jobs:
+        parser().error("--fail-on is of the job report")
+    severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
     try:
         given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
     except LakeError as error:
@@ -137,6 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps({"job": job, **result}), flush=True)
         if result.get("quarantined"):
             status = QUARANTINED
+        if result.get("worst") in severe:
+            status = FOUND
     return status
 
 

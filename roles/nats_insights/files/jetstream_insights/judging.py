@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.days import hours_of, inputs_of, up_to_date
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.evaluate import findings, judge, summary
+from jetstream_insights.findings.evaluate import judge, summary
+from jetstream_insights.findings.lifetime import findings
 from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import Outcome, Say, empty
@@ -77,7 +78,9 @@ def make_findings(
     for day in of_days:
         inputs = inputs_of(lake, day, "silver")
         gold = lake.pointer("gold", day)
-        reported = (gold.get("run"), REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
+        before = lake.pointer(LAYER, day - timedelta(days=1))
+        earlier = before.get("run") if before.get("format") == FINDINGS_FORMAT else None
+        reported = (gold.get("run"), earlier, REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
         basis = hashlib.sha256(repr(reported).encode()).hexdigest()
         known = lake.pointer(LAYER, day)
         if not inputs:
@@ -87,7 +90,7 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            _write(lake, day, run, _tables(lake, day, hosts), wanted)
+            _write(lake, day, run, _tables(lake, day, hosts), wanted, earlier is not None)
             lake.repoint(LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "basis": basis})
             outcome.made += 1
     return outcome
@@ -107,7 +110,8 @@ def _tables(lake: Lake, day: date, hosts: Hosts | None) -> dict[str, DataFrame]:
     return tables
 
 
-def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted: Settings) -> None:
+def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted: Settings, goes_on: bool) -> None:
+    """Judge the last snapshot of each hour, and the day. `goes_on`: whether there are findings of the day before."""
     hourly = (
         tables["snapshots"]
         .groupBy("fleet", F.date_trunc("hour", "taken"))
@@ -130,7 +134,8 @@ def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted
 
         each(parts, write, lake.at_once)
         results = lake.spark.read.parquet(*paths)
-        for name, frame in (("findings", findings(results)), ("findings_summary", summary(results, REGISTRY))):
+        earlier = lake.read_days(LAYER, "findings", [day - timedelta(days=1)]) if goes_on else None
+        for name, frame in (("findings", findings(results, earlier)), ("findings_summary", summary(results, REGISTRY))):
             lake.write_day(LAYER, name, run, day, frame.coalesce(1))
     except Exception:
         lake.delete_run(LAYER, run)

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 BRONZE_FORMAT = 1
 SILVER_FORMAT = 3
 GOLD_FORMAT = 1
-FINDINGS_FORMAT = 2
+FINDINGS_FORMAT = 3
 _FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT, "findings": FINDINGS_FORMAT}
 
 #: How the name of a pack ends: many snapshots of an hour in few files.

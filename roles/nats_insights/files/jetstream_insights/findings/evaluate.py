@@ -73,11 +73,6 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
     yield _unreported(of_moments, checks)
 
 
-def findings(results: DataFrame) -> DataFrame:
-    """Return what is not as it should be, or not known."""
-    return results.where(F.col("result") != PASS)
-
-
 def summary(results: DataFrame, registry: Registry) -> DataFrame:
     """Return how often each check failed, passed and could not tell, for each snapshot that was judged and for the whole time."""
     counts = {"failed": FAIL, "passed": PASS, "unknown": UNKNOWN}

@@ -20,6 +20,7 @@ _SUMMARY = {
     "fleets": ("fleet", "taken", "servers", "missing", "streams", "consumers", "messages", "bytes", "meta_leader"),
     "causes": ("severity", "title", "findings", "commands"),
     "findings": ("severity", "result", "check", "text", "server", "account", "stream", "consumer"),
+    "fixed": ("severity", "check", "text", "server", "account", "stream", "consumer", "since", "taken"),
     "incidents": (
         "incident",
         "kind",
@@ -86,7 +87,7 @@ def _lines(content: Content) -> Iterator[str]:
     yield ""
     yield (
         f"**Root causes: {said['critical']} critical, {said['warning']} warnings, {said['info']} notes, of {said['findings']} "
-        f"findings; {said['unknown']} could not be reported.**"
+        f"findings; {said['unknown']} could not be reported, {said['fixed']} were fixed.**"
     )
     for note in content["notes"]:
         yield from ("", quoted(note))

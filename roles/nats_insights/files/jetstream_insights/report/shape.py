@@ -65,6 +65,30 @@ def _of(form: str, **named: str) -> tuple[Column, ...]:
 
 _GROUP = _of("text", kind="kind", account="account", stream="stream", consumer="consumer")
 _FLEET = Column("fleet", "fleet")
+_FOUND = (
+    _FLEET,
+    *_of("severity", severity="severity"),
+    *_of("result", result="result"),
+    *_of(
+        "text",
+        check="check",
+        text="finding",
+        cluster="cluster",
+        server="server",
+        account="account",
+        stream="stream",
+        consumer="consumer",
+        name="name",
+        peer="at fault",
+    ),
+    *_of("number", value="value", threshold="threshold"),
+)
+_WORST_FIRST = (
+    "CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END",
+    "check",
+    "server",
+    "stream",
+)
 
 TABLES: tuple[Table, ...] = (
     Table(
@@ -105,34 +129,20 @@ TABLES: tuple[Table, ...] = (
         "Findings",
         "What is not as it should be, and what is not known.",
         "findings.findings",
-        (
-            _FLEET,
-            *_of("severity", severity="severity"),
-            *_of("result", result="result"),
-            *_of("text", check="check"),
-            *_of(
-                "text",
-                text="finding",
-                cluster="cluster",
-                server="server",
-                account="account",
-                stream="stream",
-                consumer="consumer",
-                name="name",
-                peer="at fault",
-            ),
-            *_of("number", value="value", threshold="threshold"),
-            *_of("time", since="since", taken="seen"),
-            *_of("text", remedy="what to do"),
-        ),
-        (
-            "result = 'unknown'",
-            "CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END",
-            "check",
-            "server",
-            "stream",
-        ),
+        (*_FOUND, *_of("time", since="since", taken="seen"), *_of("text", remedy="what to do")),
+        ("result = 'unknown'", *_WORST_FIRST),
+        only="state = 'open'",
         most=5000,
+    ),
+    Table(
+        "fixed",
+        "Fixed",
+        "What was found, and is over.",
+        "findings.findings",
+        (*_FOUND, *_of("time", since="since", taken="last seen")),
+        ("taken DESC", *_WORST_FIRST),
+        only="state = 'fixed'",
+        most=1000,
     ),
     Table(
         "checks",
@@ -494,7 +504,7 @@ SEVERITIES = ("critical", "warning", "info")
 
 def verdict(content: Content) -> dict[str, Any]:
     """Return what the report says in one line: the worst severity that failed, how many root causes there are of each, so that
-    one dead server is one and not a thousand, and how many findings are not known."""
+    one dead server is one and not a thousand, and how many findings are not known, and were fixed."""
     counts = dict.fromkeys(SEVERITIES, 0)
     findings = 0
     for row in dicts(content, "causes"):
@@ -502,4 +512,5 @@ def verdict(content: Content) -> dict[str, Any]:
         findings += row["findings"]
     unknown = sum(row["result"] == "unknown" for row in dicts(content, "findings"))
     worst = next((severity for severity in SEVERITIES if counts[severity]), "none")
-    return {"worst": worst, **counts, "findings": findings, "unknown": unknown}
+    fixed = content["tables"].get("fixed", {"total": 0})["total"]
+    return {"worst": worst, **counts, "findings": findings, "unknown": unknown, "fixed": fixed}

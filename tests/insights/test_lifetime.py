@@ -1,0 +1,126 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A finding is one row however long it lasts, and over when it is."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from jetstream_insights.findings.evaluate import RESULTS
+from jetstream_insights.findings.lifetime import findings
+from pyspark.sql import DataFrame, SparkSession
+
+_DAY = datetime(2026, 11, 21)
+_TYPES = {"taken": "timestamp", "since": "timestamp", "value": "double", "threshold": "double"}
+_SCHEMA = ", ".join(f"`{name}` {_TYPES.get(name, 'string')}" for name in RESULTS)
+
+
+def hour(number: int) -> datetime:
+    return _DAY + timedelta(hours=number)
+
+
+def look(at: int, result: str, stream: str | None = "S", **more: Any) -> dict[str, Any]:
+    """Return what a check says of a stream in the snapshot of an hour."""
+    row = {
+        "fleet": "prod",
+        "snapshot": f"{at:02}",
+        "taken": hour(at),
+        "since": hour(at),
+        "check": "STREAM_101",
+        "severity": "critical",
+        "kind": "stream",
+        "account": "A" if stream else None,
+        "stream": stream,
+        "text": f"{result} at {at}",
+    }
+    return {**row, "result": result, **more}
+
+
+def results(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
+    return spark.createDataFrame([tuple(row.get(name) for name in RESULTS) for row in rows], _SCHEMA)
+
+
+def seen(frame: DataFrame) -> dict[str | None, tuple[Any, ...]]:
+    """Return state, result, and the hours of the first and the last look, by the stream."""
+    rows = frame.collect()
+    found = {
+        row["stream"]: (
+            row["state"],
+            row["result"],
+            *((row[name] - _DAY).total_seconds() / 3600 for name in ("since", "taken")),
+        )
+        for row in rows
+    }
+    assert len(found) == len(rows), rows
+    return found
+
+
+def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
+    made = findings(
+        results(
+            spark,
+            *(look(at, "pass", "WELL") for at in range(4)),
+            *(look(at, "fail", "LASTS") for at in range(4)),
+            look(0, "fail", "MENDED"), look(1, "fail", "MENDED"), look(2, "pass", "MENDED"), look(3, "pass", "MENDED"),
+            look(0, "fail", "AGAIN"), look(1, "pass", "AGAIN"), look(2, "fail", "AGAIN"), look(3, "fail", "AGAIN"),
+            look(0, "fail", "UNSEEN"), look(1, "fail", "UNSEEN"), look(2, "unknown", "UNSEEN"), look(3, "unknown", "UNSEEN"),
+            look(0, "unknown", "TOLD"), look(1, "pass", "TOLD"), look(2, "pass", "TOLD"), look(3, "pass", "TOLD"),
+            look(0, "fail", "DELETED"), look(1, "fail", "DELETED"),
+            look(1, "fail", "S", fleet="other"),
+        )
+    )  # fmt: skip
+    assert tuple(made.columns) == (*RESULTS, "state")
+    assert seen(made) == {
+        "LASTS": ("open", "fail", 0, 3),
+        "MENDED": ("fixed", "fail", 0, 1),
+        "AGAIN": ("open", "fail", 2, 3),
+        # Nobody has seen that it is over.
+        "UNSEEN": ("open", "fail", 0, 1),
+        "DELETED": ("fixed", "fail", 0, 1),
+        # The last look of its own fleet.
+        "S": ("open", "fail", 1, 1),
+    }
+    texts = {row["stream"]: row["text"] for row in made.collect()}
+    assert texts["LASTS"] == "fail at 3" and texts["MENDED"] == "fail at 1"
+
+
+@pytest.mark.parametrize(
+    ("last", "state"),
+    [
+        # The last snapshot holds no streams at all, or lacks those of a server.
+        (look(3, "unknown", None), "open"),
+        (look(3, "unknown", None, server="n2", kind="server"), "open"),
+        # Another stream is unknown: that says nothing of this one.
+        (look(3, "unknown", "OTHER"), "fixed"),
+        (look(3, "unknown", None, check="SERVER_101"), "fixed"),
+    ],
+)
+def test_who_is_not_there_is_not_fixed_where_the_look_was_blind(
+    spark: SparkSession, last: dict[str, Any], state: str
+) -> None:
+    made = findings(results(spark, look(1, "fail", "GONE"), look(3, "pass", "WELL"), last))
+    assert seen(made)["GONE"] == (state, "fail", 1, 1)
+
+
+def test_a_finding_goes_on_over_midnight(spark: SparkSession) -> None:
+    yesterday = findings(
+        results(
+            spark,
+            *(look(-1, "fail", name) for name in ("LASTS", "MENDED", "DELETED")),
+            look(-3, "fail", "OLD"),
+            look(-1, "pass", "OLD"),
+            look(-1, "unknown", "UNSEEN"),
+            look(-1, "fail", "SKIPPED", check="STREAM_999"),
+        )
+    )
+    today = results(
+        spark, *(look(at, "fail", "LASTS") for at in range(2)), look(0, "pass", "MENDED"), look(1, "pass", "MENDED")
+    )
+    assert seen(findings(today, yesterday)) == {
+        "LASTS": ("open", "fail", -1, 1),
+        "MENDED": ("fixed", "fail", -1, -1),
+        "DELETED": ("fixed", "fail", -1, -1),
+    }
