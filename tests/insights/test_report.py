@@ -12,12 +12,14 @@ import re
 import struct
 import subprocess
 import zlib
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.report.causes import CODES, with_causes
 from jetstream_insights.report.content import plain
@@ -213,10 +215,10 @@ def content() -> dict[str, Any]:
     )
 
 
-def grouped(report: dict[str, Any]) -> dict[str, Any]:
+def grouped(report: dict[str, Any], meant: Sequence[Any] = ()) -> dict[str, Any]:
     """Return the report with the causes of its findings."""
     failing = [row for row in dicts(report, "findings") if row["result"] == "fail"]
-    return {**report, "tables": with_causes(report["tables"], failing)}
+    return {**report, "tables": with_causes(report["tables"], failing, meant)}
 
 
 class Reader(HTMLParser):
@@ -306,11 +308,15 @@ def found(check: str, **more: Any) -> dict[str, Any]:
     return {"check": check, "severity": severity, "result": "fail", "text": f"text of {check}", **more}
 
 
-def causes_of(*findings: dict[str, Any], missing: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def causes_of(
+    *findings: dict[str, Any], missing: tuple[str, ...] = (), meant: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
     """Return the causes of findings in a fleet of five, of which these servers are missing."""
     names = [f"n{number}" for number in range(1, 6)]
     tables = {
-        "fleets": rows("fleets", {"servers": 5, "missing": list(missing), "complete": not missing}),
+        "fleets": rows(
+            "fleets", {"taken": moment(18), "servers": 5, "missing": list(missing), "complete": not missing}
+        ),
         "servers": rows(
             "servers",
             *(
@@ -320,7 +326,7 @@ def causes_of(*findings: dict[str, Any], missing: tuple[str, ...] = ()) -> list[
         ),
         "findings": rows("findings", *findings),
     }
-    return list(dicts(grouped({"tables": tables}), "causes"))
+    return list(dicts(grouped({"tables": tables}, meant), "causes"))
 
 
 def test_a_dead_server_explains_its_thousand_symptoms() -> None:
@@ -357,6 +363,26 @@ def test_a_dead_server_explains_its_thousand_symptoms() -> None:
     )
     assert any(command.startswith("systemctl status nats-server") for command in dead["commands"])
     assert "stream A/OWN" in causes[1]["title"] and "n2" in causes[2]["title"]
+
+
+@pytest.mark.parametrize(
+    ("servers", "hours", "severity"),
+    [
+        (("n4", "n5"), (17, 19), "info"),
+        # Somebody meant one of them, or both, but not now.
+        (("n4",), (17, 19), "critical"),
+        (("n4", "n5"), (16, 17), "critical"),
+    ],
+)
+def test_servers_that_are_away_on_purpose_are_a_note(
+    servers: tuple[str, ...], hours: tuple[int, int], severity: str
+) -> None:
+    begin, end = (datetime.fromisoformat(moment(hour).replace("Z", "+00:00")).timestamp() for hour in hours)
+    window = module_util("cluster.journal").Window(servers, begin, end, "in maintenance by ops (new disks)")
+    gone = [found("FLEET_101"), *(found("META_105", server=name) for name in ("n4", "n5"))]
+    (cause,) = causes_of(*gone, missing=("n4", "n5"), meant=[window])
+    assert (cause["kind"], cause["severity"]) == ("servers_down", severity)
+    assert cause["title"].endswith("(in maintenance by ops (new disks))") == (severity == "info")
 
 
 def test_an_incomplete_snapshot_of_servers_that_are_all_there_is_no_dead_server() -> None:

@@ -1,12 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What goes on by the journal of operations (docs/roll-journal.md): the roll under way, and the servers in maintenance. Pure."""
+"""What goes on by the journal of operations (docs/roll-journal.md): the roll under way, the servers in maintenance, and when
+servers were away because somebody meant it. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
@@ -72,6 +73,53 @@ def read_journal(lines: Iterable[str]) -> Journal:
         elif event["cluster"] in runs and runs[event["cluster"]].name == event["run"]:
             runs[event["cluster"]] = _after(runs[event["cluster"]], event)
     return Journal(runs, marks)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time in which servers are meant to be away, in seconds since 1970, and why, for people."""
+
+    servers: tuple[str, ...]
+    begin: float
+    end: float
+    why: str
+
+
+def windows(lines: Iterable[str]) -> tuple[Window, ...]:
+    """Return when servers were restarted in batches or in maintenance, by these lines, the oldest first.
+
+    Maintenance ends when it was promised to end, at the latest: who forgets a server is to hear of it. The batch of a run that
+    was killed ends with its last event.
+    """
+    found: list[Window] = []
+    kept: dict[str, Window] = {}
+    batches: dict[str, Window] = {}
+    for event in filter(None, map(_event, lines)):
+        kind, time, data = event["event"], event["time"], event.get("data")
+        details = data if isinstance(data, dict) else {}
+        if kind == "maintenance_entered":
+            mark = mark_of(details)
+            reason = f" ({mark.reason})" if mark.reason else ""
+            kept[mark.server] = Window((mark.server,), time, mark.until, f"in maintenance by {mark.by}{reason}")
+        elif kind == "maintenance_left" and (window := kept.pop(mark_of(details).server, None)):
+            found.append(replace(window, end=min(time, window.end)))
+        elif kind == "batch_started":
+            found.extend(_ended(batches, event))
+            servers = details.get("servers") or event.get("hosts")
+            if isinstance(servers, list):
+                why = f"in batch {event.get('batch', '?')} of run {event['run']}"
+                batches[event["run"]] = Window(tuple(map(str, servers)), time, time, why)
+        elif kind in ("batch_done", "batch_failed", _DONE, _FAILED):
+            found.extend(_ended(batches, event))
+        elif event["run"] in batches:
+            batches[event["run"]] = replace(batches[event["run"]], end=time)
+    return tuple(window for window in (*found, *kept.values(), *batches.values()) if window.end >= window.begin)
+
+
+def _ended(batches: dict[str, Window], event: Mapping[str, Any]) -> Iterator[Window]:
+    window = batches.pop(event["run"], None)
+    if window:
+        yield replace(window, end=event["time"])
 
 
 def _event(line: str) -> Optional[dict[str, Any]]:

@@ -24,6 +24,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from jetstream_insights.advisories import captures_of, make_advisories
+from jetstream_insights.collection import module_util
 from jetstream_insights.days import days, make_gold
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
@@ -54,6 +55,26 @@ def maintenance(text: str) -> Maintenance:
     return Maintenance(moment(begin), moment(end), tuple(name for part in servers for name in part.split(",") if name))
 
 
+def windows_of(journal: Path | None) -> Sequence[Any]:
+    """Return the windows of a journal (cluster/journal.py), none where nothing was written yet. Raises LakeError."""
+    if journal is None:
+        return ()
+    try:
+        lines = journal.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        say(f"There is no journal {journal} yet.")
+        return ()
+    except OSError as error:
+        raise LakeError(f"--journal: {error}") from error
+    windows: Sequence[Any] = module_util("cluster.journal").windows(lines)
+    return windows
+
+
+def of_journal(window: Any) -> Maintenance:
+    begin, end = (datetime.fromtimestamp(moment, timezone.utc) for moment in (window.begin, window.end))
+    return Maintenance(begin, end, window.servers)
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="jetstream_insights", description=__doc__.split("\n", maxsplit=1)[0])
     jobs = (
@@ -74,6 +95,13 @@ def parser() -> argparse.ArgumentParser:
     captured = found.add_argument_group("advisories")
     captured.add_argument(
         "--streams", metavar="FILE", help="the streams that capture them, as JSON, see docs/insights.md"
+    )
+    meant = found.add_argument_group("gold and report")
+    meant.add_argument(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="the journal of operations: what rolls and maintenance did was meant",
     )
     daily = found.add_argument_group("gold")
     daily.add_argument(
@@ -126,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
     try:
         given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
+        given.meant = windows_of(given.journal)
     except LakeError as error:
         parser().error(str(error))
     # The other jobs read what is not of these days.
@@ -161,12 +190,13 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
         made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
         if not made:
             raise LakeError("there is nothing to report of this time: run the jobs gold and findings first")
-        return make_report(lake, made[-1], given.output, given.title, say)
+        return make_report(lake, made[-1], given.output, given.title, say, given.meant)
     if job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))
     if job == "gold":
-        settings = Settings(maintenance=tuple(given.maintenance), slo=given.slo)
+        windows = [*given.maintenance, *(of_journal(window) for window in given.meant)]
+        settings = Settings(maintenance=tuple(windows), slo=given.slo)
         return asdict(make_gold(lake, days(start, end), say, given.force, settings))
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
     if later:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import TABLES, made_before
-from jetstream_insights.gold.common import DEFAULTS, Settings
+from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings
 from jetstream_insights.jobs import Outcome, Say, empty
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours, new_run
 from jetstream_insights.side_by_side import make_all
@@ -70,7 +71,8 @@ def make_gold(
     outcome = Outcome()
     for day in of_days:
         inputs = inputs_of(lake, day, "silver", "silver/advisories")
-        basis = _basis(lake, day, settings)
+        mine = replace(settings, maintenance=tuple(window for window in settings.maintenance if touches(window, day)))
+        basis = _basis(lake, day, mine)
         known = lake.pointer("gold", day)
         if not inputs or (up_to_date(known, GOLD_FORMAT, basis, inputs) and not force):
             outcome.fresh += bool(known)
@@ -78,13 +80,18 @@ def make_gold(
             continue
         run = new_run()
         try:
-            _Day(lake, day, run, settings, say).make()
+            _Day(lake, day, run, mine, say).make()
         except Exception:
             lake.delete_run("gold", run)
             raise
         lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": run, "inputs": inputs, "basis": basis})
         outcome.made += 1
     return outcome
+
+
+def touches(window: Maintenance, day: date) -> bool:
+    """Return whether a day's tables may depend on a window; they compare with the last snapshot of the day before."""
+    return window.begin.date() <= day + timedelta(days=1) and window.end.date() >= day - timedelta(days=1)
 
 
 def _basis(lake: Lake, day: date, settings: Settings) -> str:

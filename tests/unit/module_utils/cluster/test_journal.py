@@ -9,7 +9,13 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.journal import Journal, read_journal
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.journal import (
+    Journal,
+    Window,
+    read_journal,
+    windows,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +62,47 @@ def test_servers_in_maintenance() -> None:
     assert read_journal([entered, line("maintenance_left", 9, data=MARK)]).marks == {}
 
 
+START = parse_time("2026-11-24T10:00:00Z").timestamp()
+
+
+def spans(*lines: str) -> list[tuple[tuple[str, ...], float, float]]:
+    return [(window.servers, window.begin - START, window.end - START) for window in windows(lines)]
+
+
+def test_batches_and_maintenance_were_meant() -> None:
+    roll = [
+        line("batch_started", 1, batch=1, of=3, hosts=["h1"], data={"servers": ["n1-c1"]}),
+        line("batch_started", 3, run="r2", cluster="C2", hosts=["n9-c2"]),
+        line("batch_done", 21, batch=1, of=3),
+        line("batch_started", 30, batch=2, of=3, hosts=["h2"], data={"servers": ["n2-c1"]}),
+        line("waiting", 44, batch=2, of=3),
+    ]
+    # The second run was killed at once, and the first while it waited.
+    assert spans(*roll) == [(("n1-c1",), 1, 21), (("n9-c2",), 3, 3), (("n2-c1",), 30, 44)]
+    assert spans(*roll, line("run_failed", 60)) == [(("n1-c1",), 1, 21), (("n2-c1",), 30, 60), (("n9-c2",), 3, 3)]
+    assert windows(roll)[0].why == "in batch 1 of run r1"
+
+
+@pytest.mark.parametrize(
+    ("until", "left", "end"),
+    [
+        (300, None, 300),
+        (300, 100, 100),
+        # It was forgotten: from then on nobody meant it.
+        (300, 500, 300),
+        (5, None, None),
+    ],
+)
+def test_maintenance_was_meant_as_long_as_was_promised(until: int, left: int | None, end: int | None) -> None:
+    mark = {**MARK, "until": START + until}
+    lines = [line("maintenance_entered", 10, data=mark)]
+    lines += [line("maintenance_left", left, data=mark)] if left is not None else []
+    found = [Window(("n3-c1",), START + 10, START + end, "in maintenance by ops (new disk)")] if end else []
+    assert list(windows(lines)) == found
+
+
 @given(st.lists(st.sampled_from(ROLL), max_size=8), st.integers(0, 400), st.text(max_size=20))
 def test_any_bytes_are_read(lines: list[str], cut: int, rubbish: str) -> None:
-    read_journal([*("\n".join(lines)[cut:]).splitlines(), rubbish, "[]", '{"version": 1}', '{"version": 1, "time": 3}'])
+    told = [*("\n".join(lines)[cut:]).splitlines(), rubbish, "[]", '{"version": 1}', '{"version": 1, "time": 3}']
+    read_journal(told)
+    windows(told)

@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The findings of a report under their root causes, by the same function that the health gate and the playbook diagnose use.
 
-A server that does not answer explains what is wrong with every group that it is a member of. Of a group without a leader no
+A server that does not answer explains what is wrong with every group that it is a member of. Where somebody meant it to be away,
+that is a note. Of a group without a leader no
 finding names the members: servers that are missing from its fleet explain it when too few of its members answered.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 
+from jetstream_insights.collection import module_util
 from jetstream_insights.report.shape import BY_NAME, SEVERITIES, TABLES, dicts, filled
 
 #: Checks that find what follows from a cause, and the codes that the live gate has for that. A check that is not here is about
@@ -63,39 +63,28 @@ _EVIDENCE = 3
 Row = Mapping[str, Any]
 
 
-def grouping() -> Any:
-    """Return the collection's pure function with its types. It is asked for when a report is made: the other jobs do without."""
-    name = "ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes"
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        # In the package that the role builds it lies beside this one. Run from the collection's folder it is further up.
-        if not str(missing.name).startswith("ansible_collections"):
-            raise
-        sys.path.append(str(Path(__file__).absolute().parents[8]))
-        return importlib.import_module(name)
-
-
-def with_causes(tables: Mapping[str, Any], failing: Iterable[Row]) -> dict[str, Any]:
+def with_causes(tables: Mapping[str, Any], failing: Iterable[Row], meant: Sequence[Any] = ()) -> dict[str, Any]:
     """Return the report's tables in their order, with that of the root causes. `failing`: all findings that failed, by the names
-    of their columns."""
-    made = {**tables, "causes": _causes_table(tables, failing)}
+    of their columns; `meant`: windows of the journal (cluster/journal.py)."""
+    made = {**tables, "causes": _causes_table(tables, failing, meant)}
     return {table.name: made[table.name] for table in TABLES if table.name in made}
 
 
-def _causes_table(tables: Mapping[str, Any], failing: Iterable[Row]) -> dict[str, Any]:
+def _causes_table(tables: Mapping[str, Any], failing: Iterable[Row], meant: Sequence[Any]) -> dict[str, Any]:
     by_fleet: dict[str, list[Row]] = {}
     for row in failing:
         by_fleet.setdefault(row["fleet"], []).append(row)
     content = {"tables": tables}
-    made = [cause for fleet in sorted(by_fleet) for cause in _causes(fleet, by_fleet[fleet], content)]
+    made = [cause for fleet in sorted(by_fleet) for cause in _causes(fleet, by_fleet[fleet], content, meant)]
     made.sort(key=lambda cause: SEVERITIES.index(cause["severity"]))
     table = BY_NAME["causes"]
     return filled(table, [[row[column.name] for column in table.columns] for row in made[: table.most]], len(made))
 
 
-def _causes(fleet: str, rows: Sequence[Row], content: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    causes = grouping()
+def _causes(
+    fleet: str, rows: Sequence[Row], content: Mapping[str, Any], meant: Sequence[Any]
+) -> Iterable[dict[str, Any]]:
+    causes = module_util("cluster.causes")
     missing = _names(row["missing"] for row in dicts(content, "fleets") if row["fleet"] == fleet)
     servers = [row for row in dicts(content, "servers") if row["fleet"] == fleet]
     scene = causes.Scene(
@@ -110,18 +99,35 @@ def _causes(fleet: str, rows: Sequence[Row], content: Mapping[str, Any]) -> Iter
         problem = _problem(causes, row, missing, members)
         severities[id(problem)] = row["severity"]
         problems.append(problem)
+    away = _away(fleet, content, meant)
     for cause in causes.root_causes(problems, scene):
-        worst = min((severities[id(problem)] for problem in cause.problems), key=SEVERITIES.index)
+        why = sorted({away[server] for server in cause.servers if server in away})
+        excused = bool(cause.servers) and set(cause.servers) <= away.keys()
+        worst = (
+            "info" if excused else min((severities[id(problem)] for problem in cause.problems), key=SEVERITIES.index)
+        )
         yield {
             "fleet": fleet,
             "severity": worst,
             "kind": cause.kind,
-            "title": cause.title,
+            "title": f"{cause.title} ({'; '.join(why)})" if excused else cause.title,
             "servers": list(cause.servers),
             "findings": len(cause.problems),
             "evidence": cause.evidence[:_EVIDENCE],
             "commands": list(cause.commands),
         }
+
+
+def _away(fleet: str, content: Mapping[str, Any], meant: Sequence[Any]) -> dict[str, str]:
+    """Return which servers were meant to be away when the fleet was last looked at, and why."""
+    looks = [row["taken"] for row in dicts(content, "fleets") if row["fleet"] == fleet and row["taken"]]
+    times = [datetime.fromisoformat(look.replace("Z", "+00:00")).timestamp() for look in looks]
+    return {
+        server: window.why
+        for window in meant
+        if any(window.begin <= time <= window.end for time in times)
+        for server in window.servers
+    }
 
 
 def _names(lists: Iterable[Iterable[str] | None]) -> frozenset[str]:

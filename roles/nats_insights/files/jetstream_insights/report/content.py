@@ -26,9 +26,9 @@ from jetstream_insights.side_by_side import each
 Say = Callable[[str], None]
 
 
-def make_report(lake: Lake, day: date, folder: Path, title: str, say: Say) -> dict[str, Any]:
+def make_report(lake: Lake, day: date, folder: Path, title: str, say: Say, meant: Sequence[Any] = ()) -> dict[str, Any]:
     """Write report.html, report.json, report.md and a CSV file for each table into a folder; return the verdict."""
-    content = read_content(lake, day, title, say)
+    content = read_content(lake, day, title, say, meant)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         "report.html": page(content),
@@ -43,8 +43,8 @@ def make_report(lake: Lake, day: date, folder: Path, title: str, say: Say) -> di
     return {"day": str(day), "folder": str(folder), **verdict(content)}
 
 
-def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
-    """Return the content of a report. What is not there is reported in its notes."""
+def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return the content of a report. What is not there is reported in its notes. `meant`: windows of the journal."""
     notes = [
         f"There is no {layer} of {day}: run the job {layer} first."
         for layer in ("gold", "findings")
@@ -62,7 +62,7 @@ def read_content(lake: Lake, day: date, title: str, say: Say) -> dict[str, Any]:
     each(known, fill, lake.at_once)
     tables = {name: read[name] for name in known if name in read}
     if "findings" in tables:
-        tables = with_causes(tables, _failing(lake, day, tables))
+        tables = with_causes(tables, _failing(lake, day, tables), meant)
     return {
         "format": FORMAT,
         "title": title,
