@@ -139,6 +139,9 @@ def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: 
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     assert [event["event"] for event in events] == ["run_started", *["batch_started", "batch_done"] * 3, "run_done"]
     assert [event["hosts"] for event in events if event["event"] == "batch_done"] == [[name] for name in order]
+    assert [event["data"]["servers"] for event in events if event["event"] == "batch_started"] == [
+        [name] for name in order
+    ]
     steps = [event["steps"] for event in events if "steps" in event]
     assert all(set(step) == {"gate", "drain", "stop", "start", "catch_up"} and min(step.values()) > 0 for step in steps)
 
