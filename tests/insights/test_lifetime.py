@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from jetstream_insights.findings.evaluate import RESULTS
-from jetstream_insights.findings.lifetime import findings
+from jetstream_insights.findings.lifetime import findings, reasons
 from pyspark.sql import DataFrame, SparkSession
 
 _DAY = datetime(2026, 11, 21)
@@ -123,4 +123,20 @@ def test_a_finding_goes_on_over_midnight(spark: SparkSession) -> None:
         "LASTS": ("open", "fail", -1, 1),
         "MENDED": ("fixed", "fail", -1, -1),
         "DELETED": ("fixed", "fail", -1, -1),
+    }
+
+
+def test_what_is_not_known_is_counted_by_its_reason(spark: SparkSession) -> None:
+    silent = {"kind": "server", "server": "n2", "text": "did not answer jsz: no answer in time"}
+    found = findings(
+        results(
+            spark,
+            *(look(0, "unknown", None, **silent, check=check) for check in ("STREAM_101", "STREAM_102")),
+            look(0, "unknown", "S", text="not reported: lag"),
+            look(0, "fail", "T"),
+        )
+    )
+    assert {(row["text"], row["findings"], *row["checks"], *row["servers"]) for row in reasons(found).collect()} == {
+        ("did not answer jsz: no answer in time", 2, "STREAM_101", "STREAM_102", "n2"),
+        ("not reported: lag", 1, "STREAM_101"),
     }

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from jetstream_insights.days import hours_of, inputs_of, up_to_date
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import judge, summary
-from jetstream_insights.findings.lifetime import findings
+from jetstream_insights.findings.lifetime import findings, reasons
 from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import Outcome, Say, empty
@@ -135,8 +135,9 @@ def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted
         each(parts, write, lake.at_once)
         results = lake.spark.read.parquet(*paths)
         earlier = lake.read_days(LAYER, "findings", [day - timedelta(days=1)]) if goes_on else None
-        for name, frame in (("findings", findings(results, earlier)), ("findings_summary", summary(results, REGISTRY))):
-            lake.write_day(LAYER, name, run, day, frame.coalesce(1))
+        found = lake.write_day(LAYER, "findings", run, day, findings(results, earlier).coalesce(1))
+        lake.write_day(LAYER, "findings_unknown", run, day, reasons(found).coalesce(1))
+        lake.write_day(LAYER, "findings_summary", run, day, summary(results, REGISTRY).coalesce(1))
     except Exception:
         lake.delete_run(LAYER, run)
         raise

@@ -67,6 +67,20 @@ def findings(results: DataFrame, earlier: DataFrame | None = None) -> DataFrame:
     )
 
 
+def reasons(found: DataFrame) -> DataFrame:
+    """Return why findings are not known: a row for each reason, with how many there are, of which checks and which servers."""
+    return (
+        found.where((F.col("result") == UNKNOWN) & (F.col("state") == OPEN))
+        .groupBy("fleet", "text")
+        .agg(
+            F.count("*").alias("findings"),
+            F.array_sort(F.collect_set("check")).alias("checks"),
+            F.array_sort(F.collect_set("server")).alias("servers"),
+            F.min("since").alias("since"),
+        )
+    )
+
+
 def _identity() -> Column:
     """Return a key that is never null, so that it can be joined by."""
     return F.to_json(F.array(*IDENTITY))

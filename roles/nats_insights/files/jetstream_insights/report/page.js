@@ -34,7 +34,7 @@
   const round = (value) => (Math.abs(value) >= 100 ? Math.round(value) : Number(value.toPrecision(3))).toLocaleString("en");
   const moment = (text) => String(text).replace("T", " ").replace(/(\.\d+)?Z$/, "");
   const FORMAT = {
-    text: String, severity: String, result: String, time: moment,
+    text: String, severity: String, time: moment,
     list: (value) => value.join(", "),
     count: (value) => Math.round(value).toLocaleString("en"),
     number: round,
@@ -84,8 +84,7 @@
       const words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
       let rows = mine.filter((row) => words.every((word) => asText(row).includes(word)));
       if (state.severity) {
-        rows = rows.filter((row) => (state.severity === "unknown" ? row[at.result] === "unknown"
-          : row[at.result] === "fail" && row[at.severity] === state.severity));
+        rows = rows.filter((row) => row[at.severity] === state.severity);
       }
       if (state.sort) {
         const { index, kind } = state.sort;
@@ -104,8 +103,8 @@
     }
     function cell(row, { key, kind, index }) {
       const value = row[index];
-      if (value !== null && (kind === "severity" || kind === "result")) {
-        return el("td", null, el("span", { class: `badge ${SEVERITIES.includes(value) || kind === "result" ? value : ""}` }, value));
+      if (value !== null && kind === "severity") {
+        return el("td", null, el("span", { class: `badge ${SEVERITIES.includes(value) ? value : ""}` }, value));
       }
       const scaled = kind === "amount" && ["file", "memory"].includes(row[at.resource]) ? "bytes" : kind;
       const wide = ["text", "causes", "old", "new", "title", "evidence", "commands"].includes(key);
@@ -124,7 +123,7 @@
     });
     const filter = el("input", { type: "search", placeholder: "filter", "aria-label": `filter ${table.title}`, "data-table": name,
       input: (event) => { state.text = event.target.value; state.most = PAGE; draw(); } });
-    const chips = name !== "findings" ? [] : [...SEVERITIES, "unknown"].map((severity) => {
+    const chips = name !== "findings" ? [] : SEVERITIES.map((severity) => {
       const chip = el("button", { type: "button", "aria-pressed": "false", click: () => {
         state.severity = state.severity === severity ? null : severity;
         for (const other of chips) other.setAttribute("aria-pressed", String(other === chip && state.severity !== null));
@@ -327,7 +326,7 @@
   function tiles() {
     const causes = objects("causes");
     const of = (severity) => causes.filter((row) => row.severity === severity).length;
-    const unknown = objects("findings").filter((row) => row.result === "unknown").length;
+    const unknown = objects("unknown").reduce((total, row) => total + row.findings, 0);
     const made = SEVERITIES.map((severity) => [of(severity), severity, of(severity) ? severity : "good"]);
     made.push([unknown, "not known", unknown ? "unknown" : "good"]);
     const whole = objects("fleets");

@@ -19,8 +19,9 @@ _MOST = 20
 _SUMMARY = {
     "fleets": ("fleet", "taken", "servers", "missing", "streams", "consumers", "messages", "bytes", "meta_leader"),
     "causes": ("severity", "title", "findings", "commands"),
-    "findings": ("severity", "result", "check", "text", "server", "account", "stream", "consumer"),
+    "findings": ("severity", "check", "text", "server", "account", "stream", "consumer"),
     "fixed": ("severity", "check", "text", "server", "account", "stream", "consumer", "since", "taken"),
+    "unknown": ("text", "findings"),
     "incidents": (
         "incident",
         "kind",

@@ -25,7 +25,6 @@ KINDS = (
     "time",
     "flag",
     "severity",
-    "result",
 )
 
 
@@ -68,7 +67,6 @@ _FLEET = Column("fleet", "fleet")
 _FOUND = (
     _FLEET,
     *_of("severity", severity="severity"),
-    *_of("result", result="result"),
     *_of(
         "text",
         check="check",
@@ -127,11 +125,11 @@ TABLES: tuple[Table, ...] = (
     Table(
         "findings",
         "Findings",
-        "What is not as it should be, and what is not known.",
+        "What is not as it should be.",
         "findings.findings",
         (*_FOUND, *_of("time", since="since", taken="seen"), *_of("text", remedy="what to do")),
-        ("result = 'unknown'", *_WORST_FIRST),
-        only="state = 'open'",
+        _WORST_FIRST,
+        only="state = 'open' AND result = 'fail'",
         most=5000,
     ),
     Table(
@@ -142,6 +140,21 @@ TABLES: tuple[Table, ...] = (
         (*_FOUND, *_of("time", since="since", taken="last seen")),
         ("taken DESC", *_WORST_FIRST),
         only="state = 'fixed'",
+        most=1000,
+    ),
+    Table(
+        "unknown",
+        "Not known",
+        "Why checks could not tell; it never counts as a pass.",
+        "findings.findings_unknown",
+        (
+            _FLEET,
+            *_of("text", text="reason"),
+            *_of("count", findings="findings"),
+            *_of("list", checks="checks", servers="servers"),
+            *_of("time", since="since"),
+        ),
+        ("findings DESC", "text"),
         most=1000,
     ),
     Table(
@@ -510,7 +523,7 @@ def verdict(content: Content) -> dict[str, Any]:
     for row in dicts(content, "causes"):
         counts[row["severity"]] += 1
         findings += row["findings"]
-    unknown = sum(row["result"] == "unknown" for row in dicts(content, "findings"))
+    unknown = sum(row["findings"] for row in dicts(content, "unknown"))
     worst = next((severity for severity in SEVERITIES if counts[severity]), "none")
     fixed = content["tables"].get("fixed", {"total": 0})["total"]
     return {"worst": worst, **counts, "findings": findings, "unknown": unknown, "fixed": fixed}
