@@ -66,6 +66,10 @@ options:
   catalogue:
     description: The C(catalogue) that M(natsops.jetstream.nats_backup_info) returned, for the report V(backups).
     type: dict
+  route_compression:
+    description: What C(cluster.compression) of all servers is configured as, a mode or a dictionary with one. The report
+      V(routes) notes which routes are compressed otherwise.
+    type: raw
 seealso:
   - plugin: natsops.jetstream.nats_diagnosis
     plugin_type: filter
@@ -132,6 +136,7 @@ def nats_report(
     server_names: list[str] | None = None,
     output: str = "text",
     catalogue: dict[str, Any] | None = None,
+    route_compression: str | dict[str, Any] | None = None,
 ) -> str | dict[str, Any]:
     """Return the report; see DOCUMENTATION."""
     if output not in ("text", "data"):
@@ -142,7 +147,14 @@ def nats_report(
         return report_text(value)
     chosen = list(DEFAULT_REPORTS) if reports is None else reports
     data = report_data(
-        value, server_info, chosen, cluster or None, account or None, server_names or None, catalogue or None
+        value,
+        server_info,
+        chosen,
+        cluster or None,
+        account or None,
+        server_names or None,
+        catalogue or None,
+        route_compression,
     )
     return report_text(data) if output == "text" else data
 

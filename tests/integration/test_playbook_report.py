@@ -130,6 +130,8 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
         "report_account": "APP",
         "report_stream": "ORDERS",
         "report_cluster": "C1",
+        # Of a configuration that no server has loaded yet.
+        "nats_server_config": {"cluster": {"compression": "s2_fast"}},
     }
     text, data = report(tmp_path / "report.json", "-v", "-i", hosts, "--limit", "n2,n9", **options)
     assert (data["servers"], data["not_answering"]) == (["n2"], ["n9"])
@@ -138,7 +140,13 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
     held = table(data, "jetstream")
     assert held["title"] == "JetStream Summary for Account APP"
     assert [row["server"] for row in held["rows"]] == ["n2", "n9"]
-    assert {row["server"] for row in table(data, "routes")["rows"]} == {"n2", "n9"}
+    routes = table(data, "routes")
+    assert {row["server"] for row in routes["rows"]} == {"n2", "n9"}
+    assert {row["compression"] for row in routes["rows"] if row["server"] == "n2"} == {"off"}
+    assert routes["notes"] == [
+        f"Routes between {one} and {other}: compression off, but s2_fast is configured."
+        for one, other in sorted(tuple(sorted(("n2", name))) for name in healthy.names if name != "n2")
+    ]
 
 
 def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(

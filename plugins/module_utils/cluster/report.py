@@ -22,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
     root_causes,
     scene_of_info,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import compression_notes
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
@@ -79,7 +80,7 @@ class Table:
 class Source:
     """What the reports are made of, after the filters. `absent`: servers that should be there and did not answer.
     `endpoints`: server → its row of nats_server_info, `asked`: the endpoints that it was asked for. `catalogue`: of the
-    backups, None where it was not read."""
+    backups, None where it was not read. `route_compression`: what the servers are configured with."""
 
     info: Mapping[str, Any]
     servers: Sequence[Mapping[str, Any]]
@@ -89,6 +90,7 @@ class Source:
     asked: frozenset[str] = frozenset()
     account: str | None = None
     catalogue: Catalogue | None = None
+    route_compression: str | Mapping[str, Any] | None = None
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -570,6 +572,7 @@ def _routes(source: Source) -> list[Table]:
         Column("id", "ID"),
         Column("uptime", "Uptime"),
         Column("rtt", "RTT"),
+        Column("compression", "Compressed"),
         Column("subscriptions", "Subs", "number"),
         Column("in_bytes", "Bytes In", "bytes"),
         Column("out_bytes", "Bytes Out", "bytes"),
@@ -585,6 +588,7 @@ def _routes(source: Source) -> list[Table]:
                 "id": f"rid:{one.get('rid', '')}",
                 "uptime": one.get("uptime", ""),
                 "rtt": one.get("rtt", ""),
+                "compression": one.get("compression", ""),
                 **{key: one.get(key, 0) for key in ("subscriptions", "in_bytes", "out_bytes")},
             }
             for server, routez in source.read("routez")
@@ -598,9 +602,8 @@ def _routes(source: Source) -> list[Table]:
         "address": len(rows),
         **_sums(rows, "subscriptions", "in_bytes", "out_bytes"),
     }
-    return [
-        Table("routes", "Cluster Report", columns, [*rows, *source.absent_rows()], [total], _silent(source, "routez"))
-    ]
+    notes = [*_silent(source, "routez"), *compression_notes(rows, source.route_compression)]
+    return [Table("routes", "Cluster Report", columns, [*rows, *source.absent_rows()], [total], notes)]
 
 
 def _leafnodes(source: Source) -> list[Table]:
@@ -718,12 +721,14 @@ def report_data(
     account: str | None = None,
     server_names: Sequence[str] | None = None,
     catalogue: Mapping[str, Any] | None = None,
+    route_compression: str | Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the reports as data: schema, servers that answered and that did not, tables, problems and their root causes.
 
     `info` is what nats_cluster_info returned; `server_info` what nats_server_info returned, with the endpoints that the
     reports need. `cluster` and `server_names` narrow the tables; `account` says that both were read for this account.
-    `catalogue`: of the backups, as nats_backup_info returns it. Raises ValueError for an unknown report, and for an endpoint or
+    `catalogue`: of the backups, as nats_backup_info returns it. `route_compression`: what `cluster.compression` of all servers is
+    configured as, None where that is not known. Raises ValueError for an unknown report, and for an endpoint or
     a catalogue that was not read.
     """
     unknown = [name for name in reports if name not in REPORTS]
@@ -756,6 +761,7 @@ def report_data(
         asked=frozenset(asked),
         account=account,
         catalogue=None if catalogue is None else catalogue_of(catalogue),
+        route_compression=route_compression,
     )
     tables = [one.as_dict() for name in reports for one in REPORTS[name](source)]
     causes = root_causes([problem_of(one) for one in info.get("problems") or ()], scene_of_info(info))

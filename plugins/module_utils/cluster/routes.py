@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 DEFAULT_POOL_SIZE = 3
+#: Modes between two servers of which routes are not compressed, and those that mean s2_fast (server/opts.go
+#: validateAndNormalizeCompressionOption).
+_UNCOMPRESSED = ("accept", "off", "disabled", "false")
+_FAST = ("on", "enabled", "true")
 
 
 def expected_routes(one: dict[str, Any], other: dict[str, Any]) -> int:
@@ -61,6 +65,39 @@ def route_problems(servers: list[dict[str, Any]], pinned_accounts: list[str] | N
             if have < want:
                 problems.append(f"{one['name']} has {have} of {want} routes to {other['name']}")
     return problems
+
+
+def compression_notes(routes: Iterable[Mapping[str, Any]], configured: str | Mapping[str, Any] | None) -> list[str]:
+    """Return one sentence for each pair of servers whose routes are compressed otherwise than all servers are configured to.
+
+    Both ends agree on it when a route is made: one that a server before 2.10 or one with an older configuration has a part in is
+    not compressed (server/route.go selectCompressionMode).
+
+    `routes`: rows with server, name (of the other one) and compression; the latter is empty before 2.10
+    `configured`: `cluster.compression`, a mode or a block with one; nothing is said where it is None
+    """
+    if configured is None:
+        return []
+    mode = str(configured.get("mode") or "accept" if isinstance(configured, Mapping) else configured).lower()
+    found = sorted(
+        {
+            (*sorted((str(route["server"]), str(route["name"]))), str(route["compression"]))
+            for route in routes
+            if route["compression"] and not _is_compressed(str(route["compression"]), mode)
+        }
+    )
+    return [
+        f"Routes between {one} and {other}: compression {now}, but {mode} is configured." for one, other, now in found
+    ]
+
+
+def _is_compressed(now: str, mode: str) -> bool:
+    """Return whether ROUTEZ calls the compression of a route so where both of its ends have this mode."""
+    if mode in _UNCOMPRESSED:
+        return now == "off"
+    if mode in ("auto", "s2_auto", "s2auto"):
+        return now.startswith("s2_")
+    return now == ("s2_fast" if mode in _FAST else "s2_" + mode.removeprefix("s2").removeprefix("_"))
 
 
 def gateway_problems(servers: list[dict[str, Any]], clusters: Iterable[str] = ()) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import (
+    compression_notes,
     expected_routes,
     gateway_problems,
     route_problems,
@@ -32,6 +33,32 @@ def varz(version: str = "2.10.27", pool_size: int | None = None) -> dict[str, An
 )
 def test_expected_routes(one: dict[str, Any], other: dict[str, Any], routes: int) -> None:
     assert [expected_routes(*pair) for pair in permutations([one, other])] == [routes, routes]
+
+
+@pytest.mark.parametrize(
+    ("configured", "now", "as_configured"),
+    [
+        ("accept", "off", True),
+        ("accept", "s2_fast", False),
+        (False, "off", True),
+        ("on", "s2_fast", True),
+        ("S2_Better", "s2_better", True),
+        ("fast", "s2_fast", True),
+        ("s2_fast", "off", False),
+        ("s2_best", "s2_fast", False),
+        ({"mode": "s2_auto", "rtt_thresholds": ["10ms"]}, "s2_uncompressed", True),
+        ({"mode": "s2_auto"}, "off", False),
+        ({}, "off", True),
+        # Of routes before 2.10, or without a configuration, nothing is known.
+        ("s2_fast", "", True),
+        (None, "s2_best", True),
+    ],
+)
+def test_compression_is_compared_with_what_is_configured(configured: Any, now: str, as_configured: bool) -> None:
+    routes = [{"server": one, "name": other, "compression": now} for one, other in (("n2", "n1"), ("n1", "n2"))]
+    notes = compression_notes(routes, configured)
+    assert (notes == []) == as_configured
+    assert len(notes) <= 1 and all(note.startswith(f"Routes between n1 and n2: compression {now}") for note in notes)
 
 
 def server(name: str, routes: dict[str, int], cluster: str = "C1") -> dict[str, Any]:
