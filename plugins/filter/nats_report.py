@@ -19,8 +19,9 @@ positional: _input, server_info, reports
 options:
   _input:
     description:
-      - The registered result of M(natsops.jetstream.nats_cluster_info). For O(output=text) also what this filter returned as
-        data, or what P(natsops.jetstream.nats_diagnosis#filter) returned.
+      - The registered result of M(natsops.jetstream.nats_cluster_info), or that of M(natsops.jetstream.nats_stream_info), of
+        which there are the reports V(streams), V(consumers) and V(backups).
+      - For O(output=text) also what this filter returned as data, or what P(natsops.jetstream.nats_diagnosis#filter) returned.
     type: dict
     required: true
   server_info:
@@ -65,6 +66,9 @@ options:
     default: text
   catalogue:
     description: The C(catalogue) that M(natsops.jetstream.nats_backup_info) returned, for the report V(backups).
+    type: dict
+  consumer_info:
+    description: With a result of M(natsops.jetstream.nats_stream_info), that of M(natsops.jetstream.nats_consumer_info).
     type: dict
   route_compression:
     description: What C(cluster.compression) of all servers is configured as, a mode or a dictionary with one. The report
@@ -137,6 +141,7 @@ def nats_report(
     output: str = "text",
     catalogue: dict[str, Any] | None = None,
     route_compression: str | dict[str, Any] | None = None,
+    consumer_info: dict[str, Any] | None = None,
 ) -> str | dict[str, Any]:
     """Return the report; see DOCUMENTATION."""
     if output not in ("text", "data"):
@@ -155,6 +160,7 @@ def nats_report(
         server_names or None,
         catalogue or None,
         route_compression,
+        consumer_info,
     )
     return report_text(data) if output == "text" else data
 

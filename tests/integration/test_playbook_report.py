@@ -149,6 +149,25 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
     ]
 
 
+def test_a_report_for_a_user_of_an_account(healthy: NatsProcesses, tmp_path: Path) -> None:
+    """It has the tables that a user of the system account sees of that account."""
+    own = {"report_as": "account", "nats_connection": healthy.app_connection()}
+    text, data = report(tmp_path / "account.json", **own)
+    assert APP_PASSWORD not in text
+    assert [item["name"] for item in data["tables"]] == ["streams", "consumers"]
+    assert (data["problems"], data["not_answering"]) == ([], [])
+    every = {"report": "streams,consumers", "report_account": "APP", "nats_connection": healthy.sys_connection()}
+    _text, seen = report(tmp_path / "system.json", **every)
+    for name, key in (("streams", "stream"), ("consumers", "consumer")):
+        mine, theirs = ({row[key]: row for row in table(one, name)["rows"]} for one in (data, seen))
+        assert mine.keys() == theirs.keys() != set()
+        for subject, row in mine.items():
+            assert row == theirs[subject]
+    done = run_playbook("report", "-e", json.dumps({**own, "report": "jetstream"}))
+    assert done.returncode != 0
+    assert "jetstream: only a user of the system account can have this report" in " ".join(done.stdout.split())
+
+
 def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
     make_cluster: Callable[..., NatsProcesses], run_module: Any, tmp_path: Path
 ) -> None:

@@ -18,16 +18,20 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, catalogue_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    Scene,
     problem_of,
     root_causes,
     scene_of_info,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import compression_notes
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import api_level
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
 SCHEMA = 1
 DEFAULT_REPORTS = ("servers", "jetstream")
+#: What a user of an account can know.
+OF_AN_ACCOUNT = ("streams", "consumers", "backups")
 
 #: Errors of one server, and connections, that are written as text. The data holds all of them.
 _ERRORS_SHOWN = 10
@@ -722,18 +726,24 @@ def report_data(
     server_names: Sequence[str] | None = None,
     catalogue: Mapping[str, Any] | None = None,
     route_compression: str | Mapping[str, Any] | None = None,
+    consumer_info: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the reports as data: schema, servers that answered and that did not, tables, problems and their root causes.
 
-    `info` is what nats_cluster_info returned; `server_info` what nats_server_info returned, with the endpoints that the
-    reports need. `cluster` and `server_names` narrow the tables; `account` says that both were read for this account.
-    `catalogue`: of the backups, as nats_backup_info returns it. `route_compression`: what `cluster.compression` of all servers is
-    configured as, None where that is not known. Raises ValueError for an unknown report, and for an endpoint or
-    a catalogue that was not read.
+    `info` is what nats_cluster_info returned, or nats_stream_info, which has the reports OF_AN_ACCOUNT, and then `consumer_info`
+    what nats_consumer_info returned. `server_info` is what nats_server_info returned, with the endpoints that the reports need.
+    `cluster` and `server_names` narrow the tables; `account` says that both were read for this account. `catalogue`: of the
+    backups, as nats_backup_info returns it. `route_compression`: what `cluster.compression` of all servers is configured as, None
+    where that is not known. Raises ValueError for an unknown report, and for an endpoint or a catalogue that was not read.
     """
     unknown = [name for name in reports if name not in REPORTS]
     if unknown:
         raise ValueError(f"there is no report {', '.join(unknown)}; there are: {', '.join(REPORTS)}")
+    if "view" in info:
+        beyond = [name for name in reports if name not in OF_AN_ACCOUNT]
+        if beyond:
+            raise ValueError(f"{', '.join(beyond)}: only a user of the system account can have this report")
+        info = _info_of_account(info, consumer_info or {})
     answering = {server["name"] for server in info["servers"]}
     known = {*info.get("missing", ()), *((info.get("meta") or {}).get("members") or ())}
     wanted = None if server_names is None else set(server_names)
@@ -764,7 +774,8 @@ def report_data(
         route_compression=route_compression,
     )
     tables = [one.as_dict() for name in reports for one in REPORTS[name](source)]
-    causes = root_causes([problem_of(one) for one in info.get("problems") or ()], scene_of_info(info))
+    scene = Scene(answered=_online(info)) if "view" in info else scene_of_info(info)
+    causes = root_causes([problem_of(one) for one in info.get("problems") or ()], scene)
     return {
         "schema": SCHEMA,
         "cluster": cluster,
@@ -775,6 +786,47 @@ def report_data(
         "problems": list(info.get("problems") or ()),
         "causes": [cause.as_dict() for cause in causes],
     }
+
+
+def _info_of_account(streams: Mapping[str, Any], consumers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what nats_stream_info and nats_consumer_info returned in the shape of nats_cluster_info. It knows of no servers."""
+    of_streams = _by([*consumers.get("consumers", ())], "stream")
+    return {
+        "view": streams["view"],
+        "servers": [],
+        "streams": [
+            {
+                **stream,
+                **{key: stream["config"].get(key) for key in ("storage", "retention", "num_replicas")},
+                **{key: stream["state"].get(key) or 0 for key in ("messages", "bytes", "num_deleted")},
+                "account": stream["account"] or "",
+                "lost_messages": len((stream["state"].get("lost") or {}).get("msgs") or ()),
+                "placement": stream["config"].get("placement") or {},
+                "api_level": api_level(stream["config"]),
+                "consumers": [_consumer_of_account(one) for one in of_streams.get(stream["name"], ())],
+            }
+            for stream in streams["streams"]
+        ],
+        "problems": [*streams["problems"], *consumers.get("problems", ())],
+    }
+
+
+def _consumer_of_account(consumer: Mapping[str, Any]) -> dict[str, Any]:
+    config = consumer["config"]
+    return {
+        **consumer,
+        "pull": not config.get("deliver_subject"),
+        "ack_policy": config.get("ack_policy", "none"),
+        "ack_wait": config.get("ack_wait") or 0,
+        "ack_floor": (consumer.get("ack_floor") or {}).get("stream_seq", 0),
+        "api_level": api_level(config),
+    }
+
+
+def _online(info: Mapping[str, Any]) -> frozenset[str]:
+    """Return the servers that leaders hear."""
+    groups = [group for stream in info["streams"] for group in (stream, *stream["consumers"])]
+    return frozenset(replica["name"] for group in groups for replica in group["replicas"] if replica["online"])
 
 
 def report_text(data: Mapping[str, Any]) -> str:

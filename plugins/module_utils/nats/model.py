@@ -590,11 +590,11 @@ def _stream(
         lost_messages=len((state.get("lost") or {}).get("msgs") or ()),
         lost_bytes=(state.get("lost") or {}).get("bytes", 0),
         placement=config.get("placement") or {},
-        api_level=_api_level(config),
+        api_level=api_level(config),
     )
 
 
-def _api_level(config: Mapping[str, Any]) -> int:
+def api_level(config: Mapping[str, Any]) -> int:
     """Return the API level that an asset needs, 0 before 2.11 (jetstream_versioning.go)."""
     return int((config.get("metadata") or {}).get("_nats.req.level") or 0)
 
@@ -642,7 +642,7 @@ def _consumers(
                 pull=not config.get("deliver_subject"),
                 ack_policy=config.get("ack_policy", ""),
                 ack_wait=config.get("ack_wait", 0) / 1e9,
-                api_level=_api_level(config),
+                api_level=api_level(config),
             )
         )
     return tuple(consumers)
