@@ -273,6 +273,9 @@ def test_markdown_and_csv_show_names_as_they_are() -> None:
     assert "1 replica \\| on \\`n1\\`" in text
     assert "… and 283 more." in text
     assert "## Elections" in text
+    # The worst, without the notes.
+    assert text.index("## Do now") < text.index("\n1. ") < text.index("\n2. ") < text.index("## Fleet")
+    assert "\n3. " not in text
     assert not re.search(r"(?<!\\)[<>]", text)
     table = list(csv.DictReader(io.StringIO(csv_of(content()["tables"]["findings"]))))
     assert table[0]["stream"] == HOSTILE
@@ -378,6 +381,13 @@ def test_servers_that_are_away_on_purpose_are_a_note(
     assert cause["title"].endswith("(in maintenance by ops (new disks))") == (severity == "info")
 
 
+def test_a_check_says_what_to_do_where_nothing_else_is_known() -> None:
+    (cause,) = causes_of(
+        *(found("CONSUMER_112", account="A", stream=f"S{number}", remedy="acknowledge") for number in range(9))
+    )
+    assert (cause["kind"], cause["commands"], cause["findings"]) == ("unknown", ["acknowledge"], 9)
+
+
 def test_an_incomplete_snapshot_of_servers_that_are_all_there_is_no_dead_server() -> None:
     (cause,) = causes_of(found("FLEET_101"))
     assert (cause["kind"], cause["servers"], cause["severity"]) == ("unknown", [], "critical")
@@ -474,6 +484,7 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
       seen.hostile = document.querySelector("#usage figcaption").textContent;
       seen.lanes = document.querySelectorAll("#timeline svg rect").length;
       seen.bars = document.querySelectorAll("#load svg rect").length;
+      seen.now = [...document.querySelectorAll("#now li")].map((item) => item.textContent);
       seen.tiles = document.querySelectorAll("#summary .tile").length;
       seen.incidents = document.querySelectorAll("#incidents svg rect").length;
       const reported = document.createElement("pre"); reported.id = "seen"; reported.textContent = JSON.stringify(seen);
@@ -486,6 +497,7 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
     assert seen["ready"] == "true"
     assert (seen["title"], seen["images"]) == (f"Fleet {HOSTILE}", 0)
     shown = [
+        "now",
         "fleets",
         "causes",
         "findings",
@@ -501,6 +513,7 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
         "streams",
     ]
     assert seen["sections"] == shown
+    assert [HOSTILE in seen["now"][0], FORMULA in seen["now"][1], len(seen["now"])] == [True, True, 2]
     assert (seen["all"], seen["more"]) == (25, 303)
     assert seen["largest"] == [True, False, False]
     assert seen["byName"][1:] == ["S93", "S10"]  # with the number of their replicas

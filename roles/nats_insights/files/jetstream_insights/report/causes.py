@@ -57,8 +57,8 @@ CODES = {
 _OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
 #: What the gate calls an error is critical here.
 _SEVERITY = {"critical": "error"}
-#: How much evidence a cause shows.
-_EVIDENCE = 3
+#: How much evidence, and how many remedies, a cause shows.
+_EVIDENCE, _REMEDIES = 3, 2
 
 Row = Mapping[str, Any]
 
@@ -94,18 +94,19 @@ def _causes(
     )
     members = _members_behind(rows)
     problems = []
-    severities: dict[int, str] = {}
+    found: dict[int, Row] = {}
     for row in rows:
         problem = _problem(causes, row, missing, members)
-        severities[id(problem)] = row["severity"]
+        found[id(problem)] = row
         problems.append(problem)
     away = _away(fleet, content, meant)
     for cause in causes.root_causes(problems, scene):
         why = sorted({away[server] for server in cause.servers if server in away})
         excused = bool(cause.servers) and set(cause.servers) <= away.keys()
-        worst = (
-            "info" if excused else min((severities[id(problem)] for problem in cause.problems), key=SEVERITIES.index)
-        )
+        mine = [found[id(problem)] for problem in cause.problems]
+        worst = "info" if excused else min((row["severity"] for row in mine), key=SEVERITIES.index)
+        # Of what only a check knows, it knows the remedy as well.
+        remedies = [*dict.fromkeys(str(row["remedy"]) for row in mine if row.get("remedy"))][:_REMEDIES]
         yield {
             "fleet": fleet,
             "severity": worst,
@@ -114,7 +115,7 @@ def _causes(
             "servers": list(cause.servers),
             "findings": len(cause.problems),
             "evidence": cause.evidence[:_EVIDENCE],
-            "commands": list(cause.commands),
+            "commands": remedies if cause.kind == "unknown" and remedies else list(cause.commands),
         }
 
 

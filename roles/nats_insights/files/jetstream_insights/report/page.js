@@ -346,6 +346,12 @@
   const CHARTS = { findings: findingsChart, load: balanceChart, usage: growthChart, timeline: leadershipChart, incidents: incidentsChart };
   function draw() {
     const parts = [tiles()];
+    // The worst three causes that are more than a note, as in shape.py.
+    const steps = objects("causes").filter((row) => row.severity !== "info").slice(0, 3);
+    if (steps.length) {
+      const step = (row) => el("li", null, el("b", null, row.title), el("div", null, row.commands.join("; ")));
+      parts.push(el("section", { id: "now" }, el("h2", null, "Do now"), el("ol", null, steps.map(step))));
+    }
     if (data.notes.length) parts.push(el("div", { class: "notice" }, data.notes.map((note) => el("div", null, note))));
     const links = [];
     for (const [name, table] of Object.entries(data.tables)) {

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from jetstream_insights.report.shape import BY_NAME, Content, verdict
+from jetstream_insights.report.shape import BY_NAME, Content, first_steps, verdict
 
 #: Rows of a table in the Markdown summary.
 _MOST = 20
@@ -90,6 +90,11 @@ def _lines(content: Content) -> Iterator[str]:
         f"**Root causes: {said['critical']} critical, {said['warning']} warnings, {said['info']} notes, of {said['findings']} "
         f"findings; {said['unknown']} could not be reported, {said['fixed']} were fixed.**"
     )
+    steps = first_steps(content)
+    if steps:
+        yield from ("", "## Do now", "")
+    for number, step in enumerate(steps, 1):
+        yield f"{number}. {quoted(step['title'])}: {quoted('; '.join(step['commands']))}"
     for note in content["notes"]:
         yield from ("", quoted(note))
     for name, wanted in _SUMMARY.items():

@@ -119,7 +119,7 @@ TABLES: tuple[Table, ...] = (
             *_of("text", kind="kind", title="cause"),
             *_of("list", servers="servers"),
             *_of("count", findings="findings"),
-            *_of("list", evidence="evidence", commands="what to run"),
+            *_of("list", evidence="evidence", commands="what to do"),
         ),
     ),
     Table(
@@ -513,6 +513,11 @@ def dicts(content: Content, name: str) -> Iterator[dict[str, Any]]:
 
 #: Severities from the worst on.
 SEVERITIES = ("critical", "warning", "info")
+
+
+def first_steps(content: Content) -> list[dict[str, Any]]:
+    """Return the causes to begin with: the worst three that are more than a note."""
+    return [row for row in dicts(content, "causes") if row["severity"] != "info"][:3]
 
 
 def verdict(content: Content) -> dict[str, Any]:
