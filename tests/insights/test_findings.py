@@ -23,7 +23,20 @@ from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import SNAPSHOTS
 from jetstream_insights.lake import Lake
 from pyspark.sql import DataFrame, Row, SparkSession
-from support.findings_cases import CASES, GOLD, HEALTHY, HOSTS, LAST, OTHERS, SERVERS, SUBJECT, Rows, fleet, snapshot
+from support.findings_cases import (
+    CASES,
+    GOLD,
+    HEALTHY,
+    HOSTS,
+    LAST,
+    OTHERS,
+    OTHERS_OVER_TIME,
+    SERVERS,
+    SUBJECT,
+    Rows,
+    fleet,
+    snapshot,
+)
 
 #: Six snapshots are few, and so are three leaders.
 SETTINGS = Settings(
@@ -82,8 +95,9 @@ def judged(
     add(rows, fleet(HEALTHY, over_time=True))
     for code, case in CASES.items():
         add(rows, fleet(code, VIEWS[REGISTRY.checks[code].view].period, case.changes))
-    for name, (changes, _expected) in OTHERS.items():
-        add(rows, fleet(name, over_time=False, changes=changes))
+    for others, over_time in ((OTHERS, False), (OTHERS_OVER_TIME, True)):
+        for name, (changes, _expected) in others.items():
+            add(rows, fleet(name, over_time, changes))
     silent = {
         "endpoint": "jsz",
         "code": "timeout",
@@ -142,7 +156,7 @@ def test_every_check_passes_where_all_is_well(judged: dict[str, list[Row]]) -> N
 
 def test_what_is_not_known_is_unknown(judged: dict[str, list[Row]]) -> None:
     wrong = {}
-    for name, (_changes, expected) in OTHERS.items():
+    for name, (_changes, expected) in {**OTHERS, **OTHERS_OVER_TIME}.items():
         for code, (result, about) in expected.items():
             found = [
                 row
@@ -157,6 +171,11 @@ def test_what_is_not_known_is_unknown(judged: dict[str, list[Row]]) -> None:
     assert not [
         row for row in judged["the asset is not to be judged"] if row["check"] == "STREAM_108" and row["stream"] == "S"
     ]
+    for name in (
+        "a consumer with a filter is not judged by what it skips",
+        "a work queue keeps what others have not read",
+    ):
+        assert "CONSUMER_112" not in {row["check"] for row in judged[name]}
     # A day with a single snapshot: whatever looks at a time does not know, unless a gold table says more.
     thin = {row["check"] for row in judged["two clusters"] if row["result"] == "unknown"}
     over_time = {code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period}

@@ -381,6 +381,18 @@ def test_servers_that_are_away_on_purpose_are_a_note(
     assert cause["title"].endswith("(in maintenance by ops (new disks))") == (severity == "info")
 
 
+@pytest.mark.parametrize(("hours", "stopped"), [(18.9, False), (19.1, True)])
+def test_a_report_of_the_present_says_that_snapshots_have_stopped(hours: float, stopped: bool) -> None:
+    tables = {"fleets": rows("fleets", {"taken": moment(18), "servers": 5, "missing": [], "complete": True})}
+    content = {"tables": with_causes(tables, [], now=BEGIN + timedelta(hours=hours))}
+    assert [(cause["kind"], cause["severity"]) for cause in dicts(content, "causes")] == (
+        [("snapshots_stopped", "critical")] if stopped else []
+    )
+    assert verdict(content)["worst"] == ("critical" if stopped else "none")
+    # Of a day that is over nobody expects any.
+    assert not list(dicts({"tables": with_causes(tables, [])}, "causes"))
+
+
 def test_a_check_says_what_to_do_where_nothing_else_is_known() -> None:
     (cause,) = causes_of(
         *(found("CONSUMER_112", account="A", stream=f"S{number}", remedy="acknowledge") for number in range(9))

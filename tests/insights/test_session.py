@@ -1,13 +1,16 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the JVM of a session is given."""
+"""What the JVM of a session is given, and whose session is used."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+
+from jetstream_insights.session import session
+from pyspark.sql import SparkSession
 
 ONE = "from jetstream_insights.session import session; session('local[1]', '512m', little=True); print('done')"
 SUBMIT = "--conf spark.driver.extraJavaOptions=-XX:+PrintCodeCache pyspark-shell"
@@ -25,3 +28,16 @@ def test_what_the_jvm_says_is_not_among_the_results() -> None:
     )
     assert done.stdout == "done\n"
     assert "CodeCache: size=245760Kb" in done.stderr
+
+
+def test_a_session_in_another_time_zone_is_left_alone_and_not_used(spark: SparkSession) -> None:
+    """Such as that of a notebook: hours would be written to other folders than they are read from."""
+    zone = "spark.sql.session.timeZone"
+    assert session().conf.get(zone) == "UTC"
+    spark.conf.set(zone, "Europe/Berlin")
+    try:
+        own = session()
+        assert (own.conf.get(zone), spark.conf.get(zone)) == ("UTC", "Europe/Berlin")
+        assert own.sql("SELECT hour(timestamp '2026-11-21 18:00:00Z') AS hour").collect()[0]["hour"] == 18
+    finally:
+        spark.conf.set(zone, "UTC")

@@ -45,6 +45,7 @@ GOLD = {
     "max_subs bigint, expired boolean, expires timestamp",
     "leadership": "fleet string, day date, kind string, account string, stream string, consumer string, leaders array<string>, "
     "snapshots int, counted int, most_in_10m int, flap double",
+    "restarts": "fleet string, day date, server string, taken timestamp, maintenance boolean",
     "storms": "fleet string, day date, storm string, server string, `begin` timestamp, `end` timestamp, groups int, streams int, "
     "consumers int, cause string, maintenance boolean",
     "divergence": "fleet string, day date, account string, stream string, server string, leader string, compared int, "
@@ -209,6 +210,7 @@ def _consumer(moment: datetime, step: int) -> Row:
         "max_ack_pending": 1000,
         "max_waiting": 512,
         "metadata": {"io.nats.monitor.enabled": "true"},
+        "config": "{}",
     }
 
 
@@ -391,6 +393,7 @@ def _gold() -> Rows:
             key | led | {"kind": "stream", "account": "A", "stream": "S", "consumer": ""},
             key | led | consumer | {"kind": "consumer"},
         ],
+        "restarts": [key | {"server": "n1", "taken": reported(at(3)), "maintenance": False}],
         "storms": [
             key
             | {
@@ -688,6 +691,7 @@ CASES: dict[str, Case] = {
     "LEAF_001": case("leafnodes", {"name": "my leaf"}),
     "LEAF_101": case("leafnodes", {"rtt": 0.9}),
     # --- over a time --------------------------------------------------------------------------------------------------------
+    "FLEET_201": Case((Drop("snapshots", {}, (2, 3)),)),
     "SERVER_201": case("servers", lambda step: {"server_id": "IDn1" if step < 3 else "IDnew"}),
     "SERVER_202": case("servers", lambda step: {"server_id": f"ID{step}"}),
     "SERVER_203": case("servers", lambda step: {"slow_consumers": 10 * step}),
@@ -776,6 +780,38 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         (Drop("gateways", {"server": "n1"}),),
         {"CLUSTER_002": ("unknown", {"cluster": "C1"})},
     ),
+    "a busy stream of which servers told one after the other": (
+        (
+            change("stream_replicas", {"last_seq": 100_000_000, "received": reported(END)}, stream="S"),
+            change(
+                "stream_replicas",
+                {"last_seq": 99_975_000, "received": reported(END - timedelta(seconds=25))},
+                stream="S",
+                server="n2",
+            ),
+            change("streams", {"last_seq": 100_000_000}, stream="S"),
+            change("consumers", {"delivered_stream_seq": 100_020_000}),
+        ),
+        {"JETSTREAM_001": ("pass", {"stream": "S"}), "CONSUMER_111": ("pass", {"consumer": "worker"})},
+    ),
+    "a stream of five messages": (
+        (
+            change("stream_replicas", {"last_seq": 5}, stream="S"),
+            change("stream_replicas", {"last_seq": 4}, stream="S", server="n2"),
+        ),
+        {"JETSTREAM_001": ("pass", {"stream": "S"})},
+    ),
+    "a consumer with a filter is not judged by what it skips": (
+        (
+            change("streams", {"first_seq": 1999}, stream="S"),
+            change("consumers", {"config": '{"filter_subjects": ["rare.>", "seldom"]}'}),
+        ),
+        {},
+    ),
+    "a work queue keeps what others have not read": (
+        (change("streams", {"first_seq": 1999, "retention": "workqueue"}, stream="S"),),
+        {},
+    ),
     "nothing was delivered yet": (
         (
             change(
@@ -843,6 +879,24 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
     "raftz was not asked for": (
         tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
         {"RAFT_101": ("unknown", {})},
+    ),
+}
+
+#: Others, with every snapshot.
+OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[str, str]]]]] = {
+    "a restart that was meant": (
+        (
+            change("servers", lambda step: {"server_id": "IDn1" if step < 3 else "IDnew"}, server="n1"),
+            change("restarts", {"maintenance": True}),
+        ),
+        {"SERVER_201": ("pass", {"server": "n1"})},
+    ),
+    "at the end nobody leads, and who tells is behind": (
+        (
+            change("streams", lambda step: {"leader": None, "last_seq": 5} if step == LAST else {}, stream="S"),
+            change("consumers", lambda step: {"leader": None, "ack_floor_stream_seq": 5} if step == LAST else {}),
+        ),
+        {"STREAM_202": ("pass", {"stream": "S"}), "CONSUMER_207": ("pass", {"consumer": "worker"})},
     ),
 }
 

@@ -24,6 +24,8 @@ _FOR_LITTLE = {
 _JAVA_FOR_LITTLE = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 #: The JVM prints its own warnings to the standard output, where programs read what the jobs have done.
 _JAVA = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
+#: What the pipeline relies on.
+_MEANING = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
 #: What PySpark asks for by its last name, for each column that it makes. It imports their packages, one after the other, and
 #: each package that does not hold the class costs a look into all jars; what is imported by its whole name is found at once.
 _USED_MOST = (
@@ -40,6 +42,17 @@ def is_local(master: str | None) -> bool:
     return master.startswith("local")
 
 
+def _of_the_same_meaning(active: SparkSession) -> SparkSession:
+    """Return somebody's session, or one beside it where times or errors would mean something else in it: hours of other time
+    zones would be written to, and found nowhere."""
+    if all(active.conf.get(key) == value for key, value in _MEANING.items()):
+        return active
+    own = active.newSession()
+    for key, value in _MEANING.items():
+        own.conf.set(key, value)
+    return own
+
+
 def session(master: str | None = None, memory: str | None = None, little: bool = False) -> SparkSession:
     """Return the session: the one that there is, or a new one on `master`, such as ``local[2]``, on what spark-submit says, or on
     this machine.
@@ -49,7 +62,7 @@ def session(master: str | None = None, memory: str | None = None, little: bool =
     """
     active = SparkSession.getActiveSession()
     if active is not None:
-        return active
+        return _of_the_same_meaning(active)
     # Workers must run the interpreter that has the packages, not whichever is first on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("jetstream-insights")
@@ -71,9 +84,8 @@ def session(master: str | None = None, memory: str | None = None, little: bool =
     if memory is not None:
         builder = builder.config("spark.driver.memory", memory)
     settings = {
-        "spark.sql.session.timeZone": "UTC",
+        **_MEANING,
         "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.ansi.enabled": "true",
         # HotSpot never compiles a method of more than 8000 bytes: such a stage does better without one method for all of it.
         "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.ui.enabled": "false",

@@ -93,6 +93,8 @@ _ALL = (
     View("gateways", "gateway", _CONNECTION, ("gateways",), ("gatewayz",)),
     View("leafnodes", "leafnode", _CONNECTION, ("leafnodes",), ("leafz",), reported="sum(leafnodes) > 0"),
     View("server_periods", "server", ("cluster", "server"), ("servers", "snapshots"), (), period=True),
+    View("server_restarts", "server", ("cluster", "server"), ("servers", "restarts"), (), period=True),
+    View("snapshot_periods", "fleet", (), ("snapshots",), (), period=True),
     View("meta_periods", "meta group", ("name",), ("servers",), (), period=True),
     View("stream_periods", "stream", _STREAM, ("streams",), (), period=True, overridden=True),
     View("origin_periods", "stream", _STREAM, ("stream_replicas", "streams"), (), period=True, overridden=True),

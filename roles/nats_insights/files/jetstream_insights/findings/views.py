@@ -282,8 +282,20 @@ def stream_copies(tables: Tables) -> DataFrame:
             F.array_sort(F.collect_set(F.when(~F.col("suits"), F.col("server")))).alias("misplaced"),
             F.count("suits").alias("tagged"),
             F.first("placement_tags", ignorenulls=True).alias("placement_tags"),
+            (_seconds(F.min("received"), F.max("received")) + 1).alias("apart"),
+            _rate().alias("rate"),
         )
+        .withColumn("meanwhile", F.coalesce(F.col("rate") * F.col("apart"), F.lit(0.0)))
     )
+
+
+def _seconds(begin: Column, end: Column) -> Column:
+    return (F.unix_micros(end) - F.unix_micros(begin)) / F.lit(1e6)
+
+
+def _rate() -> Column:
+    """Return how many messages a second a stream has taken on the whole: what may have come between two answers."""
+    return F.try_divide(F.max("last_seq") - F.min("first_seq"), _seconds(F.min("first_ts"), F.max("last_ts")))
 
 
 def _copies(*names: str) -> tuple[Column, ...]:
@@ -296,11 +308,26 @@ def _copies(*names: str) -> tuple[Column, ...]:
     )
 
 
+_FILTERS = (Field("filter_subject", "string"), Field("filter_subjects", "array<string>"))
+
+
 def consumers(tables: Tables) -> DataFrame:
     key = (*_MOMENT, "account", "stream")
-    figures = {"first_seq": "stream_first", "last_seq": "stream_last", "messages": "stream_messages"}
-    of_stream = tables["streams"].select(*key, *(F.col(name).alias(alias) for name, alias in figures.items()))
-    return _now(tables["consumers"].join(of_stream, list(key), "left"))
+    figures = {
+        "first_seq": "stream_first",
+        "last_seq": "stream_last",
+        "messages": "stream_messages",
+        "retention": "retention",
+    }
+    written = F.try_divide(F.col("last_seq") - F.col("first_seq"), _seconds(F.col("first_ts"), F.col("last_ts")))
+    of_stream = tables["streams"].select(
+        *key,
+        *(F.col(name).alias(alias) for name, alias in figures.items()),
+        F.coalesce(written, F.lit(0.0)).alias("stream_rate"),
+    )
+    known = with_fields(tables["consumers"], "config", _FILTERS)
+    filtered = (F.coalesce("filter_subject", F.lit("")) != "") | (F.size(F.coalesce("filter_subjects", F.array())) > 0)
+    return _now(known.withColumn("filtered", filtered).join(of_stream, list(key), "left"))
 
 
 def consumer_copies(tables: Tables) -> DataFrame:
@@ -417,7 +444,6 @@ def server_periods(tables: Tables) -> DataFrame:
         F.max_by("cluster", "end").alias("cluster"),
         F.sum("samples").alias("samples"),
         (F.count(F.lit(1)) - 1).alias("restarts"),
-        (F.count(F.lit(1)) - F.size(F.collect_set(F.struct("version", "digest")))).alias("unplanned"),
         F.array_sort(F.collect_list(F.unix_seconds("begin"))).alias("starts"),
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("digests")))).alias("digests"),
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("limits")))).alias("limits"),
@@ -436,6 +462,41 @@ def server_periods(tables: Tables) -> DataFrame:
         grouped.join(F.broadcast(snapshots), "fleet", "left")
         .withColumn("snapshots", F.expr("size(filter(moments, moment -> moment >= begin))"))
         .drop("moments")
+    )
+
+
+def server_restarts(tables: Tables) -> DataFrame:
+    """Return a row for each server with its restarts: those that brought nothing new, and nobody meant."""
+    known = _named_servers(tables["servers"])
+    starts = known.groupBy("fleet", "server", "server_id").agg(
+        *_period(F.min("taken").alias("begin")),
+        F.max_by("cluster", "taken").alias("cluster"),
+        F.struct(F.max("version"), F.max_by("config_digest", "taken")).alias("brought"),
+    )
+    meant = (
+        tables["restarts"]
+        .where("maintenance")
+        .select("fleet", "server", F.col("taken").alias("begin"), F.lit(1).alias("meant"))
+    )
+    of_one = Window.partitionBy("fleet", "server").orderBy("begin")
+    again = starts.withColumn("before", F.lag("brought").over(of_one)).join(meant, ["fleet", "server", "begin"], "left")
+    return again.groupBy("fleet", "server").agg(
+        F.max_by("cluster", "begin").alias("cluster"),
+        F.sum("samples").alias("samples"),
+        F.count("before").alias("restarts"),
+        F.count_if((F.col("before") == F.col("brought")) & F.col("meant").isNull()).alias("unplanned"),
+    )
+
+
+def snapshot_periods(tables: Tables) -> DataFrame:
+    """Return a row for each fleet: the longest time between two snapshots, and what is usual, in seconds."""
+    before = F.lag("taken").over(Window.partitionBy("fleet").orderBy("taken"))
+    gaps = tables["snapshots"].withColumn("gap", (F.unix_micros("taken") - F.unix_micros(before)) / F.lit(1e6))
+    return gaps.groupBy("fleet").agg(
+        *_period(),
+        F.max("gap").alias("longest"),
+        F.max_by("taken", "gap").alias("until"),
+        F.percentile("gap", F.lit(0.5)).alias("usual"),
     )
 
 
@@ -468,13 +529,19 @@ def _leaderless() -> Column:
     return F.count_if(F.col("leader").isNull()).alias("leaderless")
 
 
+def _led(name: str) -> tuple[Column, Column]:
+    """Return the highest and the last value of a column that a leader told: without one, any server may have told it."""
+    led = F.col("leader").isNotNull()
+    last = F.max_by(name, F.when(led, F.col("taken"))).alias(f"{name}_last")
+    return F.max(F.when(led, F.col(name))).alias(f"{name}_most"), last
+
+
 def stream_periods(tables: Tables) -> DataFrame:
     return (
         tables["streams"]
         .groupBy("fleet", "account", "stream")
         .agg(
-            *_period(_leaderless(), _last("last_seq"), _last("metadata").alias("metadata")),
-            F.max("last_seq").alias("last_seq_most"),
+            *_period(_leaderless(), _last("metadata").alias("metadata"), *_led("last_seq")),
             F.size(F.collect_set("created")).alias("creations"),
             F.size(F.collect_set("config_hash")).alias("configurations"),
             F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas")).alias("moving"),
@@ -564,8 +631,11 @@ def consumer_periods(tables: Tables) -> DataFrame:
         .agg(
             *_period(_leaderless(), _last("metadata").alias("metadata")),
             *(made(name) for name in ("ack_floor_stream_seq", "delivered_stream_seq") for made in (_first, _last)),
+            *(
+                told.alias(f"ack_floor_led_{which}")
+                for told, which in zip(_led("ack_floor_stream_seq"), ("most", "last"))
+            ),
             F.min("num_redelivered").alias("num_redelivered_least"),
-            F.max("ack_floor_stream_seq").alias("ack_floor_most"),
             F.max("num_waiting").alias("num_waiting_most"),
             F.bool_or("push_bound").alias("bound"),
             F.bool_or("paused").alias("paused"),
@@ -647,6 +717,8 @@ MAKE: dict[str, Callable[[Tables], DataFrame]] = {
         gateways,
         leafnodes,
         server_periods,
+        server_restarts,
+        snapshot_periods,
         meta_periods,
         stream_periods,
         origin_periods,

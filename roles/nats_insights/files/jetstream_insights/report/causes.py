@@ -59,26 +59,56 @@ _OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
 _SEVERITY = {"critical": "error"}
 #: How much evidence, and how many remedies, a cause shows.
 _EVIDENCE, _REMEDIES = 3, 2
+#: Seconds without a snapshot after which none is expected any more.
+_STOPPED = 3600
 
 Row = Mapping[str, Any]
 
 
-def with_causes(tables: Mapping[str, Any], failing: Iterable[Row], meant: Sequence[Any] = ()) -> dict[str, Any]:
+def with_causes(
+    tables: Mapping[str, Any], failing: Iterable[Row], meant: Sequence[Any] = (), now: datetime | None = None
+) -> dict[str, Any]:
     """Return the report's tables in their order, with that of the root causes. `failing`: all findings that failed, by the names
-    of their columns; `meant`: windows of the journal (cluster/journal.py)."""
-    made = {**tables, "causes": _causes_table(tables, failing, meant)}
+    of their columns; `meant`: windows of the journal (cluster/journal.py); `now`: where the report is of the present."""
+    made = {**tables, "causes": _causes_table(tables, failing, meant, now)}
     return {table.name: made[table.name] for table in TABLES if table.name in made}
 
 
-def _causes_table(tables: Mapping[str, Any], failing: Iterable[Row], meant: Sequence[Any]) -> dict[str, Any]:
+def _causes_table(
+    tables: Mapping[str, Any], failing: Iterable[Row], meant: Sequence[Any], now: datetime | None
+) -> dict[str, Any]:
     by_fleet: dict[str, list[Row]] = {}
     for row in failing:
         by_fleet.setdefault(row["fleet"], []).append(row)
     content = {"tables": tables}
     made = [cause for fleet in sorted(by_fleet) for cause in _causes(fleet, by_fleet[fleet], content, meant)]
+    made += _stopped(content, now) if now else []
     made.sort(key=lambda cause: SEVERITIES.index(cause["severity"]))
     table = BY_NAME["causes"]
     return filled(table, [[row[column.name] for column in table.columns] for row in made[: table.most]], len(made))
+
+
+def _stopped(content: Mapping[str, Any], now: datetime) -> list[dict[str, Any]]:
+    """Return the fleets of which there are no snapshots any more. No check finds that: nothing new is judged then."""
+    looks = [(row, _time(row["taken"])) for row in dicts(content, "fleets") if row["taken"]]
+    return [
+        {
+            "fleet": row["fleet"],
+            "severity": "critical",
+            "kind": "snapshots_stopped",
+            "title": f"the last snapshot of {row['fleet']} was taken {row['taken']}: nothing is known of the time since",
+            "servers": [],
+            "findings": 0,
+            "evidence": [],
+            "commands": ["systemctl status nats-insights-snapshot.timer nats-insights-snapshot.service"],
+        }
+        for row, look in looks
+        if (now - look).total_seconds() > _STOPPED
+    ]
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _causes(
@@ -122,7 +152,7 @@ def _causes(
 def _away(fleet: str, content: Mapping[str, Any], meant: Sequence[Any]) -> dict[str, str]:
     """Return which servers were meant to be away when the fleet was last looked at, and why."""
     looks = [row["taken"] for row in dicts(content, "fleets") if row["fleet"] == fleet and row["taken"]]
-    times = [datetime.fromisoformat(look.replace("Z", "+00:00")).timestamp() for look in looks]
+    times = [_time(look).timestamp() for look in looks]
     return {
         server: window.why
         for window in meant

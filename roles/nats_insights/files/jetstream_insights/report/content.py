@@ -45,6 +45,7 @@ def make_report(lake: Lake, day: date, folder: Path, title: str, say: Say, meant
 
 def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[Any] = ()) -> dict[str, Any]:
     """Return the content of a report. What is not there is reported in its notes. `meant`: windows of the journal."""
+    now = datetime.now(timezone.utc)
     notes = [
         f"There is no {layer} of {day}: run the job {layer} first."
         for layer in ("gold", "findings")
@@ -62,12 +63,12 @@ def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[An
     each(known, fill, lake.at_once)
     tables = {name: read[name] for name in known if name in read}
     if "findings" in tables:
-        tables = with_causes(tables, _failing(lake, day, tables), meant)
+        tables = with_causes(tables, _failing(lake, day, tables), meant, now if now.date() == day else None)
     return {
         "format": FORMAT,
         "title": title,
         "day": str(day),
-        "generated": f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+        "generated": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "notes": notes,
         "tables": tables,
     }
