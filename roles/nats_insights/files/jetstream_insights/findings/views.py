@@ -632,8 +632,8 @@ def consumer_periods(tables: Tables) -> DataFrame:
             *_period(_leaderless(), _last("metadata").alias("metadata")),
             *(made(name) for name in ("ack_floor_stream_seq", "delivered_stream_seq") for made in (_first, _last)),
             *(
-                told.alias(f"ack_floor_led_{which}")
-                for told, which in zip(_led("ack_floor_stream_seq"), ("most", "last"))
+                value.alias(f"ack_floor_led_{which}")
+                for value, which in zip(_led("ack_floor_stream_seq"), ("most", "last"))
             ),
             F.min("num_redelivered").alias("num_redelivered_least"),
             F.max("num_waiting").alias("num_waiting_most"),
