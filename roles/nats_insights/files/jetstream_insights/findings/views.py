@@ -530,7 +530,7 @@ def _leaderless() -> Column:
 
 
 def _led(name: str) -> tuple[Column, Column]:
-    """Return the highest and the last value of a column that a leader told: without one, any server may have told it."""
+    """Return the highest and the last value of a column that a leader reported: without one, any server may have reported it."""
     led = F.col("leader").isNotNull()
     last = F.max_by(name, F.when(led, F.col("taken"))).alias(f"{name}_last")
     return F.max(F.when(led, F.col(name))).alias(f"{name}_most"), last
