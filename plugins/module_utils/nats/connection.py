@@ -141,6 +141,12 @@ class _NatsPy(NatsPyClient):
         self.info: dict[str, Any] = {}
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    @property
+    def cause(self) -> Exception | None:
+        """Return why the connection was lost: what the socket raised, of which a writer may only learn "Connection lost"."""
+        reader = getattr(self._transport, "_io_reader", None)
+        return (reader.exception() if reader else None) or self.last_error
+
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         self.server_id = info.get("server_id", self.server_id)
         self.info.update(info)
@@ -278,9 +284,9 @@ class Connection:
             try:
                 return task.result()
             except (Exception, asyncio.CancelledError) as error:  # pylint: disable=broad-except
-                raise _call_failure(error, subject, self.address, self._library.last_error) from error
+                raise _call_failure(error, subject, self.address, self._library.cause) from error
         if self.lost:
-            raise _connection_lost(subject, self.address, self._library.last_error)
+            raise _connection_lost(subject, self.address, self._library.cause)
         if self.refusal and subject and subject.lower() in self.refusal.lower():
             raise NatsFailure("permission", f"the server refused the request: {self.refusal}", subject=subject)
         raise NatsFailure("timeout", f"{silence} within {timeout:.3g} s", subject=subject)
