@@ -13,7 +13,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import secrets
 import shutil
 from collections import Counter
@@ -26,6 +25,7 @@ from typing import IO, Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
 
 #: Of the manifest and of the lines; raised when a reader of the old one would misread the new one.
 FORMAT = 1
@@ -38,10 +38,6 @@ _LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstat
 
 #: Details of assets, which hold no secret and are by far the most: they are not searched for any.
 _HARMLESS = ("jsz_streams", "jsz_consumers")
-_SECRET_KEY = re.compile(
-    r"jwt|passw|token|secret|nkey|seed|credential|authorized_user|issuer_key|operators_claim", re.IGNORECASE
-)
-_URL_USER = re.compile(r"(?<=://)[^/@\s]*@")
 
 #: Uncompressed bytes after which an endpoint's next file begins: gzip cannot be read by two tasks at once.
 _FILE_SIZE = 64 << 20
@@ -123,7 +119,7 @@ def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator
             yield Row("ipqueuesz", {"queue": name}, queue)
     elif endpoint == "accountz":
         detail = data.get("account_detail") or {}
-        yield Row("accountz", {"account": detail.get("account_name")}, _with_limits(detail))
+        yield Row("accountz", {"account": detail.get("account_name")}, with_limits(detail))
     elif endpoint in _LISTS:
         for item in data.get(_LISTS[endpoint]) or ():
             yield Row(endpoint, {"account": item.get("acc")} if endpoint == "accstatz" else {}, item)
@@ -131,7 +127,7 @@ def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator
         yield Row(endpoint, {}, data)
 
 
-def _with_limits(detail: dict[str, Any]) -> dict[str, Any]:
+def with_limits(detail: dict[str, Any]) -> dict[str, Any]:
     """Return what is kept of an account, with nothing of its JWT but the limits and the end of its validity."""
     claim = detail.pop("decoded_jwt", None) or {}
     if claim:
@@ -159,18 +155,6 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
                 "stream_retention": config.get("retention"),
             }
             yield Row("jsz_consumers", keys, consumer)
-
-
-def without_secrets(value: Any) -> Any:
-    """Return a value without the keys whose name speaks of a secret and without users in URLs. The user of a connection is
-    one too: older servers tell a token in its place."""
-    if isinstance(value, dict):
-        return {key: without_secrets(item) for key, item in value.items() if not _SECRET_KEY.search(key)}
-    if isinstance(value, list):
-        return [without_secrets(item) for item in value]
-    if isinstance(value, str) and "://" in value:
-        return _URL_USER.sub("", value)
-    return value
 
 
 class SnapshotWriter:

@@ -1,0 +1,145 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What leaves a site has no secrets in it: those that are known by their value, and those that are known by their form. Pure."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+MARK = "[redacted]"
+
+#: A shorter secret is found in half of all words: it is neither replaced nor searched for.
+SHORTEST = 4
+#: Fewer characters of Base64 would be found by chance.
+_SHORTEST_BASE64 = 8
+
+_SECRET_KEY = re.compile(
+    r"jwt|passw|token|secret|nkey|seed|credential|authorized_user|issuer_key|operators_claim", re.IGNORECASE
+)
+_URL_USER = re.compile(r"(?<=://)[^/@\s\"']*@")
+
+#: Keys of variables and configurations whose value is a secret. What ends in `_file` is a path.
+_VALUE_KEY = re.compile(r"(pass|password|passwd|token|secret|secret_key|seed|jwt|(^|_)key|(^|_)ek)$", re.IGNORECASE)
+
+_NAME = r"[\w.-]*(?:passw(?:or)?d|pass|token|secret|seed|jwt|secret_key|access_key)"
+_VALUE = r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s,;}\]\"']+"
+#: What is a secret wherever it stands, each with what stays of it.
+_FORMS = (
+    (re.compile(r"-----BEGIN [A-Z ]*(?:PRIVATE KEY|SEED|JWT)-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL), MARK),
+    (re.compile(r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}"), MARK),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+"), MARK),
+    (re.compile(r"\bS[ANOUCX][A-Z2-7]{56}\b"), MARK),
+    (_URL_USER, ""),
+    (re.compile(r"(?<!\S)(--?(?:pass|auth|user|token)[= ])\S+"), rf"\g<1>{MARK}"),
+    # A reference to a variable of the configuration is none.
+    (re.compile(rf"(?i)(\b{_NAME}[\"']?\s*[=:]\s*)(?!\$\w)(?:{_VALUE})"), rf"\g<1>{MARK}"),
+)
+_CONFIG = re.compile(
+    rf"(?im)((?:^|[{{,;\s])[\"']?(?:{_NAME}|(?:encryption_|prev_|prev_encryption_)?e?key|nkey|credentials)[\"']?"
+    rf"(?:\s*[=:]\s*|[ \t]+))(?!\$\w|[{{\[])(?:{_VALUE})"
+)
+_ENVIRONMENT = re.compile(r"(?m)^(\s*Environment=)([\"']?\w+=).*$")
+
+
+def without_secrets(value: Any) -> Any:
+    """Return a value without the keys whose name speaks of a secret and without users in URLs. The user of a connection is
+    one too: older servers tell a token in its place."""
+    if isinstance(value, dict):
+        return {key: without_secrets(item) for key, item in value.items() if not _SECRET_KEY.search(key)}
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value]
+    if isinstance(value, str) and "://" in value:
+        return _URL_USER.sub("", value)
+    return value
+
+
+def secrets_in(value: Any, key: str = "") -> set[str]:
+    """Return the secrets among variables or in a configuration: the values of keys that are called so, and the passwords, or
+    tokens, of URLs."""
+    if isinstance(value, Mapping):
+        return set().union(*(secrets_in(item, str(name)) for name, item in value.items()))
+    if isinstance(value, (list, tuple)):
+        return set().union(*(secrets_in(item, key) for item in value))
+    if value is None or isinstance(value, bool):
+        return set()
+    text = str(value)
+    found = {text} if text and _VALUE_KEY.search(key) else set()
+    for match in _URL_USER.finditer(text):
+        user, colon, password = match[0][:-1].partition(":")
+        found.add(password if colon else user)
+    return found - {""}
+
+
+def configuration(text: str) -> str:
+    """Return the text of a configuration of nats-server, or of a unit of systemd, without what its keys call a secret."""
+    return _ENVIRONMENT.sub(rf"\g<1>\g<2>{MARK}", _CONFIG.sub(rf"\g<1>{MARK}", text))
+
+
+class Redactor:
+    """Knows secrets by their values, and takes them and everything that has the form of one out of texts.
+
+    `too_short`: how many were given that are too short to be searched for.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        given = {secret for secret in secrets if secret}
+        known = {secret for secret in given if len(secret) >= SHORTEST}
+        self.too_short = len(given - known)
+        # The longest first: one secret may be a part of another.
+        forms = sorted({form for secret in known for form in _written(secret)}, key=lambda form: (-len(form), form))
+        pattern = "|".join(map(re.escape, forms)) or r"(?!)"
+        self._known = re.compile(pattern)
+        self._known_bytes = re.compile(pattern.encode())
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        text = self._known.sub(MARK, text)
+        for pattern, kept in _FORMS:
+            text = pattern.sub(kept, text)
+        return text
+
+    def tree(self, value: Any) -> Any:
+        """Return a document without secrets in its texts."""
+        if isinstance(value, dict):
+            return {self._known.sub(MARK, key): self.tree(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.tree(item) for item in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def finds(self, content: bytes) -> bool:
+        """Return whether a content holds a known secret, also where it is compressed by gzip."""
+        return any(self._known_bytes.search(part) is not None for part in _layers(content))
+
+
+def _layers(content: bytes) -> Iterator[bytes]:
+    yield content
+    if content[:2] == b"\x1f\x8b":
+        try:
+            yield gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            return
+
+
+def _written(secret: str) -> set[str]:
+    """Return the forms in which a secret is written: as it is, in JSON of Python and of Go, in URLs, and in Base64, at any place
+    of what was encoded."""
+    quoted = {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    for_html = {text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e") for text in quoted}
+    found = {secret, *quoted, *for_html, quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    content = secret.encode("utf-8", "surrogatepass")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for before in range(3):
+            encoded = encode(b"\0" * before + content).decode()
+            whole = (before + len(content)) * 8 // 6
+            core = encoded[-(-before * 8 // 6) : whole]
+            if len(core) >= _SHORTEST_BASE64:
+                found.add(core)
+    return found

@@ -1,0 +1,222 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_host_bundle
+short_description: Collect what a host tells of an incident into an archive without secrets
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Writes the journal of the unit, the kernel log, disks with SMART values and latencies, limits, sockets, unit, clock, kernel
+    parameters, the configuration without secrets and the list of the store's files into a compressed tar archive on the host.
+  - Runs on the managed host and needs no connection to NATS; most of it needs root. It changes nothing but that archive.
+  - Each command is bounded in seconds and bytes, and so is the whole. What could not be had is returned with its reason; that is
+    no failure. Of a log that is too big its end is kept.
+  - Secrets of the file of secrets, private keys, seeds, JWTs, bcrypt hashes, users in URLs and what a key calls a password are
+    left out. The content of messages is never read.
+options:
+  config:
+    description: Path of the configuration file on the server's command line. It identifies the server.
+    type: path
+    required: true
+  unit:
+    description: Name of the systemd unit that runs the server. Leave out where systemd is not used.
+    type: str
+  secrets:
+    description: File beside O(config) with the secrets that it refers to. Their values are left out of everything.
+    type: path
+  files:
+    description: Further configuration files, which lose their secrets like O(config).
+    type: list
+    elements: path
+    default: []
+  log_file:
+    description: The server's own log file, where it has one. Its end is kept, whatever O(since) says.
+    type: path
+  store_dir:
+    description: Directory of the store, whose files are listed.
+    type: path
+  since:
+    description: How far back logs are read, such as V(2h).
+    type: str
+    default: 2h
+  directory:
+    description: Directory on the host for the archive.
+    type: path
+    default: /var/tmp
+  max_size:
+    description: Most bytes that are kept of the host before they are compressed, such as V(64MB).
+    type: str
+    default: 64MB
+  command_timeout:
+    description: Seconds after which a command is ended.
+    type: float
+    default: 20
+  timeout:
+    description: Seconds after which no further command is started.
+    type: float
+    default: 120
+extends_documentation_fragment:
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    description: Returns what would be collected, and writes nothing.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
+  idempotent:
+    description: Every run writes another archive.
+    support: none
+seealso:
+  - module: natsops.jetstream.nats_bundle
+"""
+
+EXAMPLES = r"""
+- name: Collect what the host tells
+  natsops.jetstream.nats_host_bundle:
+    config: /etc/nats-server/nats-server.conf
+    secrets: /etc/nats-server/secrets.conf
+    unit: nats-server
+    store_dir: /var/lib/nats
+    since: 6h
+  become: true
+  register: evidence
+
+- name: Bring it here
+  ansible.builtin.fetch:
+    src: "{{ evidence.path }}"
+    dest: "/tmp/{{ inventory_hostname }}.tar.gz"
+    flat: true
+  become: true
+"""
+
+RETURN = r"""
+path:
+  description: Path of the archive, empty in check mode.
+  returned: success
+  type: str
+  sample: /var/tmp/nats-bundle-1x2y3z.tar.gz
+size:
+  description: Bytes of the archive.
+  returned: success
+  type: int
+  sample: 183402
+files:
+  description: What is in it; in check mode, what would be tried.
+  returned: success
+  type: list
+  elements: str
+  sample: [configuration/nats-server.conf, journal.log, kernel.log, store.txt]
+missing:
+  description: What is not in it, with the reason.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {what: disks/smart-sda.txt, reason: smartctl is not installed}
+cut:
+  description: What is in it in part, with the reason.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {what: journal.log, reason: the last 32.0 MiB of 210.4 MiB are kept}
+"""
+
+import os
+import tarfile
+import tempfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence import (
+    Bounds,
+    Collector,
+    Subject,
+    disks_of,
+    probes,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, find_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
+from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import read_secrets
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
+
+
+def subject_of(given: dict[str, Any]) -> Subject:
+    """Return what is looked at. Raises ValueError and ProcessError."""
+    server = find_server(given["config"])
+    return Subject(
+        unit=given["unit"] if given["unit"] and has_systemd() else "",
+        pid=server.pid if server else 0,
+        store_dir=given["store_dir"] or "",
+        since=int(parse_duration(given["since"])),
+        log_file=given["log_file"] or "",
+        files=(given["config"], *given["files"]),
+    )
+
+
+def bounds_of(given: dict[str, Any]) -> Bounds:
+    """Return the bounds. Raises ValueError for one that lets nothing through."""
+    bounds = Bounds(given["command_timeout"], given["timeout"], size_bytes(given["max_size"]))
+    for name, value in (
+        ("command_timeout", bounds.command),
+        ("timeout", bounds.whole),
+        ("max_size", bounds.size),
+    ):
+        if value <= 0:
+            raise ValueError(f"{name} must be positive")
+    return bounds
+
+
+def collect(module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result. Raises ValueError, ProcessError and OSError."""
+    given = module.params
+    subject, bounds = subject_of(given), bounds_of(given)
+    if module.check_mode:
+        wanted = [probe.name for probe in probes(subject, disks_of(subject.store_dir), bounds.size)]
+        return {"changed": True, "path": "", "size": 0, "files": wanted, "missing": [], "cut": []}
+    known = read_secrets(read_text(given["secrets"])).values() if given["secrets"] else ()
+    descriptor, path = tempfile.mkstemp(prefix="nats-bundle-", suffix=".tar.gz", dir=given["directory"])
+    try:
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            evidence = Collector(archive, Redactor(known), bounds).collect(subject)
+    except BaseException:
+        os.unlink(path)
+        raise
+    return {"changed": True, "path": path, "size": os.path.getsize(path), **evidence.as_dict()}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "config": {"type": "path", "required": True},
+            "unit": {"type": "str"},
+            # The path of a file, which is no secret.
+            "secrets": {"type": "path", "no_log": False},
+            "files": {"type": "list", "elements": "path", "default": []},
+            "log_file": {"type": "path"},
+            "store_dir": {"type": "path"},
+            "since": {"type": "str", "default": "2h"},
+            "directory": {"type": "path", "default": "/var/tmp"},
+            "max_size": {"type": "str", "default": "64MB"},
+            "command_timeout": {"type": "float", "default": 20},
+            "timeout": {"type": "float", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**collect(module))
+    except (ValueError, ProcessError, OSError) as error:
+        module.fail_json(msg=f"The host's part of the bundle cannot be collected: {error}")
+
+
+if __name__ == "__main__":
+    main()
