@@ -36,7 +36,8 @@ options:
     elements: path
     default: []
   log_file:
-    description: The server's own log file, where it has one. Its end is kept, whatever O(since) says.
+    description:
+      - The server's own log file. Its end is kept, whatever O(since) says. Where systemd runs the server, it need not be there.
     type: path
   store_dir:
     description: Directory of the store, whose files are listed.
@@ -153,12 +154,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import par
 def subject_of(given: dict[str, Any]) -> Subject:
     """Return what is looked at. Raises ValueError and ProcessError."""
     server = find_server(given["config"])
+    unit = given["unit"] if given["unit"] and has_systemd() else ""
+    log_file = given["log_file"] or ""
     return Subject(
-        unit=given["unit"] if given["unit"] and has_systemd() else "",
+        unit=unit,
         pid=server.pid if server else 0,
         store_dir=given["store_dir"] or "",
         since=int(parse_duration(given["since"])),
-        log_file=given["log_file"] or "",
+        log_file=log_file if not unit or os.path.exists(log_file) else "",
         files=(given["config"], *given["files"]),
     )
 

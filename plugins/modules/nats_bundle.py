@@ -1,0 +1,295 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_bundle
+short_description: Write one archive of an incident for whoever has to help, without secrets
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Asks every server that answers for all its monitoring endpoints (VARZ, HEALTHZ, JSZ with streams, consumers and Raft groups,
+    STATSZ, ROUTEZ, GATEWAYZ, LEAFZ, ACCOUNTZ, CONNZ, SUBSZ, EXPVARZ; RAFTZ for each account, IPQUEUESZ) and for profiles, adds
+    what O(hosts) told, the findings of the health gate and the roll journal, and writes one ZIP that only its owner can read.
+    Needs a user of the system account.
+  - The ZIP has the layout of C(nats audit gather), which C(nats audit analyze) and O(natsops.jetstream.nats_snapshot#module:archive)
+    read. Checksums, and what is missing with the reason, are in C(capture/misc/bundle.json).
+  - It changes nothing on the cluster, takes no lock, and works when servers, hosts or the whole cluster are dead.
+  - Passwords, tokens, JWTs, nkeys, the users of connections and command lines are left out, and so are the values of O(secrets). A
+    file in which one of these is found in the end, plain, in Base64, in URLs or compressed, stays out and is named.
+extends_documentation_fragment:
+  - natsops.jetstream.connection
+  - natsops.jetstream.attributes
+attributes:
+  check_mode:
+    description: Finds the servers, asks them for nothing else, and writes nothing.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
+  idempotent:
+    description: Every run writes another bundle.
+    support: none
+options:
+  path:
+    description: Path of the ZIP, where the module runs. One that is there is replaced.
+    type: path
+    required: true
+  expected_servers:
+    description: Names of servers that should answer. One that does not is named as missing.
+    type: list
+    elements: str
+    default: []
+  profiles:
+    description:
+      - Profiles to read from each server. V(goroutine) are the stacks, as two texts.
+      - V(cpu) is measured for 15 seconds, or for O(timeout) less 2 seconds. V(block) is empty unless C(prof_block_rate) is set.
+    type: list
+    elements: str
+    choices: [goroutine, heap, allocs, mutex, block, threadcreate, cpu]
+    default: [goroutine, heap, allocs, mutex, block, threadcreate]
+  deadline:
+    description: Seconds after which nothing more is asked. What was not answered by then is named as missing.
+    type: float
+    default: 120.0
+  max_size:
+    description: Most bytes of the ZIP, at least V(1MiB). What has no room is named.
+    type: str
+    default: 200MB
+  hosts:
+    description: The hosts that were asked by M(natsops.jetstream.nats_host_bundle).
+    type: list
+    elements: dict
+    default: []
+    options:
+      server:
+        description: Name of the host's server. Its archive is C(SERVER.tar.gz) in O(work_directory).
+        type: str
+        required: true
+      failure:
+        description: Why there is no archive of the host.
+        type: str
+        default: ""
+  work_directory:
+    description: Directory with the archives of O(hosts), where the module runs.
+    type: path
+  journal:
+    description: File of the roll journal, where the module runs. Its end is taken.
+    type: path
+  secrets:
+    description: Values that must not be in the bundle. Those of the connection are added.
+    type: list
+    elements: str
+    default: []
+  versions:
+    description: Versions to note down, such as that of the collection.
+    type: dict
+    default: {}
+seealso:
+  - module: natsops.jetstream.nats_host_bundle
+  - module: natsops.jetstream.nats_snapshot
+"""
+
+EXAMPLES = r"""
+- name: Write what the servers tell
+  natsops.jetstream.nats_bundle:
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+    path: /home/ops/incident.zip
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+    secrets: "{{ {'app_password': app_password} | natsops.jetstream.nats_secrets }}"
+  register: bundle
+
+- name: Look into it with the insights
+  natsops.jetstream.nats_snapshot:
+    archive: /home/ops/incident.zip
+    lake: /var/lib/nats-insights/lake
+    fleet: incident
+"""
+
+RETURN = r"""
+path:
+  description: Path of the ZIP, empty in check mode.
+  returned: success
+  type: str
+  sample: /home/ops/incident.zip
+size:
+  description: Bytes of the ZIP.
+  returned: success
+  type: int
+  sample: 1843022
+sha256:
+  description: SHA-256 of the ZIP.
+  returned: success
+  type: str
+  sample: 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03
+answered:
+  description: Names of the servers that answered.
+  returned: success
+  type: list
+  elements: str
+  sample: [n1-c1, n3-c1]
+missing:
+  description: What is not in it, of which server, and why.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {server: n2-c1, what: host, reason: the host cannot be reached}
+    - {server: n2-c1, what: server, reason: it did not answer}
+cut:
+  description: What had no room, or is there in part.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {server: n1-c1, what: journal.log, reason: the last 32.0 MiB of 210.4 MiB are kept}
+lines:
+  description: The same for people.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "/home/ops/incident.zip: 1.8 MiB, 214 files"
+    - 2 of 3 servers answered; 2 of 3 hosts did
+    - "missing: host of n2-c1: the host cannot be reached"
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
+    make_module,
+    run_unconnected,
+    secrets_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Client,
+    ConnectionOptions,
+    NatsFailure,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundle import (
+    PROFILES,
+    Contents,
+    Host,
+    bundle,
+    summary,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundle_archive import SMALLEST
+from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+
+def contents_of(params: dict[str, Any]) -> Contents:
+    """Return what is wanted. Raises NatsFailure invalid_option."""
+    for host in params["hosts"]:
+        if "/" in host["server"] or host["server"] in ("", ".", ".."):
+            raise NatsFailure("invalid_option", f"hosts: {host['server']!r} is no name of a server")
+    return Contents(
+        expected=params["expected_servers"],
+        profiles=params["profiles"],
+        deadline=positive(params["deadline"], "deadline"),
+        hosts=[Host(host["server"], host["failure"]) for host in params["hosts"]],
+        work=Path(params["work_directory"]) if params["work_directory"] else None,
+        journal=Path(params["journal"]) if params["journal"] else None,
+        versions=params["versions"],
+    )
+
+
+def limit_of(params: dict[str, Any]) -> int:
+    """Return the bytes that the ZIP may have. Raises NatsFailure invalid_option."""
+    try:
+        size = size_bytes(params["max_size"])
+    except ValueError as error:
+        raise NatsFailure("invalid_option", f"max_size: {error}") from error
+    if size < SMALLEST:
+        raise NatsFailure("invalid_option", "max_size: a bundle needs at least 1MiB")
+    return size
+
+
+def preview(options: ConnectionOptions, contents: Contents, path: Path) -> dict[str, Any]:
+    """Return the result that a bundle would have, as far as discovery tells it."""
+    answered: list[str] = []
+    reason = ""
+    try:
+        with Client(options) as client:
+            answered = [server.name for server in SystemApi(client).discover(contents.expected).servers]
+    except NatsFailure as failure:
+        reason = failure.description
+    expected = sorted({*contents.expected, *answered})
+    lines = [
+        f"would write {path}",
+        f"{len(answered)} of {len(expected)} servers would be asked, and {len(contents.hosts)} hosts",
+        f"profiles: {', '.join(contents.profiles) or 'none'}",
+    ]
+    lines += [f"the cluster cannot be asked: {reason}"] if reason else []
+    lines += [f"would be missing: {name}: it did not answer" for name in expected if name not in answered][:10]
+    nothing = {"path": "", "size": 0, "sha256": "", "missing": [], "cut": []}
+    return {"changed": True, **nothing, "answered": answered, "lines": lines}
+
+
+def write(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result."""
+    params = module.params
+    contents, path, limit = contents_of(params), Path(params["path"]), limit_of(params)
+    if module.check_mode:
+        return preview(options, contents, path)
+    redactor = Redactor([*params["secrets"], *secrets_of(options)])
+    index = bundle(options, path, contents, redactor, limit)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        digest = sha256_of(file)
+    return {
+        "changed": True,
+        "path": str(path),
+        "size": size,
+        "sha256": digest,
+        "answered": index["servers"],
+        "missing": index["missing"],
+        "cut": index["cut"],
+        "lines": summary(index, path, size),
+    }
+
+
+def main() -> None:
+    module: AnsibleModule = make_module(
+        {
+            "path": {"type": "path", "required": True},
+            "expected_servers": {"type": "list", "elements": "str", "default": []},
+            "profiles": {
+                "type": "list",
+                "elements": "str",
+                "choices": list(PROFILES),
+                "default": [name for name in PROFILES if name != "cpu"],
+            },
+            "deadline": {"type": "float", "default": 120.0},
+            "max_size": {"type": "str", "default": "200MB"},
+            "hosts": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "server": {"type": "str", "required": True},
+                    "failure": {"type": "str", "default": ""},
+                },
+            },
+            "work_directory": {"type": "path"},
+            "journal": {"type": "path"},
+            "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
+            "versions": {"type": "dict", "default": {}},
+        }
+    )
+    run_unconnected(module, lambda options: write(options, module))
+
+
+if __name__ == "__main__":
+    main()
