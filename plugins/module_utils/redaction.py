@@ -19,7 +19,7 @@ MARK = "[redacted]"
 #: A shorter secret is found in half of all words: it is neither replaced nor searched for.
 SHORTEST = 4
 #: Fewer characters of Base64 would be found by chance.
-_SHORTEST_BASE64 = 8
+_SHORTEST_BASE64 = 6
 
 _SECRET_KEY = re.compile(
     r"jwt|passw|token|secret|nkey|seed|credential|authorized_user|issuer_key|operators_claim", re.IGNORECASE

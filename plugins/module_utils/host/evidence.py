@@ -276,7 +276,8 @@ class Collector:
         limit = min(limit, self._left)
         try:
             with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
+                # The kernel's own files have the size of a page, or none.
+                size = 0 if path.startswith(("/proc/", "/sys/")) else os.fstat(file.fileno()).st_size
                 if size > limit:
                     file.seek(size - limit)
                 content = file.read(limit)

@@ -25,8 +25,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     origin_of,
     rows_of,
     servers_summary,
-    without_secrets,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
 
 REPLIES = Path(__file__).parents[3] / "support" / "replies"
 STARTED = datetime(2026, 11, 21, 18, 41, 0, 123456, timezone.utc)

@@ -1,0 +1,272 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook natsops.jetstream.bundle: a cluster of three, one host of which is dead."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import import_archive
+from support.audit_archive import AuditArchive
+from support.module_runs import Runner
+from support.role_cluster import (
+    APP_PASSWORD,
+    OPERATOR_PASSWORD,
+    SYSTEM_PASSWORD,
+    RoleCluster,
+    Run,
+    create,
+    publish,
+)
+
+pytestmark = pytest.mark.playbook
+
+ENCRYPTION_KEY = "encryption-key-of-the-store"
+ROUTE_PASSWORD = "route/pass&word"
+TOKEN = "somebodys-token-0123"
+PAYLOAD = "x" * 64
+
+
+@pytest.fixture(scope="module")
+def broken(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
+    """A cluster with secrets of each kind. The server of n3 is dead, and its host cannot be reached."""
+    cluster = RoleCluster(tmp_path_factory.mktemp("bundle"), ["n1", "n2", "n3"], version)
+    cluster.variables |= {
+        "nats_server_jetstream_encryption_key": ENCRYPTION_KEY,
+        "nats_server_cluster_authorization": {"user": "route", "password": ROUTE_PASSWORD},
+        "nats_server_tls_source": "ca",
+        "nats_server_tls_ca_dir": str(cluster.root / "ca"),
+        "nats_server_tls_for_clients": False,
+        "nats_server_log_file": "{{ nats_server_run_dir }}/nats-server.log",
+    }
+    with cluster.deployed():
+        create(cluster, "ORDERS", 3)
+        create(cluster, "EVENTS", 1)
+        publish(cluster, "ORDERS", 20, 64)
+        cluster.kill("n3")
+        for name in ("n1", "n2"):
+            # What somebody logged.
+            with (Path(cluster.hosts[name]["nats_server_run_dir"]) / "nats-server.log").open("a") as log:
+                log.write(f"[1] 2026/11/25 07:00:00.000000 [TRC] CONNECT {{\"pass\":\"{APP_PASSWORD}\"}} {SYSTEM_PASSWORD}\n")
+                log.write(f"[1] nats://app:{APP_PASSWORD}@127.0.0.1 {quote(ROUTE_PASSWORD, safe='')} auth_token: {TOKEN}\n")
+        cluster.hosts["n3"] |= {"ansible_connection": "ssh", "ansible_port": 1}
+        yield cluster
+
+
+def run_bundle(cluster: RoleCluster, folder: Path, *arguments: str, **extra: object) -> tuple[Run, Path | None]:
+    """Run the playbook; return what it printed and the archive."""
+    done = cluster.playbook("bundle", *arguments, nats_cluster_bundle_directory=str(folder), **extra)
+    found = list(folder.iterdir()) if folder.is_dir() else []
+    assert len(found) < 2
+    return done, found[0] if found else None
+
+
+@pytest.fixture(scope="module")
+def bundle(broken: RoleCluster, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    journal = broken.root / "journal.jsonl"
+    journal.write_text('{"event": "run_started"}\n')
+    done, path = run_bundle(broken, tmp_path_factory.mktemp("out"), nats_cluster_journal=str(journal))
+    assert path is not None
+    return done, path
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Return every file of an archive, also as it is when decompressed."""
+    with zipfile.ZipFile(path) as zipped:
+        found = {name: zipped.read(name) for name in zipped.namelist()}
+    plain = {f"{name} decompressed": gzip.decompress(data) for name, data in found.items() if data[:2] == b"\x1f\x8b"}
+    return {**found, **plain}
+
+
+def secrets_of(cluster: RoleCluster) -> dict[str, str]:
+    """Return every secret of the deployment by what it is, from the inventory and from the hosts' files."""
+    found = {
+        "system": SYSTEM_PASSWORD,
+        "operator": OPERATOR_PASSWORD,
+        "app": APP_PASSWORD,
+        "store": ENCRYPTION_KEY,
+        "routes": ROUTE_PASSWORD,
+        "token": TOKEN,
+        "message": PAYLOAD,
+    }
+    for name, host in cluster.hosts.items():
+        etc = Path(host["nats_server_config_dir"])
+        text = (etc / "secrets.conf").read_text()
+        values = re.findall(r'^SECRET_\w+: "(.*)"$', text, re.MULTILINE)
+        assert sum(value.startswith("$2") for value in values) >= 3
+        found |= {f"{name} {number}": value for number, value in enumerate(values)}
+    # Those of the store are called so, too.
+    keys = [path for path in cluster.root.rglob("*.key") if b"PRIVATE KEY" in path.read_bytes()]
+    assert len(keys) >= 4
+    found |= {f"{key}": key.read_text().splitlines()[1] for key in keys}
+    return found
+
+
+def test_it_says_what_it_has_and_what_it_lacks(bundle: tuple[Run, Path], broken: RoleCluster) -> None:
+    done, path = bundle
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "2 of 3 servers answered; 2 of 3 hosts did" in done.output
+    assert "missing: host of n3: the host cannot be reached" in done.output
+    assert "missing: server of n3: it did not answer" in done.output
+    shown = re.search(r'"msg": \[(.*?)\]', done.output, re.DOTALL)
+    assert shown
+    assert 3 < len(shown[1].strip().splitlines()) <= 25
+    assert not any(secret in done.output for secret in secrets_of(broken).values())
+    index = AuditArchive(path).json("capture/misc/bundle.json")
+    assert (index["servers"], index["expected"]) == (["n1", "n2"], ["n1", "n2", "n3"])
+    # The password of routes has no room to hide in: what was left out is named, and nothing was.
+    assert [row for row in index["missing"] if "secret was still found" in row["reason"]] == []
+    assert {row["reason"] for row in index["missing"]} == {row["reason"] for row in index["missing"] if row["reason"]}
+    files = contents(path)
+    for name, listed in index["files"].items():
+        assert (len(files[name]), hashlib.sha256(files[name]).hexdigest()) == (listed["size"], listed["sha256"])
+    plain = {name for name in files if not name.endswith(" decompressed")}
+    assert set(index["files"]) == plain - {"capture/misc/bundle.json"}
+
+
+def test_no_secret_of_the_deployment_is_in_it(bundle: tuple[Run, Path], broken: RoleCluster) -> None:
+    found = {
+        (name, what)
+        for name, data in contents(bundle[1]).items()
+        for what, secret in secrets_of(broken).items()
+        for form in (secret, json.dumps(secret)[1:-1], quote(secret, safe=""))
+        if form.encode() in data
+    }
+    assert found == set()
+    # They were there, where it looked.
+    log = contents(bundle[1])["host/n1/server.log"].decode()
+    assert log.count("[redacted]") >= 4
+    assert "[INF]" in log
+
+
+def test_a_profile_and_the_evidence_of_hosts_are_there(bundle: tuple[Run, Path]) -> None:
+    files = contents(bundle[1])
+    for server in ("n1", "n2"):
+        assert b"goroutine profile: total" in files[f"capture/profiles/C1/{server}__goroutine_1.prof"]
+        assert files[f"capture/profiles/C1/{server}__heap.prof decompressed"]
+        limits = files[f"host/{server}/process/limits.txt"].decode()
+        assert "Max open files" in limits
+        assert "$SECRET_" in files[f"host/{server}/configuration/nats-server.conf"].decode()
+        listing = files[f"host/{server}/store.txt"].decode()
+        assert "jetstream/" in listing
+        assert re.search(r"^ +\d+ \d{4}-\d\d-\d\dT", listing)
+        assert b"Filesystem" in files[f"host/{server}/disks/space.txt"]
+    assert not any(name.startswith("host/n3/") for name in files)
+    assert b"run_started" in files["capture/misc/roll_journal.jsonl"]
+    problems = json.loads(files["capture/misc/findings.json"])["problems"]
+    assert any("n3" in str(problem) for problem in problems)
+
+
+def test_natscli_would_read_it(bundle: tuple[Run, Path], version: str) -> None:
+    archive = AuditArchive(bundle[1])
+    assert archive.warnings == []
+    assert archive.cluster_servers == {"C1": {"n1", "n2"}}
+    for server in ("n1", "n2"):
+        for kind in ("variables", "health", "jetstream_info", "gateways", "leafs", "connections", "accounts"):
+            pages = archive.load(cluster="C1", server=server, kind=kind)
+            assert len(pages) == 1, (server, kind)
+            assert pages[0]["server"]["name"] == server
+            assert pages[0]["server"]["ver"] == version
+            assert pages[0]["data"]
+        (replica,) = archive.load(cluster="C1", server=server, account="APP", stream="ORDERS", kind="stream_info")
+        assert (replica["name"], replica["state"]["messages"]) == ("ORDERS", 20)
+        (raft,) = archive.load(server=server, account="APP", kind="account_raftz")
+        assert set(raft["data"]) == {"APP"}
+        assert archive.load(server=server, kind="account_ipqueues")
+        (expvars,) = archive.load(server=server, kind="exp_variables")
+        assert "cmdline" not in expvars["data"]
+        assert expvars["data"]["memstats"]
+
+
+def test_the_import_of_the_insights_reads_it(bundle: tuple[Run, Path], tmp_path: Path) -> None:
+    path, manifest = import_archive(bundle[1], tmp_path, "incident")
+    assert (manifest["servers"], manifest["failures"]) == (2, 0)
+    bronze = path.parents[3]
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        files = manifest["tables"][table]["files"]
+        text = "".join(gzip.decompress((bronze / file["path"]).read_bytes()).decode() for file in files)
+        return [json.loads(line) for line in text.splitlines()]
+
+    streams = {(row["account"], row["data"]["name"], row["server"]) for row in rows("jsz_streams")}
+    assert {("APP", "ORDERS", "n1"), ("APP", "ORDERS", "n2")} <= streams
+    assert {row["server"] for row in rows("varz")} == {"n1", "n2"}
+    assert {row["account"] for row in rows("raftz")} >= {"$SYS", "APP"}
+    assert "_meta_" in {row["raft_group"] for row in rows("raftz")}
+    for table in ("healthz", "connz", "routez", "servers", "jsz"):
+        assert rows(table), table
+
+
+def test_check_mode_says_what_it_would_collect_and_writes_nothing(broken: RoleCluster, tmp_path: Path) -> None:
+    done, path = run_bundle(broken, tmp_path / "none", "--check")
+    assert path is None
+    assert not (tmp_path / "none").exists()
+    assert "2 of 3 servers would be asked, and 3 hosts" in done.output
+    assert "changed=0" in done.output.partition("n2 ")[2]
+
+
+def test_without_any_server_there_is_what_the_hosts_tell(
+    run_module: Runner, broken: RoleCluster, tmp_path: Path, version: str
+) -> None:
+    nobody = {"servers": ["nats://127.0.0.1:1"], "user": "sys", "password": SYSTEM_PASSWORD, "timeout": 1}
+    told = run_module(
+        "nats_host_bundle",
+        {},
+        config=f"{broken.hosts['n1']['nats_server_config_dir']}/nats-server.conf",
+        store_dir=broken.hosts["n1"]["nats_server_jetstream_store_dir"],
+        directory=str(tmp_path),
+    )
+    assert Path(told["path"]).stat().st_mode & 0o777 == 0o600
+    Path(told["path"]).rename(tmp_path / "n1.tar.gz")
+    path = tmp_path / "dead.zip"
+    result = run_module(
+        "nats_bundle", nobody, path=str(path), hosts=[{"server": "n1"}], work_directory=str(tmp_path), expected_servers=["n1"]
+    )
+    assert (result["changed"], result["answered"]) == (True, [])
+    assert any(row["what"] == "servers" and "cannot be asked" in row["reason"] for row in result["missing"])
+    assert "host/n1/process/limits.txt" in AuditArchive(path).tags
+
+
+def test_the_size_is_kept_and_what_had_no_room_is_named(run_module: Runner, broken: RoleCluster, tmp_path: Path) -> None:
+    """The host's part alone is larger than all may be, and does not compress."""
+    work = tmp_path / "work"
+    work.mkdir()
+    with tarfile.open(work / "n1.tar.gz", "w:gz") as archive:
+        for name, size in (("small.txt", 1000), ("large.txt", 3 << 20)):
+            member = tarfile.TarInfo(name)
+            content = os.urandom(size).hex().encode()
+            member.size = len(content)
+            archive.addfile(member, BytesIO(content))
+    path = tmp_path / "small.zip"
+    result = run_module(
+        "nats_bundle",
+        {**broken.system(), "servers": [broken.url("n1")]},
+        path=str(path),
+        max_size="1MiB",
+        hosts=[{"server": "n1"}],
+        work_directory=str(work),
+    )
+    assert result["answered"] == ["n1", "n2"]
+    assert path.stat().st_size <= 1 << 20
+    named = [row for row in result["cut"] if row["what"] == "large.txt"]
+    assert named == [
+        {"server": "n1", "what": "large.txt", "reason": "it was left out: the bundle would be larger than 1.0 MiB"}
+    ]
+    tags = AuditArchive(path).tags
+    assert "host/n1/small.txt" in tags
+    assert "host/n1/large.txt" not in tags
+    refused = run_module("nats_bundle", broken.system(), path=str(path), max_size="1000")
+    assert "at least 1MiB" in refused["msg"]
