@@ -10,8 +10,8 @@ short_description: Return the secrets among variables
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns the values whose key ends in C(password), C(pass), C(token), C(secret), C(seed), C(jwt), C(key) or C(ek), at any depth, and the
-    passwords, or tokens, of URLs. What M(natsops.jetstream.nats_bundle) keeps out of a bundle.
+  - Returns the values whose key ends in C(password), C(pass), C(token), C(secret), C(seed), C(jwt), C(key) or C(ek), at any
+    depth, and the passwords, or tokens, of URLs. What M(natsops.jetstream.nats_bundle) keeps out of a bundle.
 positional: _input
 options:
   _input:

@@ -14,13 +14,14 @@ author:
 description:
   - Asks every server that answers for all its monitoring endpoints (VARZ, HEALTHZ, JSZ with streams, consumers and Raft groups,
     STATSZ, ROUTEZ, GATEWAYZ, LEAFZ, ACCOUNTZ, CONNZ, SUBSZ, EXPVARZ; RAFTZ for each account, IPQUEUESZ) and for profiles, adds
-    what O(hosts) told, the findings of the health gate and the roll journal, and writes one ZIP that only its owner can read.
+    what O(hosts) reported, the findings of the health gate and the roll journal, and writes one ZIP that only its owner can read.
     Needs a user of the system account.
-  - The ZIP has the layout of C(nats audit gather), which C(nats audit analyze) and O(natsops.jetstream.nats_snapshot#module:archive)
-    read. Checksums, and what is missing with the reason, are in C(capture/misc/bundle.json).
+  - The ZIP has the layout of C(nats audit gather), which C(nats audit analyze) and
+    O(natsops.jetstream.nats_snapshot#module:archive) read. Checksums, and what is missing with the reason, are in
+    C(capture/misc/bundle.json).
   - It changes nothing on the cluster, takes no lock, and works when servers, hosts or the whole cluster are dead.
-  - Passwords, tokens, JWTs, nkeys, the users of connections and command lines are left out, and so are the values of O(secrets). A
-    file in which one of these is found in the end, plain, in Base64, in URLs or compressed, stays out and is named.
+  - Passwords, tokens, JWTs, nkeys, the users of connections and command lines are left out, and so are the values of O(secrets).
+    A file in which one of these is found in the end, plain, in Base64, in URLs or compressed, stays out and is named.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -65,7 +66,7 @@ options:
     type: list
     elements: dict
     default: []
-    options:
+    suboptions:
       server:
         description: Name of the host's server. Its archive is C(SERVER.tar.gz) in O(work_directory).
         type: str

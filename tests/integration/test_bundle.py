@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -19,8 +20,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import import_archive
+import yaml
 from support.audit_archive import AuditArchive
+from support.documents import Document
 from support.module_runs import Runner
 from support.role_cluster import (
     APP_PASSWORD,
@@ -33,6 +35,8 @@ from support.role_cluster import (
 )
 
 pytestmark = pytest.mark.playbook
+
+GUIDE = "docs/bundle.md"
 
 ENCRYPTION_KEY = "encryption-key-of-the-store"
 ROUTE_PASSWORD = "route/pass&word"
@@ -60,13 +64,17 @@ def broken(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         for name in ("n1", "n2"):
             # What somebody logged.
             with (Path(cluster.hosts[name]["nats_server_run_dir"]) / "nats-server.log").open("a") as log:
-                log.write(f"[1] 2026/11/25 07:00:00.000000 [TRC] CONNECT {{\"pass\":\"{APP_PASSWORD}\"}} {SYSTEM_PASSWORD}\n")
-                log.write(f"[1] nats://app:{APP_PASSWORD}@127.0.0.1 {quote(ROUTE_PASSWORD, safe='')} auth_token: {TOKEN}\n")
+                log.write(
+                    f'[1] 2026/11/25 07:00:00.000000 [TRC] CONNECT {{"pass":"{APP_PASSWORD}"}} {SYSTEM_PASSWORD}\n'
+                )
+                log.write(
+                    f"[1] nats://app:{APP_PASSWORD}@127.0.0.1 {quote(ROUTE_PASSWORD, safe='')} auth_token: {TOKEN}\n"
+                )
         cluster.hosts["n3"] |= {"ansible_connection": "ssh", "ansible_port": 1}
         yield cluster
 
 
-def run_bundle(cluster: RoleCluster, folder: Path, *arguments: str, **extra: object) -> tuple[Run, Path | None]:
+def run_bundle(cluster: RoleCluster, folder: Path, *arguments: str, **extra: Any) -> tuple[Run, Path | None]:
     """Run the playbook; return what it printed and the archive."""
     done = cluster.playbook("bundle", *arguments, nats_cluster_bundle_directory=str(folder), **extra)
     found = list(folder.iterdir()) if folder.is_dir() else []
@@ -78,7 +86,11 @@ def run_bundle(cluster: RoleCluster, folder: Path, *arguments: str, **extra: obj
 def bundle(broken: RoleCluster, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     journal = broken.root / "journal.jsonl"
     journal.write_text('{"event": "run_started"}\n')
-    done, path = run_bundle(broken, tmp_path_factory.mktemp("out"), nats_cluster_journal=str(journal))
+    (command,) = [command for block in Document(GUIDE).of("sh") for command in block.commands]
+    program, playbook, _option, _inventory, *arguments = shlex.split(command.text)
+    assert (program, playbook) == ("ansible-playbook", "natsops.jetstream.bundle")
+    assert arguments
+    done, path = run_bundle(broken, tmp_path_factory.mktemp("out"), *arguments, nats_cluster_journal=str(journal))
     assert path is not None
     return done, path
 
@@ -191,8 +203,14 @@ def test_natscli_would_read_it(bundle: tuple[Run, Path], version: str) -> None:
         assert expvars["data"]["memstats"]
 
 
-def test_the_import_of_the_insights_reads_it(bundle: tuple[Run, Path], tmp_path: Path) -> None:
-    path, manifest = import_archive(bundle[1], tmp_path, "incident")
+def test_the_import_of_the_insights_reads_it(bundle: tuple[Run, Path], run_module: Runner, tmp_path: Path) -> None:
+    (block,) = Document(GUIDE).of("yaml")
+    (task,) = yaml.safe_load(block.text)
+    options = {**task["natsops.jetstream.nats_snapshot"], "archive": str(bundle[1]), "lake": str(tmp_path)}
+    result = run_module("nats_snapshot", {}, **options)
+    assert (result.get("msg"), result["answered"], result["failures"]) == (None, 2, [])
+    path = Path(result["manifest"])
+    manifest = json.loads(path.read_text())
     assert (manifest["servers"], manifest["failures"]) == (2, 0)
     bronze = path.parents[3]
 
@@ -233,14 +251,21 @@ def test_without_any_server_there_is_what_the_hosts_tell(
     Path(told["path"]).rename(tmp_path / "n1.tar.gz")
     path = tmp_path / "dead.zip"
     result = run_module(
-        "nats_bundle", nobody, path=str(path), hosts=[{"server": "n1"}], work_directory=str(tmp_path), expected_servers=["n1"]
+        "nats_bundle",
+        nobody,
+        path=str(path),
+        hosts=[{"server": "n1"}],
+        work_directory=str(tmp_path),
+        expected_servers=["n1"],
     )
     assert (result["changed"], result["answered"]) == (True, [])
     assert any(row["what"] == "servers" and "cannot be asked" in row["reason"] for row in result["missing"])
     assert "host/n1/process/limits.txt" in AuditArchive(path).tags
 
 
-def test_the_size_is_kept_and_what_had_no_room_is_named(run_module: Runner, broken: RoleCluster, tmp_path: Path) -> None:
+def test_the_size_is_kept_and_what_had_no_room_is_named(
+    run_module: Runner, broken: RoleCluster, tmp_path: Path
+) -> None:
     """The host's part alone is larger than all may be, and does not compress."""
     work = tmp_path / "work"
     work.mkdir()

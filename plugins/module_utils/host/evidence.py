@@ -270,9 +270,7 @@ class Collector:
         if output.dropped:
             self._cut(probe.name, len(output.text), output.dropped)
 
-    def _file(
-        self, name: str, path: str, limit: int = _OUTPUT, clean: Callable[[str], str] | None = None
-    ) -> None:
+    def _file(self, name: str, path: str, limit: int = _OUTPUT, clean: Callable[[str], str] | None = None) -> None:
         limit = min(limit, self._left)
         try:
             with open(path, "rb") as file:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a bundle holds: the answers of all servers that answer, what their hosts told, the roll journal and the findings."""
+"""What a bundle holds: the answers of all servers that answer, what their hosts reported, the roll journal and the findings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -92,8 +93,10 @@ class Contents:
     versions: Mapping[str, str] | None = None
 
 
-def bundle(options: ConnectionOptions, path: Path, contents: Contents, redactor: Redactor, max_size: int) -> dict[str, Any]:
-    """Write a bundle and return its index, with `servers`: those that answered. Without any there is what the hosts told."""
+def bundle(
+    options: ConnectionOptions, path: Path, contents: Contents, redactor: Redactor, max_size: int
+) -> dict[str, Any]:
+    """Write a bundle and return its index, with `servers`: those that answered. Without any there is what the hosts reported."""
     taken = datetime.now(timezone.utc)
     with BundleWriter(path, redactor, max_size, taken) as writer:
         servers: list[Server] = []
@@ -157,7 +160,7 @@ class _Servers:
         self._write_findings()
         for endpoint, artifact, options, since in _SERVER_ARTIFACTS:
             able = self._able(servers, endpoint, since)
-            self._each(able, endpoint, options, lambda server, page, kind=artifact: self._write_page(server, kind, page))
+            self._each(able, endpoint, options, partial(self._write_page, artifact))
         self._write_accounts(servers)
         for name in self._contents.profiles:
             for debug in PROFILES[name]:
@@ -193,7 +196,7 @@ class _Servers:
             for server in servers:
                 self._writer.miss(what or endpoint, failure.description, server.name)
 
-    def _write_page(self, server: Server, artifact: str, page: dict[str, Any]) -> None:
+    def _write_page(self, artifact: str, server: Server, page: dict[str, Any]) -> None:
         if artifact == "accounts":
             self._accounts.setdefault(server.id, set()).update(page.get("accounts") or ())
         tags = {"cluster": server.cluster or UNCLUSTERED, "server": server.name, "artifact_type": artifact}
@@ -325,11 +328,13 @@ def _add_journal(writer: BundleWriter, contents: Contents) -> None:
     except OSError as error:
         writer.miss("roll journal", f"{contents.journal}: {error.strerror}")
         return
-    writer.text("capture/misc/roll_journal.jsonl", text if size <= _JOURNAL else text.partition("\n")[2], "roll journal")
+    writer.text(
+        "capture/misc/roll_journal.jsonl", text if size <= _JOURNAL else text.partition("\n")[2], "roll journal"
+    )
 
 
 def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
-    """Write what a host told; its archive comes from elsewhere, and no more of it is believed than its texts."""
+    """Write what a host reported; its archive comes from elsewhere, and no more of it is believed than its texts."""
     path = work / f"{host.server}.tar.gz" if work else None
     if host.failure or path is None or not path.exists():
         writer.miss("host", host.failure or "it sent nothing", host.server)
@@ -342,7 +347,9 @@ def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
                 if file is None or any(part in ("", ".", "..") for part in parts):
                     continue
                 if member.size > _LARGEST:
-                    writer.note_cut(member.name, f"it was left out: it is larger than {human_bytes(_LARGEST)}", host.server)
+                    writer.note_cut(
+                        member.name, f"it was left out: it is larger than {human_bytes(_LARGEST)}", host.server
+                    )
                     continue
                 text = file.read().decode(errors="replace")
                 if member.name == EVIDENCE:
@@ -353,10 +360,10 @@ def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
         writer.miss("host", f"{path.name} cannot be read to its end: {error}", host.server)
 
 
-def _add_evidence(writer: BundleWriter, server: str, told: Mapping[str, Any]) -> None:
-    for one in told.get("missing") or ():
+def _add_evidence(writer: BundleWriter, server: str, reported: Mapping[str, Any]) -> None:
+    for one in reported.get("missing") or ():
         writer.miss(str(one.get("what")), str(one.get("reason")), server)
-    for one in told.get("cut") or ():
+    for one in reported.get("cut") or ():
         writer.note_cut(str(one.get("what")), str(one.get("reason")), server)
 
 

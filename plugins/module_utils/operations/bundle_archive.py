@@ -67,9 +67,7 @@ def folder_of(tags: Mapping[str, str]) -> str:
     part = {name: component(value) for name, value in tags.items()}
     server = f"{part['cluster']}__{part['server']}"
     if "stream" in part:
-        return (
-            f"{ROOT}/accounts/{part['account']}/streams/{part['stream']}/replicas/{server}/{part['artifact_type']}"
-        )
+        return f"{ROOT}/accounts/{part['account']}/streams/{part['stream']}/replicas/{server}/{part['artifact_type']}"
     if "account" in part:
         return f"{ROOT}/accounts/{part['account']}/servers/{server}/{part['artifact_type']}"
     return f"{ROOT}/clusters/{part['cluster']}/{part['server']}/{part['artifact_type']}"

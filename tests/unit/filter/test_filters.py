@@ -26,6 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_maintenance_statu
 from ansible_collections.natsops.jetstream.plugins.filter.nats_mesh_problems import nats_mesh_problems
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
+from ansible_collections.natsops.jetstream.plugins.filter.nats_secrets import nats_secrets
 from ansible_collections.natsops.jetstream.plugins.filter.nats_topology import nats_topology
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
     CredentialOptions,
@@ -252,3 +253,12 @@ def test_a_host_is_overdue_by_the_clock() -> None:
     assert (held["required_action"]["action"], held["untouched"]) == ("none", True)
     assert held["required_action"]["reasons"][0].startswith("n3 is in maintenance since ")
     assert (loose["required_action"]["action"], loose["untouched"]) == ("start", False)
+
+
+def test_secrets_among_variables_are_listed_once() -> None:
+    # The filter nats_secrets.
+    users = [{"user": "app", "password": "app-pass"}, {"user": "other", "password": "app-pass"}]
+    assert nats_secrets({"accounts": {"APP": {"users": users}}, "token": "t0k3n", "url": "nats://n1"}) == [
+        "app-pass",
+        "t0k3n",
+    ]

@@ -38,6 +38,7 @@ RUN_BY = {
     "docs/administration.md": ("tests/integration/test_administration.py", '"{path}"'),
     "docs/awx.md": ("tests/integration/test_awx_configure.py", '"natsops.jetstream.awx.configure"'),
     "docs/backup.md": ("tests/lab/test_backup.py", '"{path}"'),
+    "docs/bundle.md": ("tests/integration/test_bundle.py", '"{path}"'),
     "docs/disaster_recovery.md": ("tests/integration/test_dr_guide.py", '"{path}"'),
     "docs/event-driven.md": ("tests/eda/test_rulebooks.py", "quorum_lost"),
     "docs/getting-started.md": ("tests/lab/test_getting_started.py", '"{path}"'),

@@ -52,7 +52,11 @@ def test_a_command_says_why_it_has_nothing() -> None:
 
 
 def collected(
-    monkeypatch: pytest.MonkeyPatch, wanted: list[Probe], bounds: Bounds, subject: Subject | None = None, secrets: tuple[str, ...] = ()
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: list[Probe],
+    bounds: Bounds,
+    subject: Subject | None = None,
+    secrets: tuple[str, ...] = (),
 ) -> tuple[Evidence, dict[str, str]]:
     """Collect by these commands alone, and return what the archive has, too."""
     monkeypatch.setattr(evidence, "probes", lambda *_arguments: wanted)
@@ -116,7 +120,9 @@ def test_the_store_is_listed_and_not_read(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_depends_on_systemd_and_the_disks() -> None:
-    with_unit = {probe.name: probe.argv for probe in probes(Subject(unit="nats-server", since=60), ["sda", "nvme0n1"], 10)}
+    with_unit = {
+        probe.name: probe.argv for probe in probes(Subject(unit="nats-server", since=60), ["sda", "nvme0n1"], 10)
+    }
     assert with_unit["journal.log"][:3] == ("journalctl", "--unit=nats-server.service", "--since=-60s")
     assert with_unit["disks/smart-nvme0n1.txt"] == ("smartctl", "--xall", "/dev/nvme0n1")
     without = {probe.name: probe.argv for probe in probes(Subject(), [], 10)}

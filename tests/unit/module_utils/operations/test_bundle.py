@@ -149,7 +149,9 @@ def test_the_summary_fits_on_a_screen(tmp_path: Path) -> None:
             for server in ("n1", "n2"):
                 one.miss(f"file {number:02d}", "smartctl is not installed", server)
                 one.note_cut(f"log {number:02d}", "the last 1.0 MiB of 2.0 MiB are kept", server)
-        index = one.publish(METADATA, {"servers": ["n1", "n2"], "expected": ["n1", "n2", "n9"], "hosts": ["n1", "n2", "n9"]})
+        index = one.publish(
+            METADATA, {"servers": ["n1", "n2"], "expected": ["n1", "n2", "n9"], "hosts": ["n1", "n2", "n9"]}
+        )
     lines = bundle.summary(index, tmp_path / "b.zip", 2048)
     assert len(lines) <= 22
     assert lines[1] == "2 of 3 servers answered; 2 of 3 hosts did"
