@@ -24,7 +24,7 @@ EXAMPLES = r"""
 - name: Write what the servers tell
   natsops.jetstream.nats_bundle:
     path: /home/ops/incident.zip
-    secrets: "{{ {'accounts': nats_server_accounts, 'password': nats_server_system_password} | natsops.jetstream.nats_secrets }}"
+    secrets: "{{ {'accounts': nats_server_accounts} | natsops.jetstream.nats_secrets }}"
 """
 
 RETURN = r"""

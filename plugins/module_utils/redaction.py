@@ -43,7 +43,7 @@ _FORMS = (
     (re.compile(rf"(?i)(\b{_NAME}[\"']?\s*[=:]\s*)(?!\$\w)(?:{_VALUE})"), rf"\g<1>{MARK}"),
 )
 _CONFIG = re.compile(
-    rf"(?im)((?:^|[{{,;\s])[\"']?(?:{_NAME}|(?:encryption_|prev_|prev_encryption_)?e?key|nkey|credentials)[\"']?"
+    rf"(?im)((?:^[ \t]*|[{{,;\[][ \t]*)[\"']?(?:{_NAME}|(?:encryption_|prev_|prev_encryption_)?e?key|nkey|credentials)[\"']?"
     rf"(?:\s*[=:]\s*|[ \t]+))(?!\$\w|[{{\[])(?:{_VALUE})"
 )
 _ENVIRONMENT = re.compile(r"(?m)^(\s*Environment=)([\"']?\w+=).*$")

@@ -177,7 +177,8 @@ def run(argv: Sequence[str], seconds: float, limit: int) -> Output:
 
 def _read(process: subprocess.Popen[bytes], deadline: float, limit: int) -> tuple[bytes, int, bool]:
     """Return the end of what a process prints, how much was before it, and whether it closed its output in time."""
-    assert process.stdout is not None
+    if process.stdout is None:
+        raise AssertionError("the process has a pipe")
     kept, dropped = bytearray(), 0
     with selectors.DefaultSelector() as selector, process.stdout as stream:
         selector.register(stream, selectors.EVENT_READ)

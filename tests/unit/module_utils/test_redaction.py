@@ -72,6 +72,7 @@ def test_what_has_the_form_of_a_secret_is_taken_out(text: str, secret: str) -> N
     [
         "[ERR] authentication error - User app",
         "client_pings, tokens and secrets of life",
+        "# Passwords, keys and URLs with credentials are variables",
         "password: $SECRET_accounts_APP_users_app_password",
         "https://nats.io/documentation",
         "Client TLS key_file: /etc/nats-server/tls/server.key",
