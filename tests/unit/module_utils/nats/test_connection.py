@@ -109,3 +109,25 @@ def test_what_the_library_raises(
     if code == "connection_lost":
         assert failure.server == "nats://h:4222"
         assert failure.description.startswith("lost the connection to nats://h:4222 during S: ")
+
+
+def test_why_a_connection_was_lost_when_a_write_learns_of_it_first() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id": "X", "version": "2.10.27", "max_payload": 1000}\r\n')
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+
+    async def lose() -> Exception | None:
+        listener = await asyncio.start_server(greet, "127.0.0.1", 0)
+        library = connection._NatsPy(wants_tls=False)
+        address = f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        await library.connect(address, allow_reconnect=False)
+        # What asyncio does when a write fails; the reader hears of it a turn of the loop later.
+        transport = library._transport._io_writer.transport  # type: ignore[union-attr]
+        transport._fatal_error(ConnectionResetError(104, "Connection reset by peer"))
+        await library.publish("a", b"")
+        await asyncio.wait_for(library.lost, 5)
+        listener.close()
+        return library.cause
+
+    assert str(asyncio.run(lose())) == "[Errno 104] Connection reset by peer"
