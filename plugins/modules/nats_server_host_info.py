@@ -117,6 +117,12 @@ record:
   description: The content of O(record). Empty when there is none.
   type: dict
   returned: always
+loaded:
+  description: >-
+    Where there is no O(record), what the process has loaded as its files prove it, with C(instance), C(config_changed) and
+    C(config). Empty when that cannot be proven, or there is a record.
+  type: dict
+  returned: always
 secrets:
   description: The text of O(secrets). Empty when there is none.
   type: str
@@ -196,6 +202,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import is_installed, source_digest
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import read_loaded
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
     newest,
@@ -206,7 +213,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
     read_varz,
     unit_properties,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, running_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import (
     account,
     filesystems,
@@ -216,6 +223,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.system impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import monitor_url
 
 
+def proven(module: AnsibleModule, process: dict[str, Any]) -> dict[str, Any]:
+    """Return what the process has loaded, as a record; empty when its files do not prove it."""
+    server = next((one for one in running_servers() if one.process.instance == process["instance"]), None)
+    if not server:
+        return {}
+    found = read_loaded(server, process["version"], module.run_command)
+    if not found.proof:
+        return {}
+    return {"instance": process["instance"], "config_changed": process["config_changed"], "config": found.config}
+
+
 def read(module: AnsibleModule) -> dict[str, Any]:
     """Return the values of the module."""
     given = module.params
@@ -223,12 +241,15 @@ def read(module: AnsibleModule) -> dict[str, Any]:
     properties = unit_properties(module.run_command, given["unit"]) if systemd and given["unit"] else {}
     process = read_process(properties, given["config"], [given["secrets"]], given["files"])
     record = read_record(given["record"])
-    url = monitor_url(record.get("config") or given["monitoring"])
+    loaded = {} if record or not process["running"] else proven(module, process)
+    known = record or loaded
+    url = monitor_url(known.get("config") or given["monitoring"])
     return {
         "process": process,
         "monitor_url": url,
         "varz": read_varz(url) if process["running"] else {},
         "record": record,
+        "loaded": loaded,
         "secrets": read_text(given["secrets"]),
         "tls_changed": newest(given["tls_files"]),
         "installed": is_installed(given["install_dir"], given["version"]),

@@ -46,6 +46,22 @@ class ServerProcess:
     instance: str
 
 
+@dataclass(frozen=True)
+class RunningServer:
+    """A nats-server with its command line, and its directory at its start; `contained`: its paths mean those of a container."""
+
+    process: ServerProcess
+    argv: tuple[str, ...]
+    directory: str
+    contained: bool
+
+    @property
+    def config(self) -> str:
+        """Return the path of its configuration file, empty without one."""
+        named = config_of(list(self.argv))
+        return os.path.join(self.directory, named) if named else ""
+
+
 def config_of(argv: list[str]) -> str | None:
     """Return the configuration file that a nats-server command line names, None when this is no running server.
 
@@ -143,26 +159,42 @@ def _pids(proc: Path) -> Iterator[int]:
             yield int(entry.name)
 
 
-def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
-    """Return every nats-server of this host with the path of its configuration file.
-
-    Processes of containers are visible here too; their paths mean other files, so another pid namespace is skipped.
-    """
+def running_servers(proc: Path = _PROC) -> list[RunningServer]:
+    """Return every nats-server that this host can see, also those of containers and those without a configuration file."""
     own_namespace = _link(proc / "self" / "ns" / "pid")
+    found = []
     for pid in _pids(proc):
         base = proc / str(pid)
         argv = _argv(base)
         binary = _link(base / "exe")
         name = os.path.basename(binary.removesuffix(" (deleted)") or (argv[0] if argv else ""))
-        config = config_of(argv)
-        if name != "nats-server" or not config:
+        ticks = _start_ticks(base)
+        if name != "nats-server" or ticks is None or any(word.partition("=")[0] in _OTHER_USES for word in argv[1:]):
             continue
         namespace = _link(base / "ns" / "pid")
-        ticks = _start_ticks(base)
-        if ticks is None or (namespace and namespace != own_namespace):
-            continue
-        server = ServerProcess(pid, binary, _epoch(ticks), _instance(pid, ticks, proc))
-        yield server, os.path.join(_link(base / "cwd") or "/", config)
+        process = ServerProcess(pid, binary, _epoch(ticks), _instance(pid, ticks, proc))
+        contained = bool(namespace and namespace != own_namespace)
+        found.append(RunningServer(process, tuple(argv), _link(base / "cwd") or "/", contained))
+    return found
+
+
+def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
+    """Return every nats-server of this host with the path of its configuration file.
+
+    Processes of containers are visible here too; their paths mean other files, so another pid namespace is skipped.
+    """
+    for server in running_servers(proc):
+        if server.config and not server.contained:
+            yield server.process, server.config
+
+
+def environment_of(pid: int, proc: Path = _PROC) -> dict[str, str]:
+    """Return the environment that a process was started with; empty when it may not be read."""
+    try:
+        lines = (proc / str(pid) / "environ").read_bytes().decode(errors="surrogateescape").split("\0")
+    except OSError:
+        return {}
+    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def _argv(base: Path) -> list[str]:

@@ -42,10 +42,12 @@ class ConfigSyntaxError(ValueError):
 
 @dataclass
 class Reading:
-    """A configuration as nats-server parses it, the files that it consists of, and the environment variables that it uses."""
+    """A configuration as nats-server parses it, the files that it consists of, and the variables that these refer to: those that
+    they define themselves, and those of the environment."""
 
     config: dict[str, Any]
     files: list[str] = field(default_factory=list)
+    variables: list[str] = field(default_factory=list)
     environment: list[str] = field(default_factory=list)
 
 
@@ -305,6 +307,8 @@ class _File:
             return f"${name}"
         for found in reversed(self.maps):
             if name in found:
+                if name not in self.reading.variables:
+                    self.reading.variables.append(name)
                 return found[name]
         if name in self.asked or name not in self.environment:
             raise self._error(f"the variable {name} is not set, neither before this line nor in the environment")

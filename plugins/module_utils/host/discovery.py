@@ -1,0 +1,159 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A nats-server that somebody else set up: its process, unit, configuration, store and TLS files, as the host tells them."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.urls import open_url
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import LoadedConfig, read_loaded
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
+    RunningServer,
+    running_servers,
+    running_version,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import leaves, show
+
+_PROC = Path("/proc")
+_UNIT = re.compile(r"/([^/]+)\.service$", re.MULTILINE)
+_PROPERTIES = ("FragmentPath", "DropInPaths", "UnitFileState", "NeedDaemonReload")
+_VARZ = ("server_name", "server_id", "version", "start", "config_load_time", "config_digest", "connect_urls")
+
+
+def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
+    """Return what nats_server_discovery_info documents. `config`: which server is meant, by its file; empty for the only one."""
+    servers = running_servers()
+    own = [one for one in servers if not one.contained]
+    chosen = [one for one in own if not config or os.path.realpath(one.config) == os.path.realpath(config)]
+    contained = [one.process.pid for one in servers if one.contained]
+    if len(chosen) != 1:
+        return {"found": False, "problem": _none(config, own, contained), "contained": contained}
+    server = chosen[0]
+    version = running_version(server.process)
+    loaded = read_loaded(server, version, run_command)
+    return {
+        "found": True,
+        "problem": "",
+        "contained": contained,
+        "process": {
+            "pid": server.process.pid,
+            "binary": server.process.binary,
+            "version": version,
+            "started": server.process.started,
+            "instance": server.process.instance,
+            **_owner(server.process.pid),
+        },
+        "unit": _unit(server.process.pid, run_command) if has_systemd() else {},
+        "config_path": server.config,
+        "loaded": {name: value for name, value in asdict(loaded).items() if name not in ("varz", "config")},
+        "config": loaded.config,
+        "varz": _varz(loaded.varz),
+        "routes": _routes(loaded),
+        "store": _store(server, loaded.config, loaded.varz),
+        "tls_files": _tls_files(loaded.config),
+        "binary_link_free": _free("/usr/local/bin/nats-server"),
+    }
+
+
+def _none(config: str, own: Sequence[RunningServer], contained: Sequence[int]) -> str:
+    if len(own) > 1 and not config:
+        running = ", ".join(f"{one.process.pid} with {one.config or 'no file'}" for one in own)
+        return f"several nats-servers run here ({running}): say which by nats_server_config_file"
+    if config and own:
+        return f"no nats-server runs with {config}"
+    if contained:
+        return (
+            f"nats-server runs in a container (process {contained[0]}): a container is never adopted in place. Deploy new "
+            "servers with new names into the same cluster, and take the old ones out"
+        )
+    return "no nats-server runs here: start it, since what a server has loaded is read from its process"
+
+
+def _owner(pid: int) -> dict[str, str]:
+    status = (_PROC / str(pid) / "status").read_text()
+    numbers = dict(re.findall(r"^(Uid|Gid):\s+\d+\s+(\d+)", status, re.MULTILINE))
+    found = {"user": numbers["Uid"], "group": numbers["Gid"]}
+    try:
+        found["user"] = pwd.getpwuid(int(numbers["Uid"])).pw_name
+        found["group"] = grp.getgrgid(int(numbers["Gid"])).gr_name
+    except KeyError:
+        pass
+    return found
+
+
+def _unit(pid: int, run_command: RunCommand) -> dict[str, Any]:
+    """Return the unit that the process belongs to; empty for one that somebody started by hand."""
+    found = _UNIT.search((_PROC / str(pid) / "cgroup").read_text())
+    if not found or found[1].startswith(("user@", "session-")):
+        return {}
+    name = found[1]
+    wanted = f"--property={','.join(_PROPERTIES)}"
+    _status, out, _err = run_command(["systemctl", "show", wanted, f"{name}.service"], check_rc=True)
+    values = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    return {
+        "name": name,
+        "fragment": values.get("FragmentPath", ""),
+        "drop_ins": values.get("DropInPaths", "").split(),
+        "enabled": values.get("UnitFileState") == "enabled",
+    }
+
+
+def _varz(varz: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: varz[key] for key in _VARZ if key in varz}
+    store = ((varz.get("jetstream") or {}).get("config") or {}).get("store_dir")
+    return {**found, "store_dir": store} if store else found
+
+
+def _routes(loaded: LoadedConfig) -> list[str] | None:
+    """Return the names of the servers at the other ends of the routes; None where the monitoring port does not tell."""
+    if not loaded.varz:
+        return None
+    try:
+        with open_url(f"{loaded.monitor_url}/routez", timeout=5, validate_certs=False, use_proxy=False) as reply:
+            found = json.load(reply)
+    except (OSError, ValueError):
+        return None
+    return sorted({str(route["remote_name"]) for route in found.get("routes") or [] if route.get("remote_name")})
+
+
+def _store(server: RunningServer, config: Mapping[str, Any], varz: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where the store is, by the configuration, and whether the host sees the directory that the process sees."""
+    block = config.get("jetstream")
+    path = str(block.get("store_dir") or "") if isinstance(block, Mapping) else ""
+    told = str(((varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")
+    seen = path or told
+    return {"path": path, "told": told, "same": not seen or _same(f"/proc/{server.process.pid}/root{seen}", seen)}
+
+
+def _same(inside: str, outside: str) -> bool:
+    try:
+        return os.path.samefile(inside, outside)
+    except OSError:
+        return False
+
+
+def _tls_files(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the certificates and keys that the configuration names."""
+    found = []
+    for leaf in leaves(config):
+        if leaf.path[-1] in ("cert_file", "key_file", "ca_file") and isinstance(leaf.value, str):
+            found.append({"option": show(leaf.path), "path": leaf.value, "exists": os.path.exists(leaf.value)})
+    return found
+
+
+def _free(path: str) -> bool:
+    """Return whether the path can become a link of ours: there is none, or a link already."""
+    return os.path.islink(path) or not os.path.exists(path)

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a running nats-server has loaded, read from its files and proven by what it tells of itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand, newest, read_varz
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import RunningServer, environment_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import monitor_url
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import (
+    ConfigSyntaxError,
+    Reading,
+    config_digest,
+    read_config,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.required_action import epoch
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import show
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
+
+_TELLS_A_DIGEST = ("2.11.0",)
+
+
+@dataclass
+class LoadedConfig:
+    """The configuration that a process has loaded, in the schema's form; it holds secrets.
+
+    `proof` is C(digest) where the process, or its executable, tells the digest that ours has, C(time) where none of the files
+    changed since they were loaded, and empty where `problem` says why it is not known what the process has loaded.
+    """
+
+    config: dict[str, Any] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    environment: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    monitor_url: str = ""
+    varz: dict[str, Any] = field(default_factory=dict)
+    proof: str = ""
+    problem: str = ""
+
+
+def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:
+    """Return what the process has loaded. `version`: that of the process."""
+    reading = Reading({})
+    if server.config:
+        try:
+            reading = read_config(server.config, _text, environment_of(server.process.pid))
+        except ConfigSyntaxError as error:
+            return LoadedConfig(problem=str(error))
+    loaded = loaded_config(reading.config, reading.variables, server.argv)
+    url = monitor_url(loaded.config)
+    varz = read_varz(url)
+    found = LoadedConfig(
+        loaded.config, reading.files, reading.environment, loaded.flags, monitor_url=url, varz=varz
+    )
+    errors = [f"{show(note.path)}: {note.text}" for note in loaded.notes if note.is_error]
+    if errors:
+        found.problem = f"{server.config}: {'; '.join(errors)}"
+    elif loaded.unknown_flags:
+        found.problem = f"it runs with {', '.join(loaded.unknown_flags)}, which a configuration file has to say instead"
+    else:
+        _prove(found, server, reading, version, run_command)
+    return found
+
+
+def _prove(
+    found: LoadedConfig, server: RunningServer, reading: Reading, version: str, run_command: RunCommand
+) -> None:
+    told = str(found.varz.get("config_digest") or "")
+    ours = config_digest(reading.config)
+    if told and told != ours:
+        found.problem = (
+            f"{' and '.join(found.files)} say something else than what the process has loaded: reload the server, or restore them"
+        )
+        return
+    if not told and supports(_TELLS_A_DIGEST, version) and server.config:
+        told = _tried(server, run_command)
+        if told != ours:
+            found.problem = f"{server.config} was not understood: nats-server -t tells another digest of it"
+            return
+    if found.varz.get("config_digest"):
+        found.proof = "digest"
+        return
+    when = epoch(found.varz["config_load_time"]) if found.varz.get("config_load_time") else server.process.started
+    # VARZ tells the time at which the files had been read.
+    if newest(found.files) > when:
+        found.problem = f"{' or '.join(found.files)} changed after the process had loaded it: reload the server, or restore it"
+        return
+    found.proof = "time"
+
+
+def _tried(server: RunningServer, run_command: RunCommand) -> str:
+    """Return the digest that the executable of the process tells of its file, in the environment of the process."""
+    command = [f"/proc/{server.process.pid}/exe", "-t", "-c", server.config]
+    environment = environment_of(server.process.pid)
+    _status, out, err = run_command(command, environ_update=environment, cwd=server.directory)
+    told = re.search(r"sha256:[0-9a-f]{64}", out + err)
+    return told[0] if told else ""
+
+
+def _text(path: str) -> str:
+    return Path(path).read_bytes().decode("utf-8", "surrogateescape")

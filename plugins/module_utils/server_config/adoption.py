@@ -1,0 +1,494 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster that somebody else set up, as the inventory by which the roles deploy the same. Pure: no I/O.
+
+Every value of the present configuration is kept, and none is added: what the roles have a variable for becomes that variable,
+all else goes into `nats_server_config`, where a null takes out what the role would add. `composed` says what the roles make of
+the variables (roles/nats_server/vars/main/config.yml), and the difference to what runs is what has to be added.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
+    canonical,
+    config_change,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
+    ConfigError,
+    Leaf,
+    Path,
+    is_secret,
+    leaves,
+    normalise,
+    secret_name,
+    show,
+    transform,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import address_and_port, routes
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
+
+PREFIX = "nats_server_"
+ZONE_PREFIX = "az:"
+#: Since this release a reload can be asked for and tells whether it worked (reload_rules.RELOAD_OVER_NATS).
+_RELOAD = ("2.10.0",)
+# Variables that are a key of the configuration.
+_KEYS = (
+    "client_advertise", "tls", "https", "http", "logtime_utc", "log_file", "syslog", "remote_syslog", "max_connections",
+    "max_payload", "lame_duck_duration", "lame_duck_grace_period", "leafnodes", "operator", "pid_file",
+)  # fmt: skip
+_JETSTREAM_KEYS = (
+    "store_dir", "domain", "max_memory_store", "max_file_store", "sync_interval", "unique_tag", "encryption_key",
+    "prev_encryption_key", "limits", "max_outstanding_catchup",
+)  # fmt: skip
+_CLUSTER_KEYS = ("advertise", "authorization", "tls", "routes", "pool_size", "accounts")
+
+
+class Secret(str):
+    """The name of the vault variable that holds a value: what stands in its place."""
+
+
+@dataclass
+class Server:
+    """One server as it becomes a host of the inventory."""
+
+    host: str
+    variables: dict[str, Any]
+    vault: dict[str, str]
+    #: Keys that the schema does not know, and those that the inventory has no variable for.
+    unknown: list[str]
+    extra: list[str]
+    action: str
+    reasons: list[str]
+    todo: list[str]
+
+
+@dataclass
+class Adoption:
+    """What becomes of the cluster. Where there are `refusals`, nothing else is to be used."""
+
+    refusals: list[str] = field(default_factory=list)
+    servers: list[Server] = field(default_factory=list)
+    group: dict[str, Any] = field(default_factory=dict)
+    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    group_vault: dict[str, str] = field(default_factory=dict)
+    host_vaults: dict[str, dict[str, str]] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+
+def adopt(found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> Adoption:
+    """Return the inventory of a cluster.
+
+    `found`: by host, what nats_server_discovery_info returns. `addresses`: by host, where the others reach it.
+    """
+    refusals = [text for host, one in found.items() for text in (f"{host}: {why}" for why in _host_refusals(one))]
+    refusals += _cluster_refusals({host: one for host, one in found.items() if one.get("config")})
+    if refusals:
+        return Adoption(refusals=refusals)
+    members = [
+        {"route_address": addresses[host], "cluster_port": _port(_block(one["config"], "cluster")) or 6222}
+        for host, one in found.items()
+    ]
+    servers = []
+    for host, one in found.items():
+        try:
+            servers.append(_server(host, one, members))
+        except ConfigError as error:
+            refusals.append(f"{host}: {error}")
+    if refusals:
+        return Adoption(refusals=refusals)
+    adoption = Adoption(servers=servers)
+    adoption.group, adoption.hosts = _shared({server.host: server.variables for server in servers})
+    adoption.group_vault, adoption.host_vaults = _shared({server.host: dict(server.vault) for server in servers})
+    adoption.lines = _lines(found, servers)
+    return adoption
+
+
+# --- What cannot be adopted -----------------------------------------------------------------------------------------
+
+
+def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
+    if not one.get("found"):
+        yield str(one.get("problem") or "nothing is known of it")
+        return
+    loaded, config, varz = one["loaded"], one["config"], one["varz"]
+    if not one["config_path"]:
+        yield (
+            "nats-server runs without a configuration file, by flags alone, so that no reload can change anything: write one, "
+            "and restart it with -c"
+        )
+        return
+    if not loaded["proof"]:
+        yield loaded["problem"]
+        return
+    name = config.get("server_name")
+    if not name:
+        yield (
+            "server_name is not set: the server gets another name at each start, and to give it one renames it, so that its Raft "
+            "peers take it for another server. Set it and restart the servers one by one, then adopt them"
+        )
+    elif varz.get("server_name") and varz["server_name"] != name:
+        yield f"it would be renamed: it runs as {varz['server_name']}, and its configuration says {name}"
+    yield from _store_refusals(one)
+    cluster = config.get("cluster")
+    if isinstance(cluster, Mapping) and not cluster.get("name") and not _block(config, "gateway").get("name"):
+        yield "cluster.name is not set, and JetStream needs one name for the whole cluster: set it, and restart the servers"
+    for file in one["tls_files"]:
+        if not file["exists"]:
+            yield f"{file['option']}: {file['path']} is gone: the server would not start again"
+
+
+def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
+    config, store = one["config"], one["store"]
+    if not _has_jetstream(config):
+        return
+    if not store["path"]:
+        where = store["told"] or "the directory for temporary files"
+        yield (
+            f"its store would be moved: jetstream.store_dir is not set, so the streams lie in {where}. Stop the server, move "
+            "them to a directory of their own, set store_dir to that, and start it"
+        )
+    elif not store["same"]:
+        yield (
+            f"its store would be moved: the process sees another {store['path']} than the host, as with PrivateTmp or in a "
+            "container. Stop the server, move the streams to where the host sees them, and start it"
+        )
+    elif store["told"] and store["told"].rstrip("/") != store["path"].rstrip("/") + "/jetstream":
+        yield f"its store would be moved: it is in {store['told']}, and its configuration says {store['path']}"
+
+
+def _cluster_refusals(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    names = Counter(one["config"].get("server_name") for one in found.values())
+    for name, count in names.items():
+        if name and count > 1:
+            yield f"{count} servers are called {name}: names are unique in a cluster"
+    clusters = {_cluster_name(one["config"]) for one in found.values()}
+    if len(clusters) > 1:
+        named = ", ".join(sorted(str(name) for name in clusters))
+        yield f"these are servers of several clusters ({named}): adopt each by itself, with --limit or an inventory of its own"
+    missing = {name for one in found.values() for name in one["routes"] or []} - set(names)
+    if missing:
+        yield (
+            f"the cluster has servers that are not in the inventory: {', '.join(sorted(missing))}. Add their hosts: quorums are "
+            "counted by the inventory"
+        )
+
+
+# --- One server -----------------------------------------------------------------------------------------------------
+
+
+def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) -> Server:
+    vault: dict[str, str] = {}
+
+    def hide(leaf: Leaf) -> Any:
+        if not is_secret(leaf):
+            return leaf.value
+        name = secret_variable(leaf.path)
+        vault[name] = leaf.value
+        return Secret(name)
+
+    config = normalise(one["config"])
+    hidden = transform(config, hide)
+    variables = _variables(hidden, one, members)
+    todo = _system_login(hidden, vault, variables)
+    made = normalise(composed(variables, members))
+    patch = difference(hidden, made)
+    if patch:
+        variables["config"] = patch
+    again = normalise(merged(made, patch))
+    if config_change(hidden, again, one["process"]["version"])["action"] != "none":
+        raise ConfigError((), "the variables do not make the same configuration again")
+    action, reasons = _first_deploy(config, one["process"]["version"])
+    return Server(
+        host=host,
+        variables={PREFIX + name: value for name, value in variables.items()},
+        vault=vault,
+        unknown=[show(leaf.path) for leaf in leaves(hidden) if leaf.key is None],
+        extra=sorted(name for name, value in patch.items() if value is not None),
+        action=action,
+        reasons=reasons,
+        todo=[*todo, *_todo(one)],
+    )
+
+
+def _variables(config: Mapping[str, Any], one: Mapping[str, Any], members: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the variables of a server, without their prefix."""
+    process, unit = one["process"], one["unit"]
+    found: dict[str, Any] = {
+        "take_over": False,
+        "name": config["server_name"],
+        "version": process["version"],
+        "install_method": "running",
+        "config_file": one["config_path"],
+        "user": process["user"],
+        "group": process["group"],
+        "manage_user": False,
+        "jetstream": _has_jetstream(config),
+        "clustered": isinstance(config.get("cluster"), Mapping),
+    }
+    if unit:
+        found["service_name"] = unit["name"]
+    if not one["binary_link_free"]:
+        found["binary_link"] = "/opt/nats-server/nats-server"
+    # Those whose default is no null.
+    found.update({name: config.get(name) for name in ("http", "lame_duck_duration", "lame_duck_grace_period")})
+    found.update({name: config[name] for name in _KEYS if config.get(name) is not None})
+    _listeners(config, found)
+    _tags(config, found)
+    _jetstream(config, found)
+    _cluster(config, found, members)
+    if config.get("accounts"):
+        found["accounts"] = config["accounts"]
+    if config.get("system_account"):
+        found["system_account"] = config["system_account"]
+    if isinstance(config.get("gateway"), Mapping):
+        found["gateway"] = config["gateway"]
+        found.update({"gateway_port": port} if (port := _port(config["gateway"])) else {})
+    return found
+
+
+def _listeners(config: Mapping[str, Any], found: dict[str, Any]) -> None:
+    found.update({name: config[name] for name in ("listen", "host", "port") if config.get(name) is not None})
+    if "listen" in found:
+        found.pop("port", None)
+
+
+def _tags(config: Mapping[str, Any], found: dict[str, Any]) -> None:
+    """The zone is what follows the prefix by which JetStream spreads replicas, in the one tag that begins so."""
+    tags = list(config.get("server_tags") or [])
+    block = _block(config, "jetstream")
+    prefix = str(block.get("unique_tag") or "")
+    zones = [tag for tag in tags if prefix and tag.startswith(prefix) and tag != prefix]
+    if len(zones) == 1 and tags[-1] == zones[0]:
+        tags.remove(zones[0])
+        found["zone"] = zones[0][len(prefix) :]
+        if prefix != ZONE_PREFIX:
+            found["zone_tag_prefix"] = prefix
+    if tags:
+        found["tags"] = tags
+
+
+def _jetstream(config: Mapping[str, Any], found: dict[str, Any]) -> None:
+    block = _block(config, "jetstream")
+    for name in _JETSTREAM_KEYS:
+        if block.get(name) is not None and not (name == "unique_tag" and "zone" in found):
+            found[f"jetstream_{name}"] = block[name]
+
+
+def _cluster(config: Mapping[str, Any], found: dict[str, Any], members: list[dict[str, Any]]) -> None:
+    block = config.get("cluster")
+    if not isinstance(block, Mapping):
+        name = _cluster_name(config)
+        found.update({"cluster_name": name} if name else {})
+        return
+    found["cluster_name"] = _cluster_name(config)
+    for name in ("listen", "host", "port", *_CLUSTER_KEYS):
+        if block.get(name) is not None:
+            found[f"cluster_{name}"] = block[name]
+    if "cluster_listen" in found:
+        found.pop("cluster_port", None)
+    # Routes as the role makes them from the inventory follow it when servers are added.
+    if found.get("cluster_routes") == routes(members) and "cluster_authorization" not in found:
+        del found["cluster_routes"]
+    elif "cluster_routes" not in found:
+        found["cluster_routes"] = []
+
+
+def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[str, Any]) -> list[str]:
+    """Take the login of the first user of the system account for the modules; return what is left to do for that."""
+    account = str(config.get("system_account") or "$SYS")
+    users = _block(_block(config, "accounts"), account).get("users") or []
+    user = next((one for one in users if isinstance(one, Mapping) and one.get("user") and one.get("password")), None)
+    if config.get("operator") is not None:
+        return ["set nats_server_api_credentials to the .creds file of a user of the system account"]
+    name = "vault_nats_system_password"
+    found["system_password"] = Secret(name)
+    if user is None:
+        vault[name] = ""
+        return [
+            f"nobody can log in to the system account, which the health gate needs: give {name} a password, and the first "
+            "deploy adds the user sys to it by a reload"
+        ]
+    found["system_user"] = user["user"]
+    password = vault.get(user["password"], "")
+    vault[name] = "" if is_hash(password) else password
+    return [f"{name}: give it the password of {user['user']}, of which only the hash is known"] if is_hash(password) else []
+
+
+def _todo(one: Mapping[str, Any]) -> Iterator[str]:
+    unit = one["unit"]
+    if unit and unit["drop_ins"]:
+        yield (
+            f"{', '.join(unit['drop_ins'])} stay in force over the role's unit: before it is taken over, move what is needed to "
+            "nats_server_service_overrides and remove them"
+        )
+    if one["process"]["binary"].endswith(" (deleted)"):
+        yield "its binary was replaced or removed since it started: until it is taken over, a restart runs another one"
+    if "tls" in one["config"] and not _block(one["config"], "tls").get("insecure"):
+        yield "set nats_server_api_tls_ca_file to a file on the controller, unless its own authorities signed the certificates"
+
+
+def _first_deploy(config: Mapping[str, Any], version: str) -> tuple[str, list[str]]:
+    """Return what the first deployment does to the process: its files get another text, and plain passwords become hashes."""
+
+    def hashed(leaf: Leaf) -> Any:
+        plain = leaf.key is not None and leaf.key.bcrypt and isinstance(leaf.value, str) and not is_hash(leaf.value)
+        return "another" if plain else leaf.value
+
+    change = config_change(config, transform(config, hashed), version)
+    reasons = [f"{key} becomes a hash" for key in change["keys"]]
+    if change["action"] == "restart" and not supports(_RELOAD, version):
+        reasons.append(f"nats-server {version} does not tell whether a reload worked: give it hashes, or upgrade it, before")
+    return ("restart" if change["action"] == "restart" else "reload"), reasons
+
+
+# --- What the role makes of the variables ---------------------------------------------------------------------------
+
+
+def composed(variables: Mapping[str, Any], members: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the configuration that the role nats_server composes of these variables, while it has not taken the server over."""
+    get = variables.get
+    zone, prefix = get("zone"), get("zone_tag_prefix", ZONE_PREFIX)
+    jetstream = {name: get(f"jetstream_{name}") for name in _JETSTREAM_KEYS}
+    jetstream["unique_tag"] = get("jetstream_unique_tag", prefix if zone else None)
+    cluster = {
+        "name": get("cluster_name"),
+        "listen": get("cluster_listen"),
+        "host": get("cluster_host"),
+        "port": None if "cluster_listen" in variables else get("cluster_port", 6222),
+        **{name: get(f"cluster_{name}") for name in _CLUSTER_KEYS},
+    }
+    if cluster["routes"] is None:
+        cluster["routes"] = routes(members)
+    gateway = get("gateway")
+    return {
+        "server_name": get("name"),
+        "server_tags": [*get("tags", []), *([f"{prefix}{zone}"] if zone else [])] or None,
+        "listen": get("listen"),
+        "host": get("host"),
+        "port": None if "listen" in variables else get("port", 4222),
+        **{name: get(name) for name in _KEYS},
+        "http": None if get("https") else get("http", "127.0.0.1:8222"),
+        "jetstream": jetstream if get("jetstream", True) else None,
+        "cluster": cluster if get("clustered") else None,
+        "gateway": {"name": get("cluster_name"), **gateway} if isinstance(gateway, Mapping) else None,
+        "system_account": get("system_account", "$SYS"),
+        "accounts": get("accounts"),
+    }
+
+
+def difference(wanted: Mapping[str, Any], made: Mapping[str, Any], key: Key | None = SCHEMA) -> dict[str, Any]:
+    """Return what Ansible's recursive `combine` has to add to `made` to get `wanted`: nulls take keys out."""
+    patch: dict[str, Any] = {}
+    for name, value in wanted.items():
+        child = key.child(name) if key else None
+        if name not in made:
+            patch[name] = value
+        elif isinstance(value, Mapping) and isinstance(made[name], Mapping):
+            inner = difference(value, made[name], child)
+            if inner:
+                patch[name] = inner
+        elif canonical(value, child) != canonical(made[name], child):
+            patch[name] = value
+    patch.update({name: None for name in made if name not in wanted})
+    return patch
+
+
+def merged(made: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what Ansible's recursive `combine` makes of both."""
+    found = dict(made)
+    for name, value in patch.items():
+        both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+        found[name] = merged(found[name], value) if both else value
+    return found
+
+
+# --- The cluster ----------------------------------------------------------------------------------------------------
+
+
+def _shared(by_host: Mapping[str, dict[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return what all hosts have alike, and what each has for itself; of `nats_server_config` by its keys."""
+    own = {host: dict(values) for host, values in by_host.items()}
+    extra = PREFIX + "config"
+    parts = {host: values.pop(extra, {}) for host, values in own.items()}
+    group, hosts = _alike(own)
+    together, apart = _alike(parts)
+    if together:
+        group[extra] = together
+    for host, values in apart.items():
+        if values:
+            hosts[host][extra + "_host"] = values
+    return group, hosts
+
+
+def _alike(by_host: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    values = list(by_host.values())
+    first = values[0]
+    # A name is a host's own, also where it has no neighbours.
+    shared = {
+        name: value
+        for name, value in first.items()
+        if name != PREFIX + "name" and all(name in one and one[name] == value for one in values)
+    }
+    return shared, {host: {n: v for n, v in one.items() if n not in shared} for host, one in by_host.items()}
+
+
+def _lines(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) -> list[str]:
+    actions = Counter(server.action for server in servers)
+    lines = [
+        f"{len(servers)} {'server' if len(servers) == 1 else 'servers'} of the cluster "
+        f"{_cluster_name(found[servers[0].host]['config']) or '(none)'} can be adopted.",
+        f"The first deploy: {actions['restart']} restarts, {actions['reload']} reloads, 0 units, 0 binaries.",
+        f"Taking over: {len(servers)} units and binaries, one server after another behind the health gate.",
+    ]
+    for server in servers:
+        one = found[server.host]
+        unit = one["unit"].get("name", "") if one["unit"] else ""
+        proof = {"digest": "by the digest that it tells", "time": "by the times of its files"}[one["loaded"]["proof"]]
+        lines.append(
+            f"{server.host}: {one['config']['server_name']}, nats-server {one['process']['version']}, "
+            f"{'unit ' + unit if unit else 'started by hand'}, {one['config_path']}, understood {proof}"
+        )
+        lines += [f"  {server.action}: {reason}" for reason in server.reasons]
+    lines += _listed("Not known to this collection, kept in nats_server_config", [s.unknown for s in servers])
+    lines += _listed("Kept in nats_server_config", [s.extra for s in servers])
+    lines += _listed("To do", [s.todo for s in servers])
+    return lines
+
+
+def _listed(title: str, texts: Sequence[Sequence[str]]) -> list[str]:
+    every = list(dict.fromkeys(text for one in texts for text in one))
+    return [f"{title}:", *(f"  {text}" for text in every)] if every else []
+
+
+def _block(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = config.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _has_jetstream(config: Mapping[str, Any]) -> bool:
+    value = config.get("jetstream")
+    if isinstance(value, Mapping):
+        return value.get("enabled") is not False and value.get("disabled") is not True
+    return value is True or str(value).lower() in ("enabled", "enable", "true")
+
+
+def _cluster_name(config: Mapping[str, Any]) -> str | None:
+    return _block(config, "cluster").get("name") or _block(config, "gateway").get("name")
+
+
+def _port(block: Mapping[str, Any]) -> int | None:
+    port = block.get("port") or str(block.get("listen") or "").rpartition(":")[2]
+    return int(port) if str(port).isdigit() else None
+
+
+def secret_variable(path: Path) -> str:
+    """Return the name of the vault variable for the secret of that path."""
+    return "vault_nats_" + secret_name(path).removeprefix("SECRET_")

@@ -1,0 +1,193 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_adoption
+short_description: Write the inventory of a cluster that somebody else set up
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Turns what M(natsops.jetstream.nats_server_discovery_info) read on each host into an inventory from which the roles deploy the
+    same configuration, value by value, without a restart.
+  - Writes C(inventory.yml), the variables of the group C(nats) and of each host, and C(vault.yml) files with the secrets, readable
+    by their owner alone, which are to be encrypted with C(ansible-vault).
+  - Fails with all reasons, and writes nothing, where a server would be renamed, a store moved, or a configuration is not understood.
+  - Files that exist with other contents are not overwritten without O(force).
+  - Runs on the controller, and contacts no server.
+options:
+  servers:
+    description: >-
+      By the name of its host, what M(natsops.jetstream.nats_server_discovery_info) returned for each. It holds passwords, so use
+      the task with C(no_log).
+    type: dict
+    required: true
+  addresses:
+    description: By the name of its host, the address at which the others reach it. The name of the host by default.
+    type: dict
+    default: {}
+  path:
+    description: Directory to write to.
+    type: path
+    required: true
+  force:
+    description: Overwrite files that have other contents.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Can run in check mode, and returns what would be written.
+    support: full
+  diff_mode:
+    description: The files hold secrets, so that no difference is shown.
+    support: none
+seealso:
+  - module: natsops.jetstream.nats_server_discovery_info
+"""
+
+EXAMPLES = r"""
+- name: Write the inventory
+  natsops.jetstream.nats_adoption:
+    servers: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'found'))) }}"
+    path: "{{ playbook_dir }}/adopted"
+  delegate_to: localhost
+  run_once: true
+  register: result
+  no_log: true
+"""
+
+RETURN = r"""
+lines:
+  description: The report, without any secret.
+  type: list
+  elements: str
+  returned: when the cluster can be adopted
+refusals:
+  description: Why the cluster cannot be adopted.
+  type: list
+  elements: str
+  returned: always
+changed_paths:
+  description: The files that differed.
+  type: list
+  elements: str
+  returned: when the cluster can be adopted
+first_deploy:
+  description: By host, what the first deployment does to the process, C(action) (V(reload) or V(restart)) and its C(reasons).
+  type: dict
+  returned: when the cluster can be adopted
+  sample: {n1: {action: reload, reasons: []}}
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+try:
+    import yaml
+except ImportError:
+    yaml = None  # type: ignore[assignment]
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import Directory, File, FilesError, replace_all
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, adopt
+
+INVENTORY = "The hosts of the cluster. Use it together with the inventory that knows how to reach them."
+VARIABLES = "The present configuration, as nats_adoption read it. Every value is kept: see docs/adopt.md."
+VAULT = "Secrets: encrypt this file with ansible-vault before it goes anywhere."
+
+
+def text_of(values: dict[str, Any], title: str) -> bytes:
+    """Return variables as YAML: references to the vault as templates, and all other text as text that is none."""
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc,name-defined]
+        """Knows references to the vault."""
+
+    def secret(dumper: Any, value: Secret) -> Any:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", f"{{{{ {value} }}}}", style='"')
+
+    def text(dumper: Any, value: str) -> Any:
+        if "{{" in value or "{%" in value or "{#" in value:
+            return dumper.represent_scalar("!unsafe", value, style='"')
+        return yaml.SafeDumper.represent_str(dumper, value)
+
+    Dumper.add_representer(Secret, secret)
+    Dumper.add_representer(str, text)
+    Dumper.ignore_aliases = lambda _dumper, _value: True  # type: ignore[method-assign]
+    body = yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return f"---\n# {title}\n{body}".encode("utf-8", "surrogateescape")
+
+
+def files_of(adoption: Adoption, root: str) -> list[File]:
+    """Return the files of the inventory."""
+    hosts: dict[str, Any] = {server.host: None for server in adoption.servers}
+    found = [
+        ("inventory.yml", {"nats": {"hosts": hosts}}, INVENTORY),
+        ("group_vars/nats/vars.yml", adoption.group, VARIABLES),
+        ("group_vars/nats/vault.yml", adoption.group_vault, VAULT),
+    ]
+    for host in hosts:
+        found.append((f"host_vars/{host}/vars.yml", adoption.hosts[host], VARIABLES))
+        found.append((f"host_vars/{host}/vault.yml", adoption.host_vaults[host], VAULT))
+    files = [
+        File(os.path.join(root, name), 0o600, content=text_of(values, title), secret=True)
+        for name, values, title in found
+        if values
+    ]
+    report = "".join(f"{line}\n" for line in adoption.lines).encode("utf-8", "surrogateescape")
+    return [*files, File(os.path.join(root, "report.txt"), 0o644, content=report)]
+
+
+def write(module: AnsibleModule, adoption: Adoption) -> list[str]:
+    """Write what differs, and return its paths. Raises FilesError."""
+    root = module.params["path"]
+    files = [file for file in files_of(adoption, root) if file.differs()]
+    edited = [file.path for file in files if os.path.exists(file.path) and file.path != os.path.join(root, "report.txt")]
+    if edited and not module.params["force"]:
+        raise FilesError(
+            f"{', '.join(edited)} would be overwritten: nothing was written. Give another directory, or set force to true"
+        )
+    if not module.check_mode:
+        for folder in sorted({str(Path(file.path).parent) for file in files}):
+            if not os.path.isdir(folder):
+                Directory(folder, 0o700).make()
+        replace_all(files)
+    return [file.path for file in files]
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "servers": {"type": "dict", "required": True, "no_log": False},
+            "addresses": {"type": "dict", "default": {}},
+            "path": {"type": "path", "required": True},
+            "force": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    if yaml is None:
+        module.fail_json(msg=missing_required_lib("PyYAML"))
+    found = module.params["servers"]
+    adoption = adopt(found, {host: str(module.params["addresses"].get(host, host)) for host in found})
+    if adoption.refusals:
+        module.fail_json(
+            msg="The cluster cannot be adopted, and nothing was written:\n" + "\n".join(adoption.refusals),
+            refusals=adoption.refusals,
+        )
+    try:
+        changed = write(module, adoption)
+    except (FilesError, OSError) as error:
+        module.fail_json(msg=str(error), refusals=[])
+    module.exit_json(
+        changed=bool(changed),
+        changed_paths=changed,
+        lines=adoption.lines,
+        refusals=[],
+        first_deploy={server.host: {"action": server.action, "reasons": server.reasons} for server in adoption.servers},
+    )
+
+
+if __name__ == "__main__":
+    main()

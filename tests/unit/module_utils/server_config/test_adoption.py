@@ -1,0 +1,252 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Foreign clusters as inventories: what each becomes, and which cannot."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import (
+    Adoption,
+    Secret,
+    adopt,
+    composed,
+    difference,
+    merged,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import read_config
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import normalise
+from hypothesis import given
+from hypothesis import strategies as st
+
+HASH = "$2a$11$abcdefghijklmnopqrstuuWpXw6dJQm5hF3rXQpQ0mXf9eYfYkC9u"
+
+DEBIAN = f"""
+server_name: deb-NUMBER
+listen: 0.0.0.0:4222
+http: 8222
+jetstream {{ store_dir: /srv/nats, max_file: 10GB }}
+accounts {{
+  $SYS {{ users: [ {{ user: admin, password: {HASH} }} ] }}
+  APP {{ jetstream: enabled, users: [ {{ user: app, password: {HASH} }} ] }}
+}}
+cluster {{
+  name: deb, listen: 0.0.0.0:6222
+  routes: [ nats://ruser:rpass@deb-1:6222, nats://ruser:rpass@deb-2:6222 ]
+  authorization {{ user: ruser, password: rpass }}
+}}
+"""
+HELM = """
+{ "cluster": { "name": "nats", "no_advertise": true, "port": 6222,
+    "routes": [ "nats-route://nats-1:6222", "nats-route://nats-2:6222" ] },
+  "http_port": 8222,
+  "jetstream": { "max_file_store": 10Gi, "max_memory_store": 0, "store_dir": "/data", "unique_tag": "zone:" },
+  "server_tags": [ "ssd", "zone:a" ],
+  "lame_duck_duration": "30s", "lame_duck_grace_period": "10s",
+  "pid_file": "/var/run/nats/nats.pid", "port": 4222, "server_name": $SERVER_NAME,
+  "websocket": { "port": 8080, "no_tls": true } }
+"""
+
+
+def discovered(text: str, number: int = 1, argv: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
+    """Return what the module finds of a server with this configuration."""
+    text = text.replace("NUMBER", str(number))
+    reading = read_config("/etc/nats.conf", lambda _path: text, {"SERVER_NAME": f"nats-{number}"})
+    loaded = loaded_config(reading.config, reading.variables, ["nats-server", "-c", "/etc/nats.conf", *argv])
+    block = loaded.config.get("jetstream")
+    store = block.get("store_dir", "") if isinstance(block, dict) else ""
+    name = loaded.config.get("server_name")
+    found = {
+        "found": True,
+        "problem": "",
+        "process": {"binary": "/usr/sbin/nats-server", "version": "2.10.27", "user": "nats", "group": "nats"},
+        "unit": {"name": "nats", "fragment": "/lib/systemd/system/nats.service", "drop_ins": [], "enabled": True},
+        "config_path": "/etc/nats.conf",
+        "loaded": {"proof": "digest", "problem": ""},
+        "config": loaded.config,
+        "varz": {"server_name": name},
+        "routes": [],
+        "store": {"path": store, "told": f"{store}/jetstream" if store else "/tmp/nats/jetstream", "same": True},
+        "tls_files": [],
+        "binary_link_free": True,
+    }
+    return {**found, **changes}
+
+
+def adopted(text: str, count: int = 2, prefix: str = "h", **changes: Any) -> Adoption:
+    found = {f"{prefix}{number}": discovered(text, number, **changes) for number in range(1, count + 1)}
+    return adopt(found, {host: host for host in found})
+
+
+def resolved(adoption: Adoption, host: str) -> dict[str, Any]:
+    """Return the variables of a host as Ansible resolves them, without the prefix of the role."""
+    vault = {**adoption.group_vault, **adoption.host_vaults[host]}
+
+    def value_of(value: Any) -> Any:
+        if isinstance(value, Secret):
+            return vault[value]
+        if isinstance(value, dict):
+            return {name: value_of(item) for name, item in value.items()}
+        return [value_of(item) for item in value] if isinstance(value, list) else value
+
+    values = value_of({**adoption.group, **adoption.hosts[host]})
+    return {name.removeprefix("nats_server_"): value for name, value in values.items()}
+
+
+def made(adoption: Adoption, host: str, members: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the configuration that the variables of a host make."""
+    variables = resolved(adoption, host)
+    base = composed(variables, members)
+    return normalise(merged(merged(base, variables.get("config", {})), variables.get("config_host", {})))
+
+
+def test_debians_package() -> None:
+    adoption = adopted(DEBIAN)
+    assert adoption.refusals == []
+    assert adoption.hosts["h1"] == {"nats_server_name": "deb-1"}
+    group = adoption.group
+    assert group["nats_server_listen"] == "0.0.0.0:4222"
+    assert group["nats_server_jetstream_max_file_store"] == 10 * 1024**3
+    assert group["nats_server_service_name"] == "nats"
+    assert group["nats_server_system_user"] == "admin"
+    assert group["nats_server_config_file"] == "/etc/nats.conf"
+    assert group["nats_server_lame_duck_duration"] is None
+    assert group["nats_server_take_over"] is False
+    # Nothing but what the role would add is in the configuration beside the variables.
+    assert group["nats_server_config"] == {"system_account": None}
+    # Hashes stay as they are, and the password of the routes is plain, as it must be.
+    vault = adoption.group_vault
+    assert vault["vault_nats_accounts_APP_users_app_password"] == HASH
+    assert vault["vault_nats_cluster_authorization_password"] == "rpass"
+    assert vault["vault_nats_system_password"] == ""
+    assert not [line for line in adoption.lines if "rpass" in line or HASH in line]
+    assert "The first deploy: 0 restarts, 2 reloads, 0 units, 0 binaries." in adoption.lines
+
+
+def test_a_configuration_as_the_helm_chart_renders_it() -> None:
+    adoption = adopted(HELM, prefix="nats-")
+    assert adoption.refusals == []
+    group = adoption.group
+    assert (group["nats_server_zone"], group["nats_server_zone_tag_prefix"]) == ("a", "zone:")
+    assert group["nats_server_tags"] == ["ssd"]
+    assert group["nats_server_pid_file"] == "/var/run/nats/nats.pid"
+    # They are those that the role makes itself.
+    assert "nats_server_cluster_routes" not in group
+    assert group["nats_server_config"]["websocket"] == {"port": 8080, "no_tls": True}
+    assert group["nats_server_config"]["http_port"] == 8222
+    assert group["nats_server_config"]["cluster"] == {"no_advertise": True}
+
+
+@pytest.mark.parametrize(("text", "prefix"), [(DEBIAN, "deb-"), (HELM, "nats-")])
+def test_the_variables_make_the_same_configuration(text: str, prefix: str) -> None:
+    adoption = adopted(text, prefix=prefix)
+    members = [{"route_address": f"{prefix}{number}", "cluster_port": 6222} for number in (1, 2)]
+    for number in (1, 2):
+        assert made(adoption, f"{prefix}{number}", members) == normalise(discovered(text, number)["config"])
+
+
+def test_what_differs_between_servers_is_the_hosts() -> None:
+    one, two = discovered(DEBIAN, 1), discovered(DEBIAN.replace("8222", "8333").replace("rpass", "other"), 2)
+    two["config"]["max_subscriptions"] = 7
+    adoption = adopt({"h1": one, "h2": two}, {"h1": "h1", "h2": "h2"})
+    assert adoption.hosts["h1"]["nats_server_http"] == 8222
+    assert adoption.hosts["h2"]["nats_server_http"] == 8333
+    assert adoption.hosts["h2"]["nats_server_config_host"] == {"max_subscriptions": 7}
+    assert adoption.group["nats_server_config"] == {"system_account": None}
+    assert adoption.host_vaults["h1"]["vault_nats_cluster_authorization_password"] == "rpass"
+    assert adoption.host_vaults["h2"]["vault_nats_cluster_authorization_password"] == "other"
+
+
+def test_what_is_not_known_is_kept_and_listed() -> None:
+    one = discovered(DEBIAN)
+    one["config"]["of_the_future"] = {"deep": [1]}
+    adoption = adopt({"h1": one}, {"h1": "h1"})
+    assert adoption.group["nats_server_config"]["of_the_future"] == {"deep": [1]}
+    lines = adoption.lines
+    assert lines[lines.index("Not known to this collection, kept in nats_server_config:") + 1].startswith("  of_the_future")
+
+
+def test_plain_passwords_become_hashes_by_a_reload_and_before_2_10_by_a_restart() -> None:
+    plain = DEBIAN.replace(f"user: app, password: {HASH}", "user: app, password: secret")
+    adoption = adopted(plain, count=1)
+    assert [(one.action, one.reasons) for one in adoption.servers] == [
+        ("reload", ["accounts.APP.users[app].password becomes a hash"])
+    ]
+    assert adoption.group_vault["vault_nats_accounts_APP_users_app_password"] == "secret"
+    old = {**discovered(plain), "process": {**discovered(plain)["process"], "version": "2.9.10"}}
+    adoption = adopt({"h1": old}, {"h1": "h1"})
+    assert adoption.servers[0].action == "restart"
+    assert "The first deploy: 1 restarts, 0 reloads, 0 units, 0 binaries." in adoption.lines
+
+
+def test_variables_and_flags_are_no_keys() -> None:
+    text = "NAME = n1\nserver_name: $NAME\nlisten: 10.0.0.1:4222\njetstream { store_dir: /x }\n"
+    adoption = adopted(text, count=1, argv=("-p", "5222", "--http_port=8222", "-DV"))
+    assert adoption.refusals == []
+    assert made(adoption, "h1", []) == normalise(
+        {"server_name": "n1", "host": "10.0.0.1", "port": 5222, "http_port": 8222, "debug": True, "trace": True,
+         "jetstream": {"store_dir": "/x"}}
+    )  # fmt: skip
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no process": ({"found": False, "problem": "no nats-server runs here"}, "no nats-server runs here"),
+    "not understood": ({"loaded": {"proof": "", "problem": "another digest"}}, "another digest"),
+    "no file": ({"config_path": ""}, "without a configuration file"),
+    "another name": ({"varz": {"server_name": "other"}}, "it would be renamed: it runs as other"),
+    "a private directory": ({"store": {"path": "/x", "told": "", "same": False}}, "the process sees another /x"),
+    "no directory": ({"store": {"path": "", "told": "/tmp/nats", "same": True}}, "the streams lie in /tmp/nats"),
+    "another directory": ({"store": {"path": "/x", "told": "/y/jetstream", "same": True}}, "it is in /y/jetstream"),
+    "an unlisted server": ({"routes": ["deb-9"]}, "not in the inventory: deb-9"),
+    "a missing certificate": ({"tls_files": [{"option": "o", "path": "/p", "exists": False}]}, "o: /p is gone"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_adopted_says_why(case: str) -> None:
+    changes, expected = REFUSED[case]
+    adoption = adopt({"h1": discovered(DEBIAN, **changes)}, {"h1": "h1"})
+    assert [text for text in adoption.refusals if expected in text], adoption.refusals
+    assert not adoption.servers
+
+
+def test_servers_without_names_of_one_name_and_of_two_clusters() -> None:
+    unnamed = DEBIAN.replace("server_name: deb-NUMBER", "").replace("name: deb, ", "")
+    refusals = adopt({"h1": discovered(unnamed)}, {"h1": "h1"}).refusals
+    assert ["server_name is not set" in refusals[0], "cluster.name is not set" in refusals[1]] == [True, True]
+    same = DEBIAN.replace("deb-NUMBER", "deb-1")
+    assert "2 servers are called deb-1" in adopted(same).refusals[0]
+    two = {"h1": discovered(DEBIAN, 1), "h2": discovered(DEBIAN.replace("name: deb", "name: bed"), 2)}
+    assert "several clusters (bed, deb)" in adopt(two, {"h1": "h1", "h2": "h2"}).refusals[0]
+
+
+def test_a_unit_with_drop_ins_and_a_replaced_binary_are_to_be_seen_to() -> None:
+    one = discovered(DEBIAN)
+    one["unit"] = {**one["unit"], "drop_ins": ["/etc/systemd/system/nats.service.d/limits.conf"]}
+    one["process"] = {**one["process"], "binary": "/usr/sbin/nats-server (deleted)"}
+    todo = adopt({"h1": one}, {"h1": "h1"}).servers[0].todo
+    assert [("limits.conf" in text, "binary was replaced" in text) for text in todo[1:]] == [(True, False), (False, True)]
+
+
+_values = st.recursive(
+    st.integers() | st.booleans() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    max_leaves=8,
+)
+_maps = st.dictionaries(st.sampled_from("abcd"), _values, max_size=4)
+
+
+@given(wanted=_maps, base=_maps)
+def test_the_difference_makes_one_of_the_other(wanted: dict[str, Any], base: dict[str, Any]) -> None:
+    def without_nulls(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: without_nulls(item) for name, item in value.items() if item is not None}
+        return value
+
+    before = copy.deepcopy(base)
+    assert without_nulls(merged(base, difference(wanted, base, None))) == wanted
+    assert base == before
