@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters that somebody else set up, on real servers: adopted under load without a restart, then taken over one by one."""
+"""Clusters that somebody else set up, on real servers: adopted under load without a restart, then taken over one by one. By the
+playbook adopt, and so by nats_server_discovery_info and nats_adoption."""
 
 from __future__ import annotations
 
@@ -152,7 +153,7 @@ accounts: {{
     def adopt(self, **extra: Any) -> str:
         """Adopt the cluster and use what was written from then on; return what was shown."""
         directory = self.root / "adopted"
-        shown = self.playbook("adopt", adopt_directory=str(directory), **extra).output
+        shown = self.playbook("adopt", nats_cluster_adopt_directory=str(directory), **extra).output
         vault = directory / "group_vars/nats/vault.yml"
         secrets = yaml.safe_load(vault.read_text())
         assert secrets["vault_nats_system_password"] == ""
@@ -197,10 +198,10 @@ def test_adopted_twice_changes_nothing_and_spares_what_was_edited(tmp_path: Path
     with cluster.by_hand():
         cluster.adopt()
         cluster.adopted = []
-        refused = words(cluster.playbook("adopt", fails=True, adopt_directory=str(tmp_path / "adopted")).output)
+        refused = words(cluster.playbook("adopt", fails=True, nats_cluster_adopt_directory=str(tmp_path / "adopted")).output)
         assert "vault.yml would be overwritten: nothing was written" in refused
-        cluster.playbook("adopt", adopt_directory=str(tmp_path / "adopted"), adopt_force=True)
-        again = cluster.playbook("adopt", adopt_directory=str(tmp_path / "adopted")).output
+        cluster.playbook("adopt", nats_cluster_adopt_directory=str(tmp_path / "adopted"), nats_cluster_adopt_force=True)
+        again = cluster.playbook("adopt", nats_cluster_adopt_directory=str(tmp_path / "adopted")).output
         assert set(re.findall(r"changed=(\d+)", again)) == {"0"}
 
 
@@ -213,7 +214,7 @@ def test_what_cannot_be_adopted_says_why_and_nothing_is_written(tmp_path: Path) 
         cluster.start("f2", "--connect_retries", "3")
         cluster.healthy("f2")
         del cluster.hosts["f3"]
-        said = words(cluster.playbook("adopt", fails=True, adopt_directory=str(tmp_path / "adopted")).output)
+        said = words(cluster.playbook("adopt", fails=True, nats_cluster_adopt_directory=str(tmp_path / "adopted")).output)
         assert "f1: " in said and "say something else than what the process has loaded" in said
         assert "f2: it runs with -connect_retries, which a configuration file has to say instead" in said
         assert "the cluster has servers that are not in the inventory: hand-f3" in said

@@ -48,7 +48,7 @@ class Foreign(Cluster):
         return {host: self.controller.ssh(host, ask).stdout.strip() for host in HOSTS}
 
     def adopt(self, directory: Path) -> Run:
-        run = self.play("adopt", extra_vars={"adopt_directory": str(directory)})
+        run = self.play("adopt", extra_vars={"nats_cluster_adopt_directory": str(directory)})
         assert run.status == 0, run.output
         return run
 
@@ -239,7 +239,7 @@ def test_a_store_in_a_private_directory_cannot_be_adopted(controller: Controller
     for host in HOSTS:
         controller.ssh(host, "sed -i 's,store_dir: \"/srv/nats\"; *,,; s,store_dir: \"/srv/nats\"\\, ,,' /etc/nats-server.conf "
                        "&& systemctl restart nats-server")  # fmt: skip
-    run = cluster.play("adopt", extra_vars={"adopt_directory": str(tmp_path / "adopted")})
+    run = cluster.play("adopt", extra_vars={"nats_cluster_adopt_directory": str(tmp_path / "adopted")})
     assert run.status != 0
     said = " ".join(run.errors)
     assert "n1-c1: its store would be moved: jetstream.store_dir is not set, so the streams lie in /tmp" in said

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import grp
-import json
 import os
 import pwd
 import re
@@ -16,9 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.urls import open_url
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import LoadedConfig, read_loaded
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand, read_endpoint
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     RunningServer,
     running_servers,
@@ -71,7 +69,7 @@ def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
 def _none(config: str, own: Sequence[RunningServer], contained: Sequence[int]) -> str:
     if len(own) > 1 and not config:
         running = ", ".join(f"{one.process.pid} with {one.config or 'no file'}" for one in own)
-        return f"several nats-servers run here ({running}): say which by nats_server_config_file"
+        return f"several nats-servers run here ({running}): say which by nats_cluster_adopt_config"
     if config and own:
         return f"no nats-server runs with {config}"
     if contained:
@@ -119,12 +117,8 @@ def _varz(varz: Mapping[str, Any]) -> dict[str, Any]:
 
 def _routes(loaded: LoadedConfig) -> list[str] | None:
     """Return the names of the servers at the other ends of the routes; None where the monitoring port does not tell."""
-    if not loaded.varz:
-        return None
-    try:
-        with open_url(f"{loaded.monitor_url}/routez", timeout=5, validate_certs=False, use_proxy=False) as reply:
-            found = json.load(reply)
-    except (OSError, ValueError):
+    found = read_endpoint(loaded.monitor_url, "routez")
+    if not found:
         return None
     return sorted({str(route["remote_name"]) for route in found.get("routes") or [] if route.get("remote_name")})
 

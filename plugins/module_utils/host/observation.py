@@ -144,11 +144,16 @@ def read_text(path: str) -> str:
 
 def read_varz(url: str, timeout: float = 5) -> dict[str, Any]:
     """Return the server's own `/varz`, which needs no credentials; empty when it does not answer."""
+    return read_endpoint(url, "varz", timeout)
+
+
+def read_endpoint(url: str, endpoint: str, timeout: float = 5) -> dict[str, Any]:
+    """Return what an endpoint of the host's own monitoring port tells; empty when it does not answer."""
     if not url:
         return {}
     try:
         # Any certificate will do: this asks the own host.
-        with open_url(f"{url}/varz", timeout=timeout, validate_certs=False, use_proxy=False) as reply:
+        with open_url(f"{url}/{endpoint}", timeout=timeout, validate_certs=False, use_proxy=False) as reply:
             found = json.load(reply)
     except (OSError, ValueError, ssl.SSLError):
         return {}

@@ -34,6 +34,7 @@ PREFIX = "natsops.jetstream."
 #: Which test runs the commands of a document, and the words by which that shows: the document, or what it runs of it.
 GUIDES = ("tests/integration/test_guides.py", '"{path}"')
 RUN_BY = {
+    "docs/adopt.md": ("tests/lab/test_adopt.py", 'self.play("adopt"'),
     "README.md": ("tests/lab/test_readme.py", '"{path}"'),
     "docs/administration.md": ("tests/integration/test_administration.py", '"{path}"'),
     "docs/awx.md": ("tests/integration/test_awx_configure.py", '"natsops.jetstream.awx.configure"'),
