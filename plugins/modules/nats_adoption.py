@@ -10,11 +10,12 @@ short_description: Write the inventory of a cluster that somebody else set up
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Turns what M(natsops.jetstream.nats_server_discovery_info) read on each host into an inventory from which the roles deploy the
-    same configuration, value by value, without a restart.
-  - Writes C(inventory.yml), the variables of the group C(nats) and of each host, and C(vault.yml) files with the secrets, readable
-    by their owner alone, which are to be encrypted with C(ansible-vault).
-  - Fails with all reasons, and writes nothing, where a server would be renamed, a store moved, or a configuration is not understood.
+  - Turns what M(natsops.jetstream.nats_server_discovery_info) read on each host into an inventory from which the roles deploy
+    the same configuration, value by value, without a restart.
+  - Writes C(inventory.yml), the variables of the group C(nats) and of each host, and C(vault.yml) files with the secrets. They
+    are readable by their owner alone, and are to be encrypted with C(ansible-vault).
+  - Fails with all reasons, and writes nothing, where a server would be renamed, a store moved, or a configuration is not
+    understood.
   - Files that exist with other contents are not overwritten without O(force).
   - Runs on the controller, and contacts no server.
 options:
@@ -91,7 +92,12 @@ except ImportError:
     yaml = None  # type: ignore[assignment]
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import Directory, File, FilesError, replace_all
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
+    Directory,
+    File,
+    FilesError,
+    replace_all,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, adopt
 
 INVENTORY = "The hosts of the cluster. Use it together with the inventory that knows how to reach them."
@@ -102,8 +108,11 @@ VAULT = "Secrets: encrypt this file with ansible-vault before it goes anywhere."
 def text_of(values: dict[str, Any], title: str) -> bytes:
     """Return variables as YAML: references to the vault as templates, and all other text as text that is none."""
 
-    class Dumper(yaml.SafeDumper):  # type: ignore[misc,name-defined]
-        """Knows references to the vault."""
+    class Dumper(yaml.SafeDumper):
+        """Knows references to the vault, and repeats what is alike."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
 
     def secret(dumper: Any, value: Secret) -> Any:
         return dumper.represent_scalar("tag:yaml.org,2002:str", f"{{{{ {value} }}}}", style='"')
@@ -115,7 +124,6 @@ def text_of(values: dict[str, Any], title: str) -> bytes:
 
     Dumper.add_representer(Secret, secret)
     Dumper.add_representer(str, text)
-    Dumper.ignore_aliases = lambda _dumper, _value: True  # type: ignore[method-assign]
     body = yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
     return f"---\n# {title}\n{body}".encode("utf-8", "surrogateescape")
 
@@ -144,7 +152,9 @@ def write(module: AnsibleModule, adoption: Adoption) -> list[str]:
     """Write what differs, and return its paths. Raises FilesError."""
     root = module.params["path"]
     files = [file for file in files_of(adoption, root) if file.differs()]
-    edited = [file.path for file in files if os.path.exists(file.path) and file.path != os.path.join(root, "report.txt")]
+    edited = [
+        file.path for file in files if os.path.exists(file.path) and file.path != os.path.join(root, "report.txt")
+    ]
     if edited and not module.params["force"]:
         raise FilesError(
             f"{', '.join(edited)} would be overwritten: nothing was written. Give another directory, or set force to true"

@@ -10,10 +10,11 @@ short_description: Read a nats-server that somebody else set up
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Finds the nats-server of a host by its process and reads what M(natsops.jetstream.nats_adoption) needs to adopt it. That is its
-    version, its user, its unit, what it has loaded, its store, and the servers at the other ends of its routes.
-  - The configuration is read as nats-server reads it, with includes, variables, and the flags of the command line. From nats-server
-    2.11 on, its digest must be the one that the process tells. Before, no file may have changed since the process loaded it.
+  - Finds the nats-server of a host by its process and reads what M(natsops.jetstream.nats_adoption) needs to adopt it. That is
+    its version, its user, its unit, what it has loaded, its store, and the servers at the other ends of its routes.
+  - The configuration is read as nats-server reads it, with includes, variables, and the flags of the command line. From
+    nats-server 2.11 on, its digest must be the one that the process reports. Before, no file may have changed since the process
+    loaded it.
   - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes nothing.
   - The result holds passwords. Use it with C(no_log).
 options:
@@ -69,8 +70,8 @@ config_path:
 loaded:
   description: >-
     How the configuration is known, with its C(files), the variables of the C(environment) and the C(flags) that it uses, the
-    C(monitor_url), and C(proof). That is V(digest) or V(time), or empty where C(problem) says why it is not known what the process
-    has loaded.
+    C(monitor_url), and C(proof). That is V(digest) or V(time), or empty where C(problem) says why it is not known what the
+    process has loaded.
   type: dict
   returned: when found
 config:
@@ -78,21 +79,21 @@ config:
   type: dict
   returned: when found
 varz:
-  description: What the server tells of itself. Empty when its monitoring port does not answer.
+  description: What the server reports of itself. Empty when its monitoring port does not answer.
   type: dict
   returned: when found
 routes:
-  description: Names of the servers at the other ends of its routes. Null when the monitoring port does not tell.
+  description: Names of the servers at the other ends of its routes. Null when the monitoring port does not answer.
   type: list
   elements: str
   returned: when found
 store:
   description: >-
-    The store, with its C(path) by the configuration, the one that the server has C(told), and whether the host sees the C(same)
+    The store, with its C(path) by the configuration, the one that the server C(reported), and whether the host sees the C(same)
     directory as the process. A private C(/tmp) is another one.
   type: dict
   returned: when found
-  sample: {path: /var/lib/nats, told: /var/lib/nats/jetstream, same: true}
+  sample: {path: /var/lib/nats, reported: /var/lib/nats/jetstream, same: true}
 tls_files:
   description: Certificates and keys that the configuration names, each with C(option), C(path) and C(exists).
   type: list

@@ -51,7 +51,7 @@ class Foreign(RoleCluster):
         for name in NAMES:
             folder = root / name
             self.hosts[name] = {
-                "nats_server_config_file": str(folder / "conf" / "nats.conf"),
+                "nats_cluster_adopt_config": str(folder / "conf" / "nats.conf"),
                 "nats_server_config_dir": str(folder / "etc"),
                 "nats_server_install_dir": str(folder / "opt"),
                 "nats_server_binary_link": str(folder / "nats-server"),
@@ -128,9 +128,9 @@ accounts: {{
         """Wait until the server says so."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and self.pid(name):
-            with contextlib.suppress(OSError):
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name][2]}/healthz", timeout=5):
-                    return
+            url = f"http://127.0.0.1:{self.ports[name][2]}/healthz"
+            with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+                return
             time.sleep(0.2)
         raise AssertionError((self.root / name / "log").read_text())
 
@@ -198,7 +198,9 @@ def test_adopted_twice_changes_nothing_and_spares_what_was_edited(tmp_path: Path
     with cluster.by_hand():
         cluster.adopt()
         cluster.adopted = []
-        refused = words(cluster.playbook("adopt", fails=True, nats_cluster_adopt_directory=str(tmp_path / "adopted")).output)
+        refused = words(
+            cluster.playbook("adopt", fails=True, nats_cluster_adopt_directory=str(tmp_path / "adopted")).output
+        )
         assert "vault.yml would be overwritten: nothing was written" in refused
         cluster.playbook("adopt", nats_cluster_adopt_directory=str(tmp_path / "adopted"), nats_cluster_adopt_force=True)
         again = cluster.playbook("adopt", nats_cluster_adopt_directory=str(tmp_path / "adopted")).output
@@ -214,7 +216,9 @@ def test_what_cannot_be_adopted_says_why_and_nothing_is_written(tmp_path: Path) 
         cluster.start("f2", "--connect_retries", "3")
         cluster.healthy("f2")
         del cluster.hosts["f3"]
-        said = words(cluster.playbook("adopt", fails=True, nats_cluster_adopt_directory=str(tmp_path / "adopted")).output)
+        said = words(
+            cluster.playbook("adopt", fails=True, nats_cluster_adopt_directory=str(tmp_path / "adopted")).output
+        )
         assert "f1: " in said and "say something else than what the process has loaded" in said
         assert "f2: it runs with -connect_retries, which a configuration file has to say instead" in said
         assert "the cluster has servers that are not in the inventory: hand-f3" in said

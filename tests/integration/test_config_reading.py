@@ -101,7 +101,9 @@ no_auth_user: a
         "tls { timeout: 3.0 }\n",
     },
     "a text in parentheses": {"c.conf": "server_metadata {\n a: (\nfirst (line)\n  second)\n)\n}\n"},
-    "quotes": {"c.conf": "\"port\": 1\nserver_metadata { 'a key': 'it \\n'\n'b': \"\\\\ \\\" \\t\"\nc: a\\tb\nd: don'\n}\n"},
+    "quotes": {
+        "c.conf": "\"port\": 1\nserver_metadata { 'a key': 'it \\n'\n'b': \"\\\\ \\\" \\t\"\nc: a\\tb\nd: don'\n}\n"
+    },
     "spread": {"c.conf": "port\n:\t4222\ncluster\n{\nname:\n\nc\n}\n// end"},
 }
 
@@ -139,8 +141,6 @@ def told(path: Path) -> str:
 
 def ours(path: Path) -> str:
     return config_digest(read_config(str(path), lambda name: Path(name).read_bytes().decode(), ENVIRONMENT).config)
-
-
 
 
 @pytest.mark.parametrize("case", READ)

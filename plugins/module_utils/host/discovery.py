@@ -116,7 +116,7 @@ def _varz(varz: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _routes(loaded: LoadedConfig) -> list[str] | None:
-    """Return the names of the servers at the other ends of the routes; None where the monitoring port does not tell."""
+    """Return the names of the servers at the other ends of the routes; None where the monitoring port does not answer."""
     found = read_endpoint(loaded.monitor_url, "routez")
     if not found:
         return None
@@ -127,9 +127,13 @@ def _store(server: RunningServer, config: Mapping[str, Any], varz: Mapping[str, 
     """Return where the store is, by the configuration, and whether the host sees the directory that the process sees."""
     block = config.get("jetstream")
     path = str(block.get("store_dir") or "") if isinstance(block, Mapping) else ""
-    told = str(((varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")
-    seen = path or told
-    return {"path": path, "told": told, "same": not seen or _same(f"/proc/{server.process.pid}/root{seen}", seen)}
+    reported = str(((varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")
+    seen = path or reported
+    return {
+        "path": path,
+        "reported": reported,
+        "same": not seen or _same(f"/proc/{server.process.pid}/root{seen}", seen),
+    }
 
 
 def _same(inside: str, outside: str) -> bool:

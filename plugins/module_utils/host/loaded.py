@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a running nats-server has loaded, read from its files and proven by what it tells of itself."""
+"""What a running nats-server has loaded, read from its files and proven by what it reports of itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TELLS_A_DIGEST = ("2.11.0",)
 class LoadedConfig:
     """The configuration that a process has loaded, in the schema's form; it holds secrets.
 
-    `proof` is C(digest) where the process, or its executable, tells the digest that ours has, C(time) where none of the files
+    `proof` is C(digest) where the process, or its executable, reports the digest that ours has, C(time) where none of the files
     changed since they were loaded, and empty where `problem` says why it is not known what the process has loaded.
     """
 
@@ -57,9 +57,7 @@ def read_loaded(server: RunningServer, version: str, run_command: RunCommand) ->
     loaded = loaded_config(reading.config, reading.variables, server.argv)
     url = monitor_url(loaded.config)
     varz = read_varz(url)
-    found = LoadedConfig(
-        loaded.config, reading.files, reading.environment, loaded.flags, monitor_url=url, varz=varz
-    )
+    found = LoadedConfig(loaded.config, reading.files, reading.environment, loaded.flags, monitor_url=url, varz=varz)
     errors = [f"{show(note.path)}: {note.text}" for note in loaded.notes if note.is_error]
     if errors:
         found.problem = f"{server.config}: {'; '.join(errors)}"
@@ -70,39 +68,40 @@ def read_loaded(server: RunningServer, version: str, run_command: RunCommand) ->
     return found
 
 
-def _prove(
-    found: LoadedConfig, server: RunningServer, reading: Reading, version: str, run_command: RunCommand
-) -> None:
-    told = str(found.varz.get("config_digest") or "")
+def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version: str, run_command: RunCommand) -> None:
+    reported = str(found.varz.get("config_digest") or "")
     ours = config_digest(reading.config)
-    if told and told != ours:
+    if reported and reported != ours:
+        files = " and ".join(found.files)
         found.problem = (
-            f"{' and '.join(found.files)} say something else than what the process has loaded: reload the server, or restore them"
+            f"{files} say something else than what the process has loaded: reload the server, or restore them"
         )
         return
-    if not told and supports(_TELLS_A_DIGEST, version) and server.config:
-        told = _tried(server, run_command)
-        if told != ours:
-            found.problem = f"{server.config} was not understood: nats-server -t tells another digest of it"
+    if not reported and supports(_TELLS_A_DIGEST, version) and server.config:
+        reported = _tried(server, run_command)
+        if reported != ours:
+            found.problem = f"{server.config} was not understood: nats-server -t reports another digest of it"
             return
     if found.varz.get("config_digest"):
         found.proof = "digest"
         return
     when = epoch(found.varz["config_load_time"]) if found.varz.get("config_load_time") else server.process.started
-    # VARZ tells the time at which the files had been read.
+    # VARZ reports the time at which the files had been read.
     if newest(found.files) > when:
-        found.problem = f"{' or '.join(found.files)} changed after the process had loaded it: reload the server, or restore it"
+        found.problem = (
+            f"{' or '.join(found.files)} changed after the process had loaded it: reload the server, or restore it"
+        )
         return
     found.proof = "time"
 
 
 def _tried(server: RunningServer, run_command: RunCommand) -> str:
-    """Return the digest that the executable of the process tells of its file, in the environment of the process."""
+    """Return the digest that the executable of the process reports of its file, in the environment of the process."""
     command = [f"/proc/{server.process.pid}/exe", "-t", "-c", server.config]
     environment = environment_of(server.process.pid)
     _status, out, err = run_command(command, environ_update=environment, cwd=server.directory)
-    told = re.search(r"sha256:[0-9a-f]{64}", out + err)
-    return told[0] if told else ""
+    reported = re.search(r"sha256:[0-9a-f]{64}", out + err)
+    return reported[0] if reported else ""
 
 
 def _text(path: str) -> str:

@@ -32,12 +32,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
     show,
     transform,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import address_and_port, routes
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import routes
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 
 PREFIX = "nats_server_"
 ZONE_PREFIX = "az:"
-#: Since this release a reload can be asked for and tells whether it worked (reload_rules.RELOAD_OVER_NATS).
+#: Since this release a reload can be asked for, and the server reports whether it worked (reload_rules.RELOAD_OVER_NATS).
 _RELOAD = ("2.10.0",)
 # Variables that are a key of the configuration.
 _KEYS = (
@@ -150,7 +150,7 @@ def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     if not _has_jetstream(config):
         return
     if not store["path"]:
-        where = store["told"] or "the directory for temporary files"
+        where = store["reported"] or "the directory for temporary files"
         yield (
             f"its store would be moved: jetstream.store_dir is not set, so the streams lie in {where}. Stop the server, move "
             "them to a directory of their own, set store_dir to that, and start it"
@@ -160,8 +160,8 @@ def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
             f"its store would be moved: the process sees another {store['path']} than the host, as with PrivateTmp or in a "
             "container. Stop the server, move the streams to where the host sees them, and start it"
         )
-    elif store["told"] and store["told"].rstrip("/") != store["path"].rstrip("/") + "/jetstream":
-        yield f"its store would be moved: it is in {store['told']}, and its configuration says {store['path']}"
+    elif store["reported"] and store["reported"].rstrip("/") != store["path"].rstrip("/") + "/jetstream":
+        yield f"its store would be moved: it is in {store['reported']}, and its configuration says {store['path']}"
 
 
 def _cluster_refusals(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -319,7 +319,11 @@ def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[
     found["system_user"] = user["user"]
     password = vault.get(user["password"], "")
     vault[name] = "" if is_hash(password) else password
-    return [f"{name}: give it the password of {user['user']}, of which only the hash is known"] if is_hash(password) else []
+    return (
+        [f"{name}: give it the password of {user['user']}, of which only the hash is known"]
+        if is_hash(password)
+        else []
+    )
 
 
 def _todo(one: Mapping[str, Any]) -> Iterator[str]:
@@ -345,7 +349,9 @@ def _first_deploy(config: Mapping[str, Any], version: str) -> tuple[str, list[st
     change = config_change(config, transform(config, hashed), version)
     reasons = [f"{key} becomes a hash" for key in change["keys"]]
     if change["action"] == "restart" and not supports(_RELOAD, version):
-        reasons.append(f"nats-server {version} does not tell whether a reload worked: give it hashes, or upgrade it, before")
+        reasons.append(
+            f"nats-server {version} does not report whether a reload worked: give it hashes, or upgrade it, before"
+        )
     return ("restart" if change["action"] == "restart" else "reload"), reasons
 
 
@@ -451,7 +457,7 @@ def _lines(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) ->
     for server in servers:
         one = found[server.host]
         unit = one["unit"].get("name", "") if one["unit"] else ""
-        proof = {"digest": "by the digest that it tells", "time": "by the times of its files"}[one["loaded"]["proof"]]
+        proof = {"digest": "by the digest that it reports", "time": "by the times of its files"}[one["loaded"]["proof"]]
         lines.append(
             f"{server.host}: {one['config']['server_name']}, nats-server {one['process']['version']}, "
             f"{'unit ' + unit if unit else 'started by hand'}, {one['config_path']}, understood {proof}"

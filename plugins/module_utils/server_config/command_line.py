@@ -41,7 +41,7 @@ _SWITCHES: dict[str, tuple[Path, ...]] = {
     **dict.fromkeys(("js", "jetstream"), (("jetstream", "enabled"),)),
 }
 # What a flag takes the place of, in the file.
-_INSTEAD = {
+_INSTEAD: dict[Path, tuple[str, ...]] = {
     ("host",): ("listen",),
     ("port",): ("listen",),
     ("http_port",): ("http", "https", "https_port"),

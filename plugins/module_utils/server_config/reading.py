@@ -84,7 +84,9 @@ def _go_json(value: Any) -> str:
 def _go_float(value: float) -> str:
     if value and not 1e-6 <= math.fabs(value) < 1e21:
         mantissa, exponent = f"{value!r}".split("e")
-        return f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}" if exponent[0] in "+-" else f"{mantissa}e+{exponent}"
+        return (
+            f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}" if exponent[0] in "+-" else f"{mantissa}e+{exponent}"
+        )
     text = f"{value:.20f}".rstrip("0").rstrip(".") if "e" in repr(value) else repr(value)
     return text.removesuffix(".0")
 

@@ -70,7 +70,7 @@ def discovered(text: str, number: int = 1, argv: tuple[str, ...] = (), **changes
         "config": loaded.config,
         "varz": {"server_name": name},
         "routes": [],
-        "store": {"path": store, "told": f"{store}/jetstream" if store else "/tmp/nats/jetstream", "same": True},
+        "store": {"path": store, "reported": f"{store}/jetstream" if store else "/tmp/nats/jetstream", "same": True},
         "tls_files": [],
         "binary_link_free": True,
     }
@@ -167,7 +167,9 @@ def test_what_is_not_known_is_kept_and_listed() -> None:
     adoption = adopt({"h1": one}, {"h1": "h1"})
     assert adoption.group["nats_server_config"]["of_the_future"] == {"deep": [1]}
     lines = adoption.lines
-    assert lines[lines.index("Not known to this collection, kept in nats_server_config:") + 1].startswith("  of_the_future")
+    assert lines[lines.index("Not known to this collection, kept in nats_server_config:") + 1].startswith(
+        "  of_the_future"
+    )
 
 
 def test_plain_passwords_become_hashes_by_a_reload_and_before_2_10_by_a_restart() -> None:
@@ -198,9 +200,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "not understood": ({"loaded": {"proof": "", "problem": "another digest"}}, "another digest"),
     "no file": ({"config_path": ""}, "without a configuration file"),
     "another name": ({"varz": {"server_name": "other"}}, "it would be renamed: it runs as other"),
-    "a private directory": ({"store": {"path": "/x", "told": "", "same": False}}, "the process sees another /x"),
-    "no directory": ({"store": {"path": "", "told": "/tmp/nats", "same": True}}, "the streams lie in /tmp/nats"),
-    "another directory": ({"store": {"path": "/x", "told": "/y/jetstream", "same": True}}, "it is in /y/jetstream"),
+    "a private directory": ({"store": {"path": "/x", "reported": "", "same": False}}, "the process sees another /x"),
+    "no directory": ({"store": {"path": "", "reported": "/tmp/nats", "same": True}}, "the streams lie in /tmp/nats"),
+    "another directory": ({"store": {"path": "/x", "reported": "/y/jetstream", "same": True}}, "it is in /y/jetstream"),
     "an unlisted server": ({"routes": ["deb-9"]}, "not in the inventory: deb-9"),
     "a missing certificate": ({"tls_files": [{"option": "o", "path": "/p", "exists": False}]}, "o: /p is gone"),
 }
@@ -229,7 +231,10 @@ def test_a_unit_with_drop_ins_and_a_replaced_binary_are_to_be_seen_to() -> None:
     one["unit"] = {**one["unit"], "drop_ins": ["/etc/systemd/system/nats.service.d/limits.conf"]}
     one["process"] = {**one["process"], "binary": "/usr/sbin/nats-server (deleted)"}
     todo = adopt({"h1": one}, {"h1": "h1"}).servers[0].todo
-    assert [("limits.conf" in text, "binary was replaced" in text) for text in todo[1:]] == [(True, False), (False, True)]
+    assert [("limits.conf" in text, "binary was replaced" in text) for text in todo[1:]] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 _values = st.recursive(
