@@ -33,6 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
     transform,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import routes
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 
 PREFIX = "nats_server_"
@@ -214,7 +215,7 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
         extra=sorted(name for name, value in patch.items() if value is not None),
         action=action,
         reasons=reasons,
-        todo=[*todo, *_todo(one)],
+        todo=[*todo, *_todo(one), *_problems(config, one)],
     )
 
 
@@ -337,6 +338,13 @@ def _todo(one: Mapping[str, Any]) -> Iterator[str]:
         yield "its binary was replaced or removed since it started: until it is taken over, a restart runs another one"
     if "tls" in one["config"] and not _block(one["config"], "tls").get("insecure"):
         yield "set nats_server_api_tls_ca_file to a file on the controller, unless its own authorities signed the certificates"
+
+
+def _problems(config: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str]:
+    """Return what the preflight of the first deployment would refuse in the configuration itself."""
+    for problem in config_problems(config, {"version": one["process"]["version"], "service_backend": "systemd"}):
+        if problem["severity"] == "error":
+            yield f"the first deploy refuses {problem['option']}: {problem['message']}"
 
 
 def _first_deploy(config: Mapping[str, Any], version: str) -> tuple[str, list[str]]:

@@ -237,6 +237,14 @@ def test_a_unit_with_drop_ins_and_a_replaced_binary_are_to_be_seen_to() -> None:
     ]
 
 
+def test_what_the_first_deploy_would_refuse_is_to_be_seen_to() -> None:
+    for text in (DEBIAN, HELM):
+        assert not [line for server in adopted(text).servers for line in server.todo if "refuses" in line]
+    short = "server_name: n1\nlame_duck_duration: 10s\nlame_duck_grace_period: 5s\n"
+    todo = adopted(short, count=1).servers[0].todo
+    assert [text for text in todo if text.startswith("the first deploy refuses lame_duck_duration: ")], todo
+
+
 _values = st.recursive(
     st.integers() | st.booleans() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files that nats_adoption writes, as Ansible reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, Server
+from ansible_collections.natsops.jetstream.plugins.modules.nats_adoption import files_of, text_of
+
+VALUES = {"vault_nats_x": "{{ lookup('pipe', 'id') }} {% raw %}", "vault_nats_y": "plain: #", "vault_nats_z": "1e5"}
+
+
+def read_by_ansible(folder: Path) -> dict[str, Any]:
+    """Return the variables of host h1 in the inventory of that folder, after Ansible resolved them."""
+    play = folder / "play.yml"
+    wanted = "{{ {'x': nats_server_x, 'deep': nats_server_deep, 'z': vault_nats_z} | to_json }}"
+    copy = {"content": wanted, "dest": str(folder / "out.json"), "mode": "0600"}
+    play.write_text(json.dumps([{"hosts": "nats", "gather_facts": False, "tasks": [{"ansible.builtin.copy": copy}]}]))
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(folder / "inventory.yml"), str(play)]
+    environment = {**os.environ, "ANSIBLE_HOME": str(folder / "home")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads((folder / "out.json").read_text())
+    return found
+
+
+def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> None:
+    group = {
+        "nats_server_x": Secret("vault_nats_x"),
+        "nats_server_deep": {"users": [{"user": "{{ nobody }}", "password": Secret("vault_nats_y")}], "none": None},
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+    }
+    server = Server("h1", {}, {}, [], [], "reload", [], [])
+    adoption = Adoption(servers=[server], group=group, hosts={"h1": {}}, group_vault=dict(VALUES), host_vaults={"h1": {}})
+    adoption.lines = ["a report"]
+    files = files_of(adoption, str(tmp_path))
+    for file in files:
+        Path(file.path).parent.mkdir(parents=True, exist_ok=True)
+        Path(file.path).write_bytes(file.content or b"")
+    # Only the report may be read by others, and only the vault holds secrets.
+    assert {Path(file.path).name: file.mode for file in files} == {
+        "inventory.yml": 0o600,
+        "vars.yml": 0o600,
+        "vault.yml": 0o600,
+        "report.txt": 0o644,
+    }
+    assert "lookup" not in (tmp_path / "group_vars/nats/vars.yml").read_text()
+    assert read_by_ansible(tmp_path) == {
+        "x": VALUES["vault_nats_x"],
+        "deep": {"users": [{"user": "{{ nobody }}", "password": "plain: #"}], "none": None},
+        "z": "1e5",
+    }
+
+
+@pytest.mark.parametrize("value", [*VALUES.values(), "null", "yes", "a\nb", "é\u2028", "'", '"', "{#"])
+def test_a_text_stays_what_it_is(value: str) -> None:
+    import yaml
+
+    yaml.SafeLoader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
+    assert yaml.safe_load(text_of({"a": value}, "title")) == {"a": value}
