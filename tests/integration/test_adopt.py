@@ -26,6 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.pa
 from support.nats_processes import binary, free_ports
 from support.role_cluster import APP_PASSWORD, APP_USER, SYSTEM_PASSWORD, TUNINGS, RoleCluster, load, words
 
+pytestmark = pytest.mark.playbook
 NAMES = ["f1", "f2", "f3"]
 
 

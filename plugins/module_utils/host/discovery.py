@@ -34,12 +34,12 @@ _VARZ = ("server_name", "server_id", "version", "start", "config_load_time", "co
 def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
     """Return what nats_server_discovery_info documents. `config`: which server is meant, by its file; empty for the only one."""
     servers = running_servers()
-    own = [one for one in servers if not one.contained]
-    chosen = [one for one in own if not config or os.path.realpath(one.config) == os.path.realpath(config)]
-    contained = [one.process.pid for one in servers if one.contained]
-    if len(chosen) != 1:
+    meant = [one for one in servers if not config or os.path.realpath(one.config) == os.path.realpath(config)]
+    own = [one for one in meant if not one.contained]
+    contained = [one.process.pid for one in meant if one.contained]
+    if len(own) != 1:
         return {"found": False, "problem": _none(config, own, contained), "contained": contained}
-    server = chosen[0]
+    server = own[0]
     version = running_version(server.process)
     loaded = read_loaded(server, version, run_command)
     return {
@@ -67,17 +67,16 @@ def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
 
 
 def _none(config: str, own: Sequence[RunningServer], contained: Sequence[int]) -> str:
-    if len(own) > 1 and not config:
+    if own:
         running = ", ".join(f"{one.process.pid} with {one.config or 'no file'}" for one in own)
-        return f"several nats-servers run here ({running}): say which by nats_cluster_adopt_config"
-    if config and own:
-        return f"no nats-server runs with {config}"
+        return f"several nats-servers run here ({running}): say which by nats_cluster_adopt_config, or end all but one"
     if contained:
         return (
             f"nats-server runs in a container (process {contained[0]}): a container is never adopted in place. Deploy new "
             "servers with new names into the same cluster, and take the old ones out"
         )
-    return "no nats-server runs here: start it, since what a server has loaded is read from its process"
+    which = f" with {config}" if config else " here"
+    return f"no nats-server runs{which}: start it, since what a server has loaded is read from its process"
 
 
 def _owner(pid: int) -> dict[str, str]:

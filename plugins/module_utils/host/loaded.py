@@ -25,7 +25,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.re
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import show
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 
-_TELLS_A_DIGEST = ("2.11.0",)
+_REPORTS_A_DIGEST = ("2.11.0",)
+#: Seconds within which the start of a process is known: the kernel counts it in ticks, and rounds down.
+_TICKS = 0.02
 
 
 @dataclass
@@ -77,7 +79,7 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
             f"{files} say something else than what the process has loaded: reload the server, or restore them"
         )
         return
-    if not reported and supports(_TELLS_A_DIGEST, version) and server.config:
+    if not reported and supports(_REPORTS_A_DIGEST, version) and server.config:
         reported = _tried(server, run_command)
         if reported != ours:
             found.problem = f"{server.config} was not understood: nats-server -t reports another digest of it"
@@ -85,7 +87,8 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
     if found.varz.get("config_digest"):
         found.proof = "digest"
         return
-    when = epoch(found.varz["config_load_time"]) if found.varz.get("config_load_time") else server.process.started
+    loaded_at = found.varz.get("config_load_time")
+    when = epoch(loaded_at) if loaded_at else server.process.started + _TICKS
     # VARZ reports the time at which the files had been read.
     if newest(found.files) > when:
         found.problem = (

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nats_server_discovery_info on single servers: how it is known what a process has loaded, and what the host does not see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import running_servers
+from support.module_runs import run_in_process
+from support.nats_processes import binary, free_ports
+
+
+class Started:
+    """A server with a configuration file, and flags."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self.port, self.monitor = free_ports(2)
+        self.config = folder / "c.conf"
+        self.version = version
+
+    @contextlib.contextmanager
+    def running(self, text: str, *flags: str, around: tuple[str, ...] = ()) -> Iterator[None]:
+        self.config.write_text(f"server_name: n1\nhost: 127.0.0.1\nport: {self.port}\n{text}")
+        command = [*around, binary(self.version), "-c", str(self.config), *flags]
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            self.wait(process)
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def wait(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + 20
+        while not self.loaded():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def loaded(self) -> bool:
+        """Whether the server has read its file: its client port is open."""
+        if not any(one.config == str(self.config) for one in running_servers()):
+            return False
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
+
+    def read(self) -> dict[str, Any]:
+        return run_in_process("nats_server_discovery_info", {}, config=str(self.config))
+
+    @property
+    def http(self) -> str:
+        return f'http: "127.0.0.1:{self.monitor}"\n'
+
+
+@pytest.mark.parametrize(("version", "proof"), [("2.10.27", "time"), ("2.15.1", "digest")])
+def test_a_file_that_changed_is_no_proof_until_it_is_reloaded(tmp_path: Path, version: str, proof: str) -> None:
+    server = Started(tmp_path, version)
+    with server.running(server.http):
+        found = server.read()
+        assert (found["loaded"]["proof"], found["loaded"]["problem"]) == (proof, "")
+        assert (found["process"]["version"], found["varz"]["server_name"]) == (version, "n1")
+        server.config.write_text(server.config.read_text() + "max_connections: 7\n")
+        found = server.read()
+        assert found["loaded"]["proof"] == ""
+        assert "reload the server, or restore" in found["loaded"]["problem"]
+        os.kill(found["process"]["pid"], signal.SIGHUP)
+        deadline = time.monotonic() + 20
+        while server.read()["loaded"]["proof"] != proof:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert server.read()["config"]["max_connections"] == 7
+
+
+def test_without_a_monitoring_port_the_executable_proves_what_was_read(tmp_path: Path) -> None:
+    server = Started(tmp_path, "2.15.1")
+    with server.running("max_payload: 2MB\n"):
+        found = server.read()
+        assert (found["loaded"]["proof"], found["routes"], found["varz"]) == ("time", None, {})
+        assert found["config"]["max_payload"] == 2 * 1024**2
+        server.config.write_text(server.config.read_text() + "max_connections: 7\n")
+        assert "changed after the process had loaded it" in server.read()["loaded"]["problem"]
+
+
+def test_flags_come_before_the_file(tmp_path: Path) -> None:
+    server = Started(tmp_path, "2.15.1")
+    with server.running(server.http, "-n", "by-flag", "-js", "--store_dir", str(tmp_path / "data"), "-D"):
+        found = server.read()
+        assert found["varz"]["server_name"] == found["config"]["server_name"] == "by-flag"
+        assert found["config"]["jetstream"] == {"enabled": True, "store_dir": str(tmp_path / "data")}
+        assert found["store"] == {
+            "path": str(tmp_path / "data"),
+            "reported": str(tmp_path / "data" / "jetstream"),
+            "same": True,
+        }
+        assert found["loaded"]["proof"] == "digest"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes namespaces")
+def test_a_store_that_only_the_process_sees_and_a_server_in_a_container(tmp_path: Path) -> None:
+    server = Started(tmp_path, "2.15.1")
+    store = tmp_path / "data"
+    store.mkdir()
+    text = f'{server.http}jetstream {{ store_dir: "{store}" }}\n'
+    private = ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs none "{store}" && exec "$@"', "sh")
+    with server.running(text, around=private):
+        assert server.read()["store"] == {"path": str(store), "reported": f"{store}/jetstream", "same": False}
+    with server.running(text, around=("unshare", "--pid", "--fork")):
+        found = server.read()
+        assert (found["found"], len(found["contained"])) == (False, 1)
+        assert "runs in a container" in found["problem"]
+    assert server.read()["problem"].startswith(f"no nats-server runs with {server.config}: start it")
