@@ -17,11 +17,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ad
     difference,
     merged,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import read_config
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import normalise
 from hypothesis import given
 from hypothesis import strategies as st
+from support.foreign import discovered
 
 HASH = "$2a$11$abcdefghijklmnopqrstuuWpXw6dJQm5hF3rXQpQ0mXf9eYfYkC9u"
 
@@ -50,31 +49,6 @@ HELM = """
   "pid_file": "/var/run/nats/nats.pid", "port": 4222, "server_name": $SERVER_NAME,
   "websocket": { "port": 8080, "no_tls": true } }
 """
-
-
-def discovered(text: str, number: int = 1, argv: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
-    """Return what the module finds of a server with this configuration."""
-    text = text.replace("NUMBER", str(number))
-    reading = read_config("/etc/nats.conf", lambda _path: text, {"SERVER_NAME": f"nats-{number}"})
-    loaded = loaded_config(reading.config, reading.variables, ["nats-server", "-c", "/etc/nats.conf", *argv])
-    block = loaded.config.get("jetstream")
-    store = block.get("store_dir", "") if isinstance(block, dict) else ""
-    name = loaded.config.get("server_name")
-    found = {
-        "found": True,
-        "problem": "",
-        "process": {"binary": "/usr/sbin/nats-server", "version": "2.10.27", "user": "nats", "group": "nats"},
-        "unit": {"name": "nats", "fragment": "/lib/systemd/system/nats.service", "drop_ins": [], "enabled": True},
-        "config_path": "/etc/nats.conf",
-        "loaded": {"proof": "digest", "problem": ""},
-        "config": loaded.config,
-        "varz": {"server_name": name},
-        "routes": [],
-        "store": {"path": store, "reported": f"{store}/jetstream" if store else "/tmp/nats/jetstream", "same": True},
-        "tls_files": [],
-        "binary_link_free": True,
-    }
-    return {**found, **changes}
 
 
 def adopted(text: str, count: int = 2, prefix: str = "h", **changes: Any) -> Adoption:

@@ -1,0 +1,85 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of role nats_server, rendered by a real ansible-playbook from variables alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+COLLECTIONS = next(
+    os.path.abspath(entry)
+    for entry in sys.path
+    if (Path(entry) / "ansible_collections/natsops/jetstream/plugins").is_dir()
+)
+ROLE = Path(COLLECTIONS) / "ansible_collections/natsops/jetstream/roles/nats_server"
+
+PLAY = """
+- name: Render
+  hosts: nats
+  gather_facts: false
+  roles:
+    - role: rendering
+"""
+# The role's own defaults, variables, specification and templates, with tasks that only render.
+TASKS = """
+- name: Settle
+  ansible.builtin.set_fact:
+    nats_server__config: "{{ nats_server__config_wanted | natsops.jetstream.nats_hash_passwords(cost=4) }}"
+- name: Write
+  ansible.builtin.template:
+    src: "{{ item }}.j2"
+    dest: "{{ output }}/{{ inventory_hostname }}.{{ item }}"
+    mode: "0600"
+  loop: [nats-server.conf, secrets.conf]
+- name: Keep what the rules say
+  ansible.builtin.copy:
+    content: "{{ nats_server__config_wanted | natsops.jetstream.nats_config_problems(nats_server__context) | to_json }}"
+    dest: "{{ output }}/{{ inventory_hostname }}.problems"
+    mode: "0600"
+- name: Keep where clients and modules connect to
+  ansible.builtin.copy:
+    content: "{{ [nats_server__client_urls, nats_server_connection.servers] | to_json }}"
+    dest: "{{ output }}/{{ inventory_hostname }}.servers"
+    mode: "0600"
+"""
+
+
+def render(
+    directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]], **clusters: list[str]
+) -> subprocess.CompletedProcess[str]:
+    """Render the files of the hosts of group nats, which may have groups below it."""
+    role = directory / "roles" / "rendering"
+    (role / "tasks").mkdir(parents=True)
+    for part in ("defaults", "vars", "templates", "meta"):
+        (role / part).symlink_to(ROLE / part)
+    (role / "tasks" / "main.yml").write_text(TASKS)
+    (directory / "play.yml").write_text(PLAY)
+    everywhere = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "output": str(directory),
+        "nats_server_service_backend": "systemd",
+        **group,
+    }
+    children = {name: {"hosts": dict.fromkeys(members)} for name, members in clusters.items()}
+    (directory / "inventory.yml").write_text(
+        yaml.safe_dump({"nats": {"vars": everywhere, "hosts": hosts, "children": children}})
+    )
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventory.yml", "play.yml"]
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_HOME": str(directory / "home")}
+    return subprocess.run(command, check=False, cwd=directory, env=environment, capture_output=True, text=True)
+
+
+def rendered(
+    directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]], **clusters: list[str]
+) -> dict[str, str]:
+    done = render(directory, group, hosts, **clusters)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {host: (directory / f"{host}.nats-server.conf").read_text() for host in hosts}

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role renders of an adopted server's variables is the configuration that was adopted, value by value."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Secret, adopt
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import read_config
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
+from support.foreign import discovered
+from support.role_rendering import rendered
+
+HASH = "$2a$11$abcdefghijklmnopqrstuuWpXw6dJQm5hF3rXQpQ0mXf9eYfYkC9u"
+FORMS = {
+    "a single server": "server_name: sNUMBER\njetstream { store_dir: /srv/nats }\nport: 4333\n",
+    "defaults": f"""
+server_name: dNUMBER
+jetstream {{ store_dir: /srv/nats, max_mem: 1G, unique_tag: "az:" }}
+server_tags: ["fast", "az:NUMBER"]
+accounts {{ $SYS {{ users: [ {{ user: admin, password: {HASH} }} ] }}, APP {{ jetstream: true, users: [ {{ nkey: UABC }} ] }} }}
+cluster {{ name: d, routes: [ "nats://h1:6222", "nats://h2:6222" ] }}
+no_auth_user: admin
+""",
+    "tls, gateways and leafnodes": """
+server_name: tNUMBER
+listen: "[::]:4222"
+https: "0.0.0.0:8222"
+tls { cert_file: /t/c.pem, key_file: /t/k.pem, ca_file: /t/ca.pem, verify: true, timeout: 2.5 }
+jetstream { store_dir: /x, domain: hub, key: "secret key", limits { max_ack_pending: 10 } }
+cluster { name: T, listen: 10.0.0.NUMBER:6222, advertise: "h:6222", compression: s2_fast, pool_size: 5, accounts: [A]
+  tls { cert_file: /t/c.pem, key_file: /t/k.pem, ca_file: /t/ca.pem }
+  authorization { user: r, password: "p w", timeout: 3 }, routes: [ "nats://r:p%20w@h1:6222" ] }
+gateway { name: T, port: 7222, gateways: [ { name: T, urls: ["nats://h1:7222"] }, { name: U, url: "nats://u:7222" } ] }
+leafnodes { port: 7422, remotes: [ { url: "nats-leaf://a:b@far:7422", account: A } ] }
+accounts { A { jetstream: { max_mem: 1G, max_file: 2G }
+  users: [ { user: a, password: "{{ no }}", permissions: { publish: ">" } } ] } }
+system_account: A
+lame_duck_duration: 45s
+log_file: /var/log/n.log
+logtime_utc: true
+mqtt { port: 1883 }
+""",
+    "a token": "server_name: kNUMBER\nauthorization { token: abc, timeout: 1 }\nhttp_port: 8222\npid_file: /run/n/n.pid\n",
+}
+
+
+def variables(values: dict[str, Any], vault: dict[str, str]) -> dict[str, Any]:
+    """Return variables as Ansible has them: secrets are references, and no other text is a template."""
+
+    def as_written(value: Any) -> Any:
+        if isinstance(value, Secret):
+            return f"{{{{ {value} }}}}"
+        if isinstance(value, dict):
+            return {name: as_written(item) for name, item in value.items()}
+        return [as_written(item) for item in value] if isinstance(value, list) else value
+
+    literal = {name: f"{{{{ {json.dumps(value)} }}}}" if "{{" in value else value for name, value in vault.items()}
+    return {**as_written(values), **literal}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_rendered_is_what_was_adopted(tmp_path: Path, form: str) -> None:
+    found = {f"h{number}": discovered(FORMS[form], number) for number in (1, 2)}
+    if "cluster" not in FORMS[form]:
+        found = {"h1": found["h1"]}
+    adoption = adopt(found, {host: host for host in found})
+    assert adoption.refusals == []
+    hosts = {host: variables(adoption.hosts[host], adoption.host_vaults[host]) for host in found}
+    rendered(tmp_path, variables(adoption.group, adoption.group_vault), hosts)
+    for host, one in found.items():
+        texts = {"nats.conf": f"{host}.nats-server.conf", "nats-secrets.conf": f"{host}.secrets.conf"}
+
+        def text(path: str, texts: dict[str, str] = texts) -> str:
+            return (tmp_path / texts[Path(path).name]).read_text()
+
+        reading = read_config("/etc/nats.conf", text, {})
+        again = loaded_config(reading.config, reading.variables, []).config
+        keys = config_change(one["config"], again, "2.15.1")["keys"]
+        # A plain password that the server compares becomes a hash, and nothing else is another value.
+        plain = {"a token": ["authorization.token"], "tls, gateways and leafnodes": ["accounts.A.users[a].password"]}
+        assert keys == plain.get(form, [])
