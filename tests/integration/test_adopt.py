@@ -173,7 +173,8 @@ def test_adopted_without_a_restart_and_taken_over_without_a_loss(tmp_path: Path,
         assert "made@" not in shown and SYSTEM_PASSWORD not in shown
         originals = {name: (tmp_path / name / "conf/nats.conf").read_text() for name in NAMES}
 
-        predicted = cluster.playbook("deploy", "--check").output
+        predicted = cluster.playbook("deploy", "--check", "--diff").output
+        assert "hand:made" not in predicted and "$2b$" not in predicted
         assert cluster.pids() == pids
         assert len(re.findall(r'"reload"', predicted)) == 3, predicted
 
