@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ def variables(values: dict[str, Any], vault: dict[str, str]) -> dict[str, Any]:
     return {**as_written(values), **literal}
 
 
+def text_of(folder: Path, host: str, path: str) -> str:
+    """Return the file that was rendered for that path of a host."""
+    rendered_as = {"nats.conf": "nats-server.conf", "nats-secrets.conf": "secrets.conf"}[Path(path).name]
+    return (folder / f"{host}.{rendered_as}").read_text()
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_rendered_is_what_was_adopted(tmp_path: Path, form: str) -> None:
     found = {f"h{number}": discovered(FORMS[form], number) for number in (1, 2)}
@@ -75,12 +82,7 @@ def test_what_is_rendered_is_what_was_adopted(tmp_path: Path, form: str) -> None
     hosts = {host: variables(adoption.hosts[host], adoption.host_vaults[host]) for host in found}
     rendered(tmp_path, variables(adoption.group, adoption.group_vault), hosts)
     for host, one in found.items():
-        texts = {"nats.conf": f"{host}.nats-server.conf", "nats-secrets.conf": f"{host}.secrets.conf"}
-
-        def text(path: str, texts: dict[str, str] = texts) -> str:
-            return (tmp_path / texts[Path(path).name]).read_text()
-
-        reading = read_config("/etc/nats.conf", text, {})
+        reading = read_config("/etc/nats.conf", partial(text_of, tmp_path, host), {})
         again = loaded_config(reading.config, reading.variables, []).config
         keys = config_change(one["config"], again, "2.15.1")["keys"]
         # A plain password that the server compares becomes a hash, and nothing else is another value.

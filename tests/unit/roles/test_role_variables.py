@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From role variables to files, by a real ansible-playbook: the specification, the composition and the templates."""
+"""From role variables to files, by a real ansible-playbook: specification, composition, nats_hash_passwords and templates."""
 
 from __future__ import annotations
 
