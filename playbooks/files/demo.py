@@ -69,7 +69,8 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
     client = await connect(servers, user, password)
     try:
         jetstream = client.jetstream(timeout=10)
-        subject = f"{stream.lower()}.new"
+        # Of this run alone: a load may be writing to the stream.
+        subject = f"{stream.lower()}.run-{os.getpid()}"
         config = StreamConfig(name=stream, subjects=[f"{stream.lower()}.>"], num_replicas=3, max_bytes=64 * 1024 * 1024)
         try:
             info = await jetstream.add_stream(config)
