@@ -98,6 +98,9 @@ options:
           first_seq:
             description: Its first sequence there.
             type: int
+          messages:
+            description: How many messages it has there.
+            type: int
           num_replicas:
             description: How many replicas it has by its configuration.
             type: int
@@ -245,6 +248,7 @@ STREAM_SPEC = {
     "name": {"type": "str", "required": True},
     "last_seq": {"type": "int"},
     "first_seq": {"type": "int"},
+    "messages": {"type": "int"},
     "num_replicas": {"type": "int"},
     "encrypted": {"type": "bool"},
 }
@@ -284,7 +288,7 @@ def hosts_of(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict
             fenced=entry["fenced"],
             failure=entry["failure"],
             listening=listening.get(entry["server"], ()),
-            streams={(item["account"], item["name"]): Stored(None, item["last_seq"]) for item in entry["streams"]},
+            streams={(item["account"], item["name"]): Stored(item["messages"], item["last_seq"]) for item in entry["streams"]},
         )
         for entry in entries
     }

@@ -60,13 +60,13 @@ fenced:
   sample: its unit nats-server is masked
 streams:
   description:
-    - The streams. C(num_replicas) is 0, C(first_seq) and C(last_seq) are null where the files cannot be read, as those of an
-      encrypted store (C(encrypted)).
+    - The streams. C(num_replicas) is 0, C(first_seq), C(last_seq) and C(messages) are null where the files cannot be read, as
+      those of an encrypted store (C(encrypted)). C(messages) is also null where the index is not up to date, as after a crash.
   type: list
   elements: dict
   returned: always
   sample:
-    - {account: APP, name: ORDERS, num_replicas: 3, first_seq: 1, last_seq: 1200, encrypted: false}
+    - {account: APP, name: ORDERS, num_replicas: 3, first_seq: 1, last_seq: 1200, messages: 1200, encrypted: false}
 """
 
 import os

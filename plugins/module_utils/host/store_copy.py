@@ -14,9 +14,14 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.highway import highwayhash64
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import isolated
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 #: The system account's directory, which holds the Raft groups: a server without a cluster has none.
 _GROUPS = "_js_"
@@ -27,38 +32,75 @@ class StoreError(Exception):
     """Why a store cannot be copied, or cannot be loaded."""
 
 
-def copy_store(store_dir: str, target: str, reserve: int = 1 << 30) -> Path:
-    """Copy the streams below `store_dir` to `target`, and leave at least `reserve` bytes free. The server must be stopped.
+@dataclass(frozen=True)
+class WantedCopy:
+    """The store that is copied, and where to. `reserve`: bytes that stay free there. `running`: tells whether the server runs."""
 
-    A copy has its name only when it is whole and on the disk, so that one that is there is not made again. Raises StoreError.
+    store_dir: str
+    target: str
+    reserve: int = 1 << 30
+    running: Callable[[], bool] = lambda: False
+
+
+def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
+    """Copy the streams of a stopped server, and return whether there was no copy yet. Raises StoreError.
+
+    A copy has its name only when it is whole and on the disk, so that one that is there is not made again.
     """
-    source, copy = Path(store_dir) / "jetstream", Path(target)
+    source, copy = Path(wanted.store_dir) / "jetstream", Path(wanted.target)
     if copy.exists():
-        return copy
+        if not (copy / "jetstream").is_dir():
+            raise StoreError(f"{copy} is there and is no copy of a store: name another directory")
+        return False
     unfinished = copy.with_name(copy.name + _UNFINISHED)
     try:
+        _require_stopped(wanted)
+        if copy.resolve().is_relative_to(source.resolve()):
+            raise StoreError(f"{copy} lies in the store {source}: name another directory")
+        _require_room(source, copy.parent, wanted.reserve)
+        if check_mode:
+            return True
         if unfinished.exists():
             shutil.rmtree(unfinished)
-        needed = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
-        free = shutil.disk_usage(copy.parent).free
-        if free < needed + reserve:
-            raise StoreError(
-                f"no room for a copy of {source} in {copy.parent}: it needs {needed} bytes, {reserve} must stay free, "
-                f"and {free} are"
-            )
+        unfinished.mkdir(mode=0o700)
         shutil.copytree(source, unfinished / "jetstream", ignore=shutil.ignore_patterns(_GROUPS), copy_function=_copied)
         for folder, _folders, _files in os.walk(unfinished):
             _to_disk(Path(folder))
+        _require_stopped(wanted)
         unfinished.rename(copy)
         _to_disk(copy.parent)
     except (OSError, shutil.Error) as error:
         raise StoreError(f"cannot copy {source} to {copy}: {error}") from error
-    return copy
+    return True
+
+
+def _require_stopped(wanted: WantedCopy) -> None:
+    if wanted.running():
+        raise StoreError(
+            f"nats-server runs on {wanted.store_dir}: stop it, and keep it from being started, before its store is copied"
+        )
+
+
+def _require_room(source: Path, directory: Path, reserve: int) -> None:
+    needed = size_of(source)
+    free = shutil.disk_usage(directory).free
+    if free < needed + reserve:
+        raise StoreError(
+            f"no room for a copy of {source} in {directory}: it needs {human_bytes(needed)}, {human_bytes(reserve)} must stay "
+            f"free, and {human_bytes(free)} are"
+        )
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files below a folder, which must be there. Raises OSError."""
+    folder.stat()
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def load_alone(store_dir: str) -> list[str]:
     """Change the configurations in a copy so that a server without a cluster loads its streams, and return ACCOUNT/STREAM of
-    each. All are read before one is changed. Raises StoreError."""
+    each. Nothing but its messages is left to a stream, so that none is added, expires, or is sent anywhere. All are read before
+    one is changed. Raises StoreError."""
     changes: list[tuple[Path, bytes, bytes]] = []
     names = []
     for path in sorted((Path(store_dir) / "jetstream").glob("*/streams/*/meta.inf")):
@@ -67,11 +109,12 @@ def load_alone(store_dir: str) -> list[str]:
             continue  # it is being deleted
         names.append(f"{folder.parent.parent.name}/{folder.name}")
         stream, config = _config(path, "")
-        changes.append(_change(path, config, stream, 1))
+        changes.append(_change(path, {**isolated(config), "num_replicas": 1}, stream))
         for inner in sorted(folder.glob("obs/*/meta.inf")):
             if not inner.parent.name.startswith("."):
                 consumer, config = _config(inner, f"{stream}/")
-                changes.append(_change(inner, config, consumer, 0))
+                replicas = 1 if config.get("num_replicas") == 1 else 0  # 0: as many as its stream
+                changes.append(_change(inner, {**config, "num_replicas": replicas}, consumer))
     for path, content, checksum in changes:
         try:
             path.write_bytes(content)
@@ -99,8 +142,8 @@ def _config(path: Path, prefix: str) -> tuple[str, dict[str, object]]:
     return name, config
 
 
-def _change(path: Path, config: dict[str, object], name: str, replicas: int) -> tuple[Path, bytes, bytes]:
-    content = json.dumps({**config, "num_replicas": replicas}, separators=(",", ":")).encode()
+def _change(path: Path, config: Mapping[str, object], name: str) -> tuple[Path, bytes, bytes]:
+    content = json.dumps(config, separators=(",", ":")).encode()
     return path, content, _checksum(name, content)
 
 

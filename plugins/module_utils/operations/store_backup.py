@@ -1,0 +1,383 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Saving streams from copies of the stores of stopped servers, each from the copy that goes furthest.
+
+A throw-away server loads one stream at a time, in isolation and from another copy, so that the given one stays as it is. What it
+sends is the archive of a backup, with the configuration that the stream had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Callable, Optional, cast
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
+    ENTRIES,
+    TAR_END,
+    format_of,
+    members,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader, splice
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import (
+    StoredStream,
+    best_replica,
+    stored_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import StoreError, load_alone, size_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    CHUNK,
+    JetStreamApi,
+    TransferPace,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import (
+    Outcome,
+    chosen_streams,
+    folder,
+    not_saved,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
+    Store,
+    staged_directory,
+    written,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throwaway_server import (
+    ACCOUNT,
+    SLACK,
+    ended_by_signals,
+    find_binary,
+    require_room,
+    throwaway_server,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+
+#: The files of a stream's configuration, with which a store and an archive up to 2.14 begin.
+_META = ("meta.inf", "meta.sum")
+_LOG_LINES = 3
+#: What of a stream a copy tells before it is loaded.
+_TOLD = ("messages", "first_seq", "last_seq")
+
+
+@dataclass(frozen=True)
+class WantedCopies:
+    """Which streams are saved, where to and how. `copies`: server → directory of the copy of its store. `damaged`: patterns of
+    streams that are saved although less of them is loaded than their files tell."""
+
+    copies: Mapping[str, str]
+    store: Store
+    streams: Sequence[str]
+    exclude: Sequence[str]
+    damaged: Sequence[str]
+    binary: Optional[str]
+    work_directory: Optional[Path]
+    level: str
+    pace: TransferPace
+
+
+@dataclass(frozen=True)
+class _Replica:
+    """The replica of a stream that is saved. `others`: server → last sequence of its other ones."""
+
+    server: str
+    folder: Path
+    stored: StoredStream
+    others: Mapping[str, int]
+    size: int
+
+    @property
+    def label(self) -> str:
+        return stream_key(self.stored.account, self.stored.name)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The server that loads, and where it may store."""
+
+    binary: str
+    directory: Path
+
+
+def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bool) -> Outcome:
+    """Save every stream that is asked for. One that fails does not keep the others from being saved. In check mode they are
+    loaded too, and nothing is written that stays.
+
+    Raises NatsFailure, before anything is saved: invalid_option, unsupported, disk_full, locked.
+    """
+    binary, _version = find_binary(wanted.binary)
+    replicas = _replicas(wanted)
+    # Beside the backups, where the disk has room for them; in a directory that holds backups only it would be in their way.
+    beside = wanted.store.local.parent if wanted.store.local else tempfile.gettempdir()
+    place = _Place(binary, Path(os.path.abspath(wanted.work_directory or beside)))
+    _require_room(wanted, place, replicas)
+    rows: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        if not check_mode:
+            stack.enter_context(wanted.store.locked())
+        stack.enter_context(ended_by_signals())
+        for replica in replicas:
+            report = partial(_report, progress, len(rows), len(replicas), replica.label)
+            report(0)
+            rows.append(_row(wanted, place, replica, report, check_mode))
+    changed = [row for row in rows if row["changed"]]
+    result = {
+        "changed": bool(changed),
+        "streams": rows,
+        "lines": _lines(wanted, rows, check_mode),
+        "diff": {side: {row["name"]: row["diff"][side] for row in changed} for side in ("before", "after")},
+    }
+    return Outcome(result, not_saved(rows))
+
+
+def _report(progress: Progress, done: int, count: int, name: str, size: int) -> None:
+    progress.report(lambda: f"{done} of {count} streams are saved; {name}: {human_bytes(size)} so far")
+
+
+# --- what there is ------------------------------------------------------------------------------------------------------
+
+
+def _replicas(wanted: WantedCopies) -> list[_Replica]:
+    """Return the best replica of each stream that is asked for. Raises NatsFailure invalid_option, unsupported."""
+    held: dict[tuple[str, str], dict[str, StoredStream]] = {}
+    for server, copy in wanted.copies.items():
+        for stored in _stored(server, copy):
+            held.setdefault((stored.account, stored.name), {})[server] = stored
+    chosen = chosen_streams(sorted(held), wanted.streams, wanted.exclude)
+    hidden = [
+        f"{stream_key(*key)} on {server}" for key in chosen for server, found in held[key].items() if found.encrypted
+    ]
+    if hidden:
+        names = ", ".join(hidden[:10]) + (f" and {len(hidden) - 10} more" if len(hidden) > 10 else "")
+        raise NatsFailure("unsupported", f"encrypted streams cannot be loaded without their key: {names}")
+    return [_replica(wanted, key, held[key]) for key in chosen]
+
+
+def _stored(server: str, copy: str) -> list[StoredStream]:
+    root = Path(copy) / "jetstream"
+    try:
+        os.listdir(root)
+        return stored_streams(copy)
+    except OSError as error:
+        raise NatsFailure(
+            "invalid_option", f"copies: {root}, of {server}, cannot be read: {error.strerror}"
+        ) from error
+
+
+def _replica(wanted: WantedCopies, key: tuple[str, str], held: Mapping[str, StoredStream]) -> _Replica:
+    server = best_replica(held)
+    account, name = key
+    path = Path(wanted.copies[server]) / "jetstream" / account / "streams" / name
+    others = {other: stored.last_seq or 0 for other, stored in sorted(held.items()) if other != server}
+    return _Replica(server, path, held[server], others, size_of(path))
+
+
+def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Replica]) -> None:
+    """Raise NatsFailure disk_full unless there is room for all archives and, one at a time, for each stream with its own."""
+    loaded = 2 * max((replica.size for replica in replicas), default=0) + SLACK
+    saved = sum(replica.size for replica in replicas)
+    local = wanted.store.local
+    if local is None or _device(local) != _device(place.directory):
+        require_room(place.directory, loaded, "load the largest stream")
+        loaded = 0
+    if local is not None:
+        require_room(local, loaded + saved, "load the largest stream and save all" if loaded else "save all streams")
+
+
+def _device(directory: Path) -> int:
+    absolute = directory.absolute()
+    return next(path.stat().st_dev for path in (absolute, *absolute.parents) if path.is_dir())
+
+
+# --- one stream ---------------------------------------------------------------------------------------------------------
+
+
+def _row(
+    wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
+) -> dict[str, Any]:
+    """Return what became of one stream."""
+    stored = replica.stored
+    row: dict[str, Any] = {
+        "name": replica.label,
+        "account": stored.account,
+        "stream": stored.name,
+        "server": replica.server,
+        "others": dict(replica.others),
+        "num_replicas": stored.num_replicas,
+        "problem": "",
+        "code": "",
+    }
+    try:
+        return {**row, **_save(wanted, place, replica, report, check_mode)}
+    except NatsFailure as failure:
+        told = {key: getattr(stored, key) for key in _TOLD}
+        nothing = {"changed": False, "path": None, "reason": "", "digest": None, "consumers": [], "caveats": []}
+        return {**row, **told, **nothing, "diff": {}, "problem": failure.description, "code": failure.code}
+
+
+def _save(
+    wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
+) -> dict[str, Any]:
+    """Return what a row says of a stream that is saved, or would be. Raises NatsFailure."""
+    stored = replica.stored
+    with _loaded(place, replica) as (client, work):
+        api = _LoadedApi(client, replica, work)
+        info = api.find_stream(stored.name)
+        if info is None:
+            raise NatsFailure("damaged", f"{replica.folder} is not loaded:{_complaints(work)}")
+        missing = _missing(stored, info["state"])
+        if missing and not matches(stored.account, stored.name, wanted.damaged):
+            reason = f"{replica.folder} is not loaded whole: {missing}.{_complaints(work)}"
+            raise NatsFailure("damaged", f"{reason}\nName it in `damaged` to save what is loaded")
+        consumers = {found["name"]: position(found) for found in api.consumers(stored.name).rows}
+        target = wanted.store.below(folder(stored.account))
+        one = WantedBackup(stored.name, target, wanted.level, wanted.pace, report=report)
+        result = back_up(client, api, one, check_mode)
+    contents = (result["backup"] or {}).get("contents") or {}
+    return {
+        **{key: info["state"][key] for key in _TOLD},
+        "consumers": [{"name": name, "ack_floor": floor} for name, floor in sorted(consumers.items())],
+        "digest": contents.get("digest"),
+        "caveats": [*result["caveats"], *([f"it is not whole: {missing}"] if missing else [])],
+        **{key: result[key] for key in ("changed", "path", "reason", "diff")},
+    }
+
+
+def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
+    """Return in which way less is loaded than the files tell, empty where it is all."""
+    keys = _TOLD if stored.messages else ("messages", "last_seq")  # an empty stream has no first message
+    told = {key: getattr(stored, key) for key in keys}
+    return ", ".join(
+        f"{key} is {state[key]} instead of {value}"
+        for key, value in told.items()
+        if value is not None and value != state[key]
+    )
+
+
+@contextlib.contextmanager
+def _loaded(place: _Place, replica: _Replica) -> Iterator[tuple[Client, Path]]:
+    """Give a server that has loaded one stream, and the directory that is removed with it. Raises NatsFailure."""
+    with staged_directory(place.directory, "load") as work:
+        target = work / "store" / "jetstream" / ACCOUNT / "streams" / replica.stored.name
+        try:
+            with written(work):
+                shutil.copytree(replica.folder, target)
+            load_alone(str(work / "store"))
+        except shutil.Error as error:
+            raise NatsFailure("write_failed", f"{replica.folder} cannot be copied to {work}: {error}") from error
+        except StoreError as error:
+            reason = str(error).replace(str(target), str(replica.folder))
+            raise NatsFailure("damaged", reason) from error
+        with throwaway_server(place.binary, work, {}, 2 * replica.size + SLACK) as connection:
+            with Client(connection) as client:
+                yield client, work
+
+
+def _complaints(work: Path) -> str:
+    """Return the last lines in which the server complains."""
+    lines = (work / "server.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    found = [line[:300] for line in lines if "[ERR]" in line or "[WRN]" in line][-_LOG_LINES:]
+    return "".join(f"\n  {line}" for line in found or ["(the server's log has no complaint)"])
+
+
+class _LoadedApi(JetStreamApi):
+    """The API of a server that has loaded a stream in isolation, which shows the stream as it was."""
+
+    def __init__(self, client: Client, replica: _Replica, work: Path) -> None:
+        super().__init__(client, replica.stored.account)
+        self._work = work
+        self._meta = {name: (replica.folder / name).read_bytes() for name in _META}
+        document = json.loads(self._meta["meta.inf"])
+        self._config = {key: value for key, value in document.items() if key != "Created"}
+
+    def stream(self, name: str) -> dict[str, Any]:
+        return {**super().stream(name), "config": self._config}
+
+    def snapshot_stream(
+        self,
+        name: str,
+        on_start: Callable[[dict[str, Any]], None],
+        on_chunk: Callable[[bytes], None],
+        pace: TransferPace,
+    ) -> None:
+        path, replies = self._work / "archive", list[dict[str, Any]]()
+        with written(path), path.open("w+b") as file:
+            super().snapshot_stream(name, replies.append, lambda chunk: cast(None, file.write(chunk)), pace)
+            on_start({**replies[0], "config": self._config})
+            file.seek(0)
+            try:
+                for part in _with_meta(file, self._meta):
+                    on_chunk(part)
+            except ArchiveError as error:
+                raise NatsFailure("damaged", f"what the server sent is damaged: {error}") from error
+
+
+def _with_meta(file: BinaryIO, meta: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Yield an archive with these files of the stream's configuration. Raises ArchiveError.
+
+    A server that restores one up to 2.14 keeps its files, and reads them when it starts again. From 2.15 there are none in it.
+    """
+    reader = Reader(file)
+    kind, start = format_of(reader)
+    if kind == ENTRIES:
+        file.seek(0)
+        while chunk := file.read(CHUNK):
+            yield chunk
+        return
+    end = None
+    for member in members(reader, start):
+        if member.name not in meta:
+            end = member.start
+            break
+        member.content()
+    file.seek(0)
+    parts = b"".join(_member(name, content) for name, content in meta.items())
+    yield from splice(file, 0, end, parts if end is not None else parts + TAR_END)
+
+
+def _member(name: str, content: bytes) -> bytes:
+    header = tarfile.TarInfo(name)
+    header.size, header.mode = len(content), 0o600
+    return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+
+
+# --- what is shown ------------------------------------------------------------------------------------------------------
+
+
+def _lines(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: bool) -> list[str]:
+    shown = [
+        (
+            row["name"],
+            row["server"],
+            ", ".join(f"{server} {last}" for server, last in row["others"].items()),
+            row["messages"] if row["messages"] is not None else "",
+            row["last_seq"] if row["last_seq"] is not None else "",
+            len(row["consumers"]),
+            _what(row, planned),
+        )
+        for row in rows
+    ]
+    title = f"{'To be saved' if planned else 'Saved'} from {len(wanted.copies)} copies to {wanted.store.place()}"
+    return table(title, ("Stream", "From", "Others to", "Messages", "Last", "Consumers", "What"), shown).splitlines()
+
+
+def _what(row: Mapping[str, Any], planned: bool) -> str:
+    if row["problem"]:
+        return str(row["problem"]).partition("\n")[0]
+    if not row["changed"]:
+        return "is saved already"
+    return str(row["caveats"][0]) if row["caveats"] else "would be saved" if planned else "saved"
