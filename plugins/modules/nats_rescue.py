@@ -288,7 +288,9 @@ def hosts_of(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict
             fenced=entry["fenced"],
             failure=entry["failure"],
             listening=listening.get(entry["server"], ()),
-            streams={(item["account"], item["name"]): Stored(item["messages"], item["last_seq"]) for item in entry["streams"]},
+            streams={
+                (item["account"], item["name"]): Stored(item["messages"], item["last_seq"]) for item in entry["streams"]
+            },
         )
         for entry in entries
     }

@@ -12,16 +12,16 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads copies that M(natsops.jetstream.nats_store_copy) made of the stores of stopped servers, and saves each stream from the copy
-    that goes furthest, and then has the most messages, into C(<directory>/<account>/<stream>@<time>), from where
+  - Reads copies that M(natsops.jetstream.nats_store_copy) made of the stores of stopped servers, and saves each stream from the
+    copy that goes furthest, and then has the most messages, into C(<directory>/<account>/<stream>@<time>), from where
     M(natsops.jetstream.nats_restore) takes it.
-  - Starts a nats-server of its own on loopback for each stream, which loads a copy of that copy, alone and in isolation. Nothing is
-    added to it, expires, or is sent elsewhere, and the copies stay as they are.
-  - Compares what was loaded with what the files tell, saves it with all consumers at their ack floors, and reads the archive back.
-    The backup has the configuration that the stream had. Consumers have as many replicas as their stream, or one where they had
-    one.
-  - A stream that is still as its newest backup has it is not saved again, so a run that was interrupted continues. One that cannot
-    be saved does not keep the others from it; the module fails in the end and says which.
+  - Starts a nats-server of its own on loopback for each stream, which loads a copy of that copy, alone and in isolation.
+    Nothing is added to it, expires, or is sent elsewhere, and the copies stay as they are.
+  - Compares what was loaded with what the files tell, saves it with all consumers at their ack floors, and reads the archive
+    back. The backup has the configuration that the stream had. Consumers have as many replicas as their stream, or one where
+    they had one.
+  - A stream that is still as its newest backup has it is not saved again, so a run that was interrupted continues. One that
+    cannot be saved does not keep the others from it; the module fails in the end and says which.
   - Runs on the controller or on a spare host that can read the copies, and needs no cluster and no connection to one. The server
     ends with the module, also when that is killed. Files that a killed run left are removed by the next one.
 extends_documentation_fragment:
@@ -80,7 +80,7 @@ options:
   work_directory:
     description:
       - Directory below which the server stores, in one of its own that only the user of the module can read. It must
-        have room for the largest stream twice.
+        have room for the largest stream.
       - By default the one that holds O(directory), and for object storage the one for temporary files.
     type: path
   verify:
@@ -169,7 +169,7 @@ streams:
       type: str
       sample: there is none yet
     caveats:
-      description: What it lacks, with O(damaged).
+      description: What it lacks, with O(damaged), or may lack after a crash.
       type: list
       elements: str
     diff:

@@ -91,8 +91,8 @@ _CHANGES_BY_ITSELF = (
 @dataclass(frozen=True)
 class Changes:
     """What is to be other than saved; None leaves it. `isolated`: for a comparison on a server of its own, without all that
-    connects the stream with others or changes it by itself, and on disk: the host may not have the memory. `max_replicas`: streams
-    with more get so many."""
+    connects the stream with others or changes it by itself, and on disk: the host may not have the memory. `max_replicas`:
+    streams with more get so many."""
 
     stream: Optional[str] = None
     subjects: Optional[Sequence[str]] = None

@@ -84,7 +84,9 @@ def _stream(account: str, folder: Path) -> StoredStream:
             # The index is written every two minutes and at a stop; a crash leaves it behind the blocks.
             last = max(last or 0, *sequences)
             break
-    if messages is not None and any(_changed(path) > _changed(folder / "msgs" / "index.db") for _number, path in blocks):
+    if messages is not None and any(
+        _changed(path) > _changed(folder / "msgs" / "index.db") for _number, path in blocks
+    ):
         messages = None
     if first is None and blocks:
         first = next(_sequences(blocks[-1][1]), None)

@@ -13,23 +13,15 @@ import contextlib
 import json
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Optional, cast
+from typing import Any, Callable, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
-    ENTRIES,
-    TAR_END,
-    format_of,
-    members,
-)
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader, splice
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import (
     StoredStream,
@@ -38,11 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.store impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import StoreError, load_alone, size_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    CHUNK,
-    JetStreamApi,
-    TransferPace,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import (
     Outcome,
     chosen_streams,
@@ -67,8 +55,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.progress import 
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
-#: The files of a stream's configuration, with which a store and an archive up to 2.14 begin.
-_META = ("meta.inf", "meta.sum")
 _LOG_LINES = 3
 #: What of a stream a copy tells before it is loaded.
 _TOLD = ("messages", "first_seq", "last_seq")
@@ -173,9 +159,7 @@ def _stored(server: str, copy: str) -> list[StoredStream]:
         os.listdir(root)
         return stored_streams(copy)
     except OSError as error:
-        raise NatsFailure(
-            "invalid_option", f"copies: {root}, of {server}, cannot be read: {error.strerror}"
-        ) from error
+        raise NatsFailure("invalid_option", f"copies: {root}, of {server}, cannot be read: {error.strerror}") from error
 
 
 def _replica(wanted: WantedCopies, key: tuple[str, str], held: Mapping[str, StoredStream]) -> _Replica:
@@ -187,8 +171,8 @@ def _replica(wanted: WantedCopies, key: tuple[str, str], held: Mapping[str, Stor
 
 
 def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Replica]) -> None:
-    """Raise NatsFailure disk_full unless there is room for all archives and, one at a time, for each stream with its own."""
-    loaded = 2 * max((replica.size for replica in replicas), default=0) + SLACK
+    """Raise NatsFailure disk_full unless there is room for all archives and, one at a time, for each stream."""
+    loaded = max((replica.size for replica in replicas), default=0) + SLACK
     saved = sum(replica.size for replica in replicas)
     local = wanted.store.local
     if local is None or _device(local) != _device(place.directory):
@@ -235,7 +219,7 @@ def _save(
     """Return what a row says of a stream that is saved, or would be. Raises NatsFailure."""
     stored = replica.stored
     with _loaded(place, replica) as (client, work):
-        api = _LoadedApi(client, replica, work)
+        api = _LoadedApi(client, replica)
         info = api.find_stream(stored.name)
         if info is None:
             raise NatsFailure("damaged", f"{replica.folder} is not loaded:{_complaints(work)}")
@@ -252,7 +236,7 @@ def _save(
         **{key: info["state"][key] for key in _TOLD},
         "consumers": [{"name": name, "ack_floor": floor} for name, floor in sorted(consumers.items())],
         "digest": contents.get("digest"),
-        "caveats": [*result["caveats"], *([f"it is not whole: {missing}"] if missing else [])],
+        "caveats": [*result["caveats"], *_caveats(stored, missing)],
         **{key: result[key] for key in ("changed", "path", "reason", "diff")},
     }
 
@@ -266,6 +250,14 @@ def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
         for key, value in told.items()
         if value is not None and value != state[key]
     )
+
+
+def _caveats(stored: StoredStream, missing: str) -> list[str]:
+    if missing:
+        return [f"it is not whole: {missing}"]
+    if stored.messages is None:
+        return ["its server had not stopped in order: how many messages it held is not known, and floors may be lower"]
+    return []
 
 
 @contextlib.contextmanager
@@ -282,9 +274,9 @@ def _loaded(place: _Place, replica: _Replica) -> Iterator[tuple[Client, Path]]:
         except StoreError as error:
             reason = str(error).replace(str(target), str(replica.folder))
             raise NatsFailure("damaged", reason) from error
-        with throwaway_server(place.binary, work, {}, 2 * replica.size + SLACK) as connection:
-            with Client(connection) as client:
-                yield client, work
+        store_bytes = 2 * replica.size + SLACK
+        with throwaway_server(place.binary, work, {}, store_bytes) as connection, Client(connection) as client:
+            yield client, work
 
 
 def _complaints(work: Path) -> str:
@@ -297,11 +289,9 @@ def _complaints(work: Path) -> str:
 class _LoadedApi(JetStreamApi):
     """The API of a server that has loaded a stream in isolation, which shows the stream as it was."""
 
-    def __init__(self, client: Client, replica: _Replica, work: Path) -> None:
+    def __init__(self, client: Client, replica: _Replica) -> None:
         super().__init__(client, replica.stored.account)
-        self._work = work
-        self._meta = {name: (replica.folder / name).read_bytes() for name in _META}
-        document = json.loads(self._meta["meta.inf"])
+        document = json.loads((replica.folder / "meta.inf").read_bytes())
         self._config = {key: value for key, value in document.items() if key != "Created"}
 
     def stream(self, name: str) -> dict[str, Any]:
@@ -314,45 +304,8 @@ class _LoadedApi(JetStreamApi):
         on_chunk: Callable[[bytes], None],
         pace: TransferPace,
     ) -> None:
-        path, replies = self._work / "archive", list[dict[str, Any]]()
-        with written(path), path.open("w+b") as file:
-            super().snapshot_stream(name, replies.append, lambda chunk: cast(None, file.write(chunk)), pace)
-            on_start({**replies[0], "config": self._config})
-            file.seek(0)
-            try:
-                for part in _with_meta(file, self._meta):
-                    on_chunk(part)
-            except ArchiveError as error:
-                raise NatsFailure("damaged", f"what the server sent is damaged: {error}") from error
-
-
-def _with_meta(file: BinaryIO, meta: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Yield an archive with these files of the stream's configuration. Raises ArchiveError.
-
-    A server that restores one up to 2.14 keeps its files, and reads them when it starts again. From 2.15 there are none in it.
-    """
-    reader = Reader(file)
-    kind, start = format_of(reader)
-    if kind == ENTRIES:
-        file.seek(0)
-        while chunk := file.read(CHUNK):
-            yield chunk
-        return
-    end = None
-    for member in members(reader, start):
-        if member.name not in meta:
-            end = member.start
-            break
-        member.content()
-    file.seek(0)
-    parts = b"".join(_member(name, content) for name, content in meta.items())
-    yield from splice(file, 0, end, parts if end is not None else parts + TAR_END)
-
-
-def _member(name: str, content: bytes) -> bytes:
-    header = tarfile.TarInfo(name)
-    header.size, header.mode = len(content), 0o600
-    return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+        # What restores an archive sends the configuration of its manifest, by which a server replaces that in the archive.
+        super().snapshot_stream(name, lambda reply: on_start({**reply, "config": self._config}), on_chunk, pace)
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------------

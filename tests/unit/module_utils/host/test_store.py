@@ -111,7 +111,5 @@ def test_what_keeps_a_server_from_starting() -> None:
 def test_the_best_replica_goes_furthest_and_then_has_the_most_messages(
     held: dict[str, tuple[int | None, int | None]], best: str
 ) -> None:
-    stored = {
-        server: StoredStream("APP", "ORDERS", 3, 1, last, messages) for server, (last, messages) in held.items()
-    }
+    stored = {server: StoredStream("APP", "ORDERS", 3, 1, last, messages) for server, (last, messages) in held.items()}
     assert best_replica(stored) == best

@@ -84,7 +84,7 @@ def test_the_store_of_a_server_that_runs_or_was_started_meanwhile_is_no_copy(
     store: Path, tmp_path: Path, looks: list[bool]
 ) -> None:
     answers = iter(looks)
-    with pytest.raises(StoreError, match="nats-server runs on .*: stop it"):
+    with pytest.raises(StoreError, match=r"nats-server runs on .*: stop it"):
         copy_store(WantedCopy(str(store), str(tmp_path / "copy"), 0, lambda: next(answers)))
     assert not (tmp_path / "copy").exists()
 
