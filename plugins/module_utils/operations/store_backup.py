@@ -33,6 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import (
     Outcome,
+    Stream,
     chosen_streams,
     folder,
     not_saved,
@@ -57,7 +58,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 
 _LOG_LINES = 3
 #: What of a stream a copy tells before it is loaded.
-_TOLD = ("messages", "first_seq", "last_seq")
+_REPORTED = ("messages", "first_seq", "last_seq")
 
 
 @dataclass(frozen=True)
@@ -139,18 +140,19 @@ def _report(progress: Progress, done: int, count: int, name: str, size: int) -> 
 
 def _replicas(wanted: WantedCopies) -> list[_Replica]:
     """Return the best replica of each stream that is asked for. Raises NatsFailure invalid_option, unsupported."""
-    held: dict[tuple[str, str], dict[str, StoredStream]] = {}
+    held: dict[Stream, dict[str, StoredStream]] = {}
     for server, copy in wanted.copies.items():
         for stored in _stored(server, copy):
             held.setdefault((stored.account, stored.name), {})[server] = stored
-    chosen = chosen_streams(sorted(held), wanted.streams, wanted.exclude)
+    found = sorted(held, key=lambda key: stream_key(*key))
+    chosen = chosen_streams(found, wanted.streams, wanted.exclude)
     hidden = [
-        f"{stream_key(*key)} on {server}" for key in chosen for server, found in held[key].items() if found.encrypted
+        f"{stream_key(*key)} on {server}" for key in chosen for server, stored in held[key].items() if stored.encrypted
     ]
     if hidden:
         names = ", ".join(hidden[:10]) + (f" and {len(hidden) - 10} more" if len(hidden) > 10 else "")
         raise NatsFailure("unsupported", f"encrypted streams cannot be loaded without their key: {names}")
-    return [_replica(wanted, key, held[key]) for key in chosen]
+    return [_replica(wanted, held[key]) for key in chosen]
 
 
 def _stored(server: str, copy: str) -> list[StoredStream]:
@@ -162,12 +164,12 @@ def _stored(server: str, copy: str) -> list[StoredStream]:
         raise NatsFailure("invalid_option", f"copies: {root}, of {server}, cannot be read: {error.strerror}") from error
 
 
-def _replica(wanted: WantedCopies, key: tuple[str, str], held: Mapping[str, StoredStream]) -> _Replica:
+def _replica(wanted: WantedCopies, held: Mapping[str, StoredStream]) -> _Replica:
     server = best_replica(held)
-    account, name = key
-    path = Path(wanted.copies[server]) / "jetstream" / account / "streams" / name
+    best = held[server]
+    path = Path(wanted.copies[server]) / "jetstream" / best.account / "streams" / best.name
     others = {other: stored.last_seq or 0 for other, stored in sorted(held.items()) if other != server}
-    return _Replica(server, path, held[server], others, size_of(path))
+    return _Replica(server, path, best, others, size_of(path))
 
 
 def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Replica]) -> None:
@@ -208,9 +210,16 @@ def _row(
     try:
         return {**row, **_save(wanted, place, replica, report, check_mode)}
     except NatsFailure as failure:
-        told = {key: getattr(stored, key) for key in _TOLD}
-        nothing = {"changed": False, "path": None, "reason": "", "digest": None, "consumers": [], "caveats": []}
-        return {**row, **told, **nothing, "diff": {}, "problem": failure.description, "code": failure.code}
+        reported = {key: getattr(stored, key) for key in _REPORTED}
+        nothing: dict[str, Any] = {
+            "changed": False,
+            "path": None,
+            "reason": "",
+            "digest": None,
+            "consumers": [],
+            "caveats": [],
+        }
+        return {**row, **reported, **nothing, "diff": {}, "problem": failure.description, "code": failure.code}
 
 
 def _save(
@@ -233,7 +242,7 @@ def _save(
         result = back_up(client, api, one, check_mode)
     contents = (result["backup"] or {}).get("contents") or {}
     return {
-        **{key: info["state"][key] for key in _TOLD},
+        **{key: info["state"][key] for key in _REPORTED},
         "consumers": [{"name": name, "ack_floor": floor} for name, floor in sorted(consumers.items())],
         "digest": contents.get("digest"),
         "caveats": [*result["caveats"], *_caveats(stored, missing)],
@@ -243,11 +252,11 @@ def _save(
 
 def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
     """Return in which way less is loaded than the files tell, empty where it is all."""
-    keys = _TOLD if stored.messages else ("messages", "last_seq")  # an empty stream has no first message
-    told = {key: getattr(stored, key) for key in keys}
+    keys = _REPORTED if stored.messages else ("messages", "last_seq")  # an empty stream has no first message
+    reported = {key: getattr(stored, key) for key in keys}
     return ", ".join(
         f"{key} is {state[key]} instead of {value}"
-        for key, value in told.items()
+        for key, value in reported.items()
         if value is not None and value != state[key]
     )
 
