@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -320,3 +321,26 @@ def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
     assert hidden["failure"]["code"] == "unsupported" and "without their key: APP/EVENTS on n1" in hidden["msg"]
     # What was killed left nothing behind.
     assert sorted(path.name for path in stores.directory.parent.iterdir()) == ["backup", "n1", "n2"]
+
+
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
+def test_nothing_expires_in_the_server_that_loads(version: str, tmp_path: Path, run_module: Runner) -> None:
+    directory = tmp_path / "server"
+    directory.mkdir()
+    server = NatsProcesses(version, directory, ["n1"], cluster="")
+    server.start()
+    try:
+        server.add_stream("SHORT", 1, max_age=8 * 10**9)
+        stored = [server.app_request("SHORT.new")["seq"] for _message in range(MESSAGES)]
+        expired = time.monotonic() + 8
+        server.stop("n1")
+    finally:
+        server.kill()
+    copied = run_module("nats_store_copy", {}, copy=str(tmp_path / "n1"), reserve="0", **host(server, "n1"))
+    assert copied["streams"][0]["messages"] == len(stored)
+    assert wait_until(time.monotonic, lambda now: now > expired, 20).done
+    stores = Stores({"n1": copied["copy"]}, tmp_path / "backup", binary(version))
+    (row,) = saving(stores, run_module)()["streams"]
+    assert (row["messages"], row["first_seq"], row["last_seq"]) == (MESSAGES, 1, MESSAGES)
+    manifest = json.loads((Path(row["path"]) / "backup.json").read_text())
+    assert manifest["config"]["max_age"] == 8 * 10**9
