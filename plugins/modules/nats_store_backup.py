@@ -19,7 +19,7 @@ description:
     Nothing is added to it, expires, or is sent elsewhere, and the copies stay as they are.
   - Compares what was loaded with what the files tell, saves it with all consumers at their ack floors, and reads the archive
     back. The backup has the configuration that the stream had. Consumers have as many replicas as their stream, or one where
-    they had one.
+    they had one. A consumer that only another copy has is added, and is made again at its floor by the restore.
   - A stream that is still as its newest backup has it is not saved again, so a run that was interrupted continues. One that
     cannot be saved does not keep the others from it; the module fails in the end and says which.
   - Runs on the controller or on a spare host that can read the copies, and needs no cluster and no connection to one. The server
@@ -151,9 +151,10 @@ streams:
       description: The last sequence.
       type: int
     consumers:
-      description: The consumers, each with C(name) and C(ack_floor), a sequence of the stream.
+      description: The consumers, each with C(name), C(ack_floor), a sequence of the stream, and C(server), whose copy it is from.
       type: list
       elements: dict
+      sample: [{name: worker, ack_floor: 1180, server: n1-c1}]
     digest:
       description: SHA-256 of all messages; null in check mode where it would be saved.
       type: str

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import nats
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, binary, collections_path
@@ -41,6 +42,7 @@ STREAMS: dict[str, tuple[list[str], dict[str, Any]]] = {
 }
 FILLED = ["ORDERS", "EVENTS", "JOBS", "SINGLE", "CACHE", "GONE"]
 SAVED = ["COPY", "EMPTY", "EVENTS", "JOBS", "ORDERS", "SINGLE"]
+CONSUMERS = [("ORDERS", "worker"), ("EVENTS", "worker"), ("JOBS", "worker"), ("EVENTS", "single")]
 MESSAGES, MORE, TAKEN = 20, 5, 12
 
 
@@ -61,8 +63,8 @@ async def publish(cluster: NatsProcesses, streams: list[str], first: int, count:
     for number in range(first, first + count):
         for name in streams:
             await context.publish(f"{name}.new", str(number).encode())
-    for stream in ("ORDERS", "EVENTS", "JOBS") if taken else ():
-        subscription = await context.pull_subscribe_bind("worker", stream)
+    for stream, consumer in CONSUMERS if taken else ():
+        subscription = await context.pull_subscribe_bind(consumer, stream)
         for message in await subscription.fetch(taken, timeout=10):
             await message.ack_sync()
     await client.close()
@@ -101,6 +103,9 @@ def survivors(cluster: NatsProcesses, run_module: Runner, directory: Path) -> di
         cluster.add_stream(name, len(members), placement={"tags": [f"holds:{name}"]}, **config)
     for stream in ("ORDERS", "EVENTS", "JOBS"):
         cluster.add_consumer(stream, "worker")
+    # A consumer with one replica, which n1 does not get.
+    while cluster.add_consumer("EVENTS", "single", num_replicas=1)["cluster"]["leader"] != "n2":
+        cluster.app_request("$JS.API.CONSUMER.DELETE.EVENTS.single")
     asyncio.run(publish(cluster, FILLED, 0, MESSAGES, TAKEN))
     copied = wait_until(
         lambda: cluster.app_request("$JS.API.STREAM.INFO.COPY")["state"]["last_seq"], lambda last: last == MESSAGES, 30
@@ -185,11 +190,13 @@ def require_back(cluster: NatsProcesses) -> None:
         found = asyncio.run(bodies(cluster, stream, first, last))
         assert found == [str(number) for number in range(first - 1, last)], stream
     # The mirror goes on where its replica on n2 ended.
-    info = partial(cluster.app_request, "$JS.API.STREAM.INFO.COPY")
-    assert wait_until(lambda: info()["state"]["messages"], lambda messages: messages == count, 30).done
-    for stream in ("ORDERS", "EVENTS", "JOBS"):
-        consumer = cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.worker")
-        assert (consumer["ack_floor"]["stream_seq"], consumer["num_ack_pending"]) == (TAKEN, 0), stream
+    copy = partial(cluster.app_request, "$JS.API.STREAM.INFO.COPY")
+    assert wait_until(lambda: copy()["state"]["messages"], lambda messages: messages == count, 30).done
+    for stream, name in CONSUMERS:
+        info = cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.{name}")
+        assert (position(info), info["num_ack_pending"]) == (TAKEN, 0), (stream, name)
+        last = count if stream == "EVENTS" else MESSAGES
+        assert info["num_pending"] == last - TAKEN, (stream, name)
     for name in SAVED:
         members, made = STREAMS[name]
         config = cluster.app_request(f"$JS.API.STREAM.INFO.{name}", members=min(len(members), 2))["config"]
@@ -228,7 +235,10 @@ def test_what_two_of_five_held_comes_back_in_a_fresh_cluster(
     assert rows["EVENTS"]["others"] == {"n2": MESSAGES}
     # Their servers have stopped in order.
     assert not any(row["caveats"] for row in rows.values()), rows
-    assert rows["JOBS"]["consumers"] == [{"name": "worker", "ack_floor": TAKEN}]
+    assert rows["EVENTS"]["consumers"] == [
+        {"name": "single", "ack_floor": TAKEN, "server": "n2"},
+        {"name": "worker", "ack_floor": TAKEN, "server": "n1"},
+    ]
     again = save()
     assert (again["changed"], [row["path"] for row in again["streams"]]) == (
         False,
@@ -316,6 +326,11 @@ def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
     assert f"{spoilt}/n2/jetstream/APP/streams/SINGLE/meta.inf is damaged" in problems["SINGLE"], problems
     taken = save(**damaged, damaged=["APP/ORDERS"], streams=["APP/ORDERS"])
     assert taken["changed"] and "it is not whole: " in taken["streams"][0]["caveats"][0], taken
+    state = spoilt / "n2/jetstream/APP/streams/EVENTS/obs/single/o.dat"
+    state.write_bytes(state.read_bytes()[:2])
+    half = save(**damaged, streams=["APP/EVENTS", "APP/JOBS"])
+    assert "1 of 2 streams were not saved, 1 are" in half["msg"], half
+    assert "obs/single cannot be read: the state of a consumer ends too early" in half["msg"], half
     (streams / "EVENTS/meta.key").touch()
     hidden = save(**damaged)
     assert hidden["failure"]["code"] == "unsupported" and "without their key: APP/EVENTS on n1" in hidden["msg"]

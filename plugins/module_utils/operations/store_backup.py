@@ -20,8 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import read_consumer_state
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import (
     StoredStream,
@@ -30,7 +32,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.store impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import StoreError, load_alone, size_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    JetStreamApi,
+    Listing,
+    TransferPace,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import (
     Outcome,
     Stream,
@@ -79,13 +85,18 @@ class WantedCopies:
 
 @dataclass(frozen=True)
 class _Replica:
-    """The replica of a stream that is saved. `others`: server → last sequence of its other ones."""
+    """The replica of a stream that is saved. `others`: server → last sequence of its other ones. `folders`: server → where it
+    and its other ones are."""
 
     server: str
-    folder: Path
     stored: StoredStream
     others: Mapping[str, int]
+    folders: Mapping[str, Path]
     size: int
+
+    @property
+    def folder(self) -> Path:
+        return self.folders[self.server]
 
     @property
     def label(self) -> str:
@@ -167,9 +178,47 @@ def _stored(server: str, copy: str) -> list[StoredStream]:
 def _replica(wanted: WantedCopies, held: Mapping[str, StoredStream]) -> _Replica:
     server = best_replica(held)
     best = held[server]
-    path = Path(wanted.copies[server]) / "jetstream" / best.account / "streams" / best.name
-    others = {other: stored.last_seq or 0 for other, stored in sorted(held.items()) if other != server}
-    return _Replica(server, path, best, others, size_of(path))
+    folders = {
+        name: Path(wanted.copies[name]) / "jetstream" / best.account / "streams" / best.name for name in sorted(held)
+    }
+    others = {name: held[name].last_seq or 0 for name in folders if name != server}
+    return _Replica(server, best, others, folders, size_of(folders[server]))
+
+
+def _elsewhere(replica: _Replica) -> tuple[Mapping[str, Any], ...]:
+    """Return the consumers that only other replicas have, as an API reports them, each where its floor is the highest: one may
+    have fewer replicas than its stream. Raises NatsFailure damaged."""
+    there = {path.parent.name for path in replica.folder.glob("obs/*/meta.inf")}
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, stream in replica.folders.items():
+        for path in sorted(stream.glob("obs/*/meta.inf")):
+            consumer = path.parent.name
+            if consumer in there or consumer.startswith("."):
+                continue  # the latter is being deleted
+            info = {**_consumer(path.parent), "server": name}
+            if consumer not in found or _floor(info) > _floor(found[consumer]):
+                found[consumer] = info
+    return tuple(found[consumer] for consumer in sorted(found))
+
+
+def _floor(consumer: Mapping[str, Any]) -> int:
+    return int(consumer["ack_floor"]["stream_seq"])
+
+
+def _consumer(directory: Path) -> dict[str, Any]:
+    """Return what the files of a consumer report. Raises NatsFailure damaged."""
+    state = directory / "o.dat"
+    try:
+        config = json.loads((directory / "meta.inf").read_bytes())
+        positions = read_consumer_state(state.read_bytes() if state.exists() else b"")
+    except (ArchiveError, OSError, ValueError) as error:
+        raise NatsFailure("damaged", f"consumer {directory} cannot be read: {error}") from error
+    return {
+        "name": directory.name,
+        "config": {key: value for key, value in config.items() if key not in ("Created", "Name")},
+        "num_ack_pending": positions.pop("pending"),
+        **positions,
+    }
 
 
 def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Replica]) -> None:
@@ -236,14 +285,17 @@ def _save(
         if missing and not matches(stored.account, stored.name, wanted.damaged):
             reason = f"{replica.folder} is not loaded whole: {missing}.{_complaints(work)}"
             raise NatsFailure("damaged", f"{reason}\nName it in `damaged` to save what is loaded")
-        consumers = {found["name"]: position(found) for found in api.consumers(stored.name).rows}
+        consumers = [
+            {"name": row["name"], "ack_floor": position(row), "server": row.get("server", replica.server)}
+            for row in api.consumers(stored.name).rows
+        ]
         target = wanted.store.below(folder(stored.account))
         one = WantedBackup(stored.name, target, wanted.level, wanted.pace, report=report)
         result = back_up(client, api, one, check_mode)
     contents = (result["backup"] or {}).get("contents") or {}
     return {
         **{key: info["state"][key] for key in _REPORTED},
-        "consumers": [{"name": name, "ack_floor": floor} for name, floor in sorted(consumers.items())],
+        "consumers": sorted(consumers, key=lambda row: str(row["name"])),
         "digest": contents.get("digest"),
         "caveats": [*result["caveats"], *_caveats(stored, missing)],
         **{key: result[key] for key in ("changed", "path", "reason", "diff")},
@@ -300,11 +352,16 @@ class _LoadedApi(JetStreamApi):
 
     def __init__(self, client: Client, replica: _Replica) -> None:
         super().__init__(client, replica.stored.account)
+        self._elsewhere = _elsewhere(replica)
         document = json.loads((replica.folder / "meta.inf").read_bytes())
         self._config = {key: value for key, value in document.items() if key != "Created"}
 
     def stream(self, name: str) -> dict[str, Any]:
         return {**super().stream(name), "config": self._config}
+
+    def consumers(self, stream: str) -> Listing:
+        listing = super().consumers(stream)
+        return Listing((*listing.rows, *self._elsewhere), listing.unknown)
 
     def snapshot_stream(
         self,
