@@ -72,6 +72,13 @@ options:
     type: list
     elements: str
     default: []
+  held:
+    description:
+      - What stores held, as M(natsops.jetstream.nats_store_copy) returned it on their hosts. It fails with V(incomplete) when one
+        of these streams is in none of O(copies), or ends earlier there.
+    type: list
+    elements: dict
+    default: []
   binary:
     description:
       - Path of the nats-server to run, by default the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin). It must have the version
@@ -93,7 +100,8 @@ requirements:
   - nats-py >= 2.9
   - nats-server
 notes:
-  - "Failures before anything is saved: V(locked), V(invalid_option), V(disk_full), and V(unsupported) for an encrypted store.
+  - "Failures before anything is saved: V(locked), V(invalid_option), V(incomplete), V(disk_full), and V(unsupported) for an
+    encrypted store.
     V(damaged) is for a stream whose files cannot be read, or of which less is loaded than they tell; see O(damaged)."
   - Streams in memory are on no disk.
 seealso:
@@ -210,6 +218,7 @@ def main() -> None:
             "streams": {"type": "list", "elements": "str", "default": ["*"]},
             "exclude": {"type": "list", "elements": "str", "default": []},
             "damaged": {"type": "list", "elements": "str", "default": []},
+            "held": {"type": "list", "elements": "dict", "default": []},
             "binary": {"type": "path"},
             "work_directory": {"type": "path"},
             "verify": {"type": "str", "choices": [CONTENTS, RECORDS], "default": CONTENTS},
@@ -228,6 +237,7 @@ def main() -> None:
             params["streams"],
             params["exclude"],
             params["damaged"],
+            params["held"],
             params["binary"],
             Path(params["work_directory"]) if params["work_directory"] else None,
             params["verify"],

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+#: What a rescue renames the directory `jetstream` of a store to, so that there may be a new one.
+ASIDE = "jetstream.rescued"
 #: The first byte of index.db.
 _MAGIC = 11
 #: total length, sequence, timestamp, length of the subject.

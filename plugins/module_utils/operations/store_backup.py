@@ -70,13 +70,15 @@ _REPORTED = ("messages", "first_seq", "last_seq")
 @dataclass(frozen=True)
 class WantedCopies:
     """Which streams are saved, where to and how. `copies`: server → directory of the copy of its store. `damaged`: patterns of
-    streams that are saved although less of them is loaded than their files tell."""
+    streams that are saved although less of them is loaded than their files tell. `held`: what must be in the copies, as
+    `nats_store_copy` returned it."""
 
     copies: Mapping[str, str]
     store: Store
     streams: Sequence[str]
     exclude: Sequence[str]
     damaged: Sequence[str]
+    held: Sequence[Mapping[str, Any]]
     binary: Optional[str]
     work_directory: Optional[Path]
     level: str
@@ -150,11 +152,12 @@ def _report(progress: Progress, done: int, count: int, name: str, size: int) -> 
 
 
 def _replicas(wanted: WantedCopies) -> list[_Replica]:
-    """Return the best replica of each stream that is asked for. Raises NatsFailure invalid_option, unsupported."""
+    """Return the best replica of each stream that is asked for. Raises NatsFailure invalid_option, unsupported, incomplete."""
     held: dict[Stream, dict[str, StoredStream]] = {}
     for server, copy in wanted.copies.items():
         for stored in _stored(server, copy):
             held.setdefault((stored.account, stored.name), {})[server] = stored
+    _require_held(wanted, held)
     found = sorted(held, key=lambda key: stream_key(*key))
     chosen = chosen_streams(found, wanted.streams, wanted.exclude)
     hidden = [
@@ -164,6 +167,21 @@ def _replicas(wanted: WantedCopies) -> list[_Replica]:
         names = ", ".join(hidden[:10]) + (f" and {len(hidden) - 10} more" if len(hidden) > 10 else "")
         raise NatsFailure("unsupported", f"encrypted streams cannot be loaded without their key: {names}")
     return [_replica(wanted, held[key]) for key in chosen]
+
+
+def _require_held(wanted: WantedCopies, held: Mapping[Stream, Mapping[str, StoredStream]]) -> None:
+    """Raise NatsFailure incomplete unless each stream is in a copy, as far as any store held it."""
+    missing = {}
+    for item in wanted.held:
+        key, last_seq = (item["account"], item["name"]), item["last_seq"] or 0
+        if key not in held:
+            missing[stream_key(*key)] = "is in none"
+        elif max(stored.last_seq or 0 for stored in held[key].values()) < last_seq:
+            missing[stream_key(*key)] = f"ends before {last_seq}"
+    if missing:
+        first = ", ".join(f"{name} {what}" for name, what in sorted(missing.items())[:10])
+        reason = f"the copies are not whole, bring them again: of {len(missing)} streams that stores held, {first}"
+        raise NatsFailure("incomplete", reason)
 
 
 def _stored(server: str, copy: str) -> list[StoredStream]:
