@@ -27,6 +27,8 @@ description:
   - Every server of the system account that hears the order carries it out, since it cannot be addressed. The run ends when
     another one did than those that it saw.
   - Needs nats-server 2.15 on all servers that answer, a user of the system account, and O(account_users) for the accounts.
+  - What older servers hold comes back in a fresh cluster of those that are left. The module plans that, from what the hosts say
+    once no server answers any more, and returns the commands of each step; the playbook C(rescue) carries them out.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -78,6 +80,34 @@ options:
         type: list
         elements: str
         default: []
+      copied:
+        description: Whether its store has been copied.
+        type: bool
+        default: false
+      aside:
+        description: Whether its old store has been renamed to C(jetstream.rescued).
+        type: bool
+        default: false
+      host:
+        description: Name of the host in the inventory, for the commands that are returned. By default that of the server.
+        type: str
+        default: ""
+      unit:
+        description: Its systemd unit. Empty where it runs without one.
+        type: str
+        default: ""
+      config:
+        description: Path of its configuration file.
+        type: str
+        default: /etc/nats-server/nats-server.conf
+      store_dir:
+        description: Directory of its store.
+        type: str
+        default: /var/lib/nats
+      copy:
+        description: Directory on the host for the copy of its store.
+        type: str
+        default: /var/lib/nats-rescue
       streams:
         description: What its disk holds.
         type: list
@@ -98,6 +128,9 @@ options:
           first_seq:
             description: Its first sequence there.
             type: int
+          messages:
+            description: How many messages it has there.
+            type: int
           num_replicas:
             description: How many replicas it has by its configuration.
             type: int
@@ -110,6 +143,11 @@ options:
     type: list
     elements: str
     default: []
+  copies:
+    description:
+      - Directory that the copies of the stores of servers before 2.15 are brought to.
+    type: str
+    default: /srv/nats-rescue
   observe:
     description:
       - Seconds between the two looks that have to agree about who leads.
@@ -195,8 +233,12 @@ refused:
   type: list
   elements: str
   sample: []
+fresh:
+  description: Whether the steps are those of a fresh cluster, since its servers are older than 2.15.
+  returned: success, and on failures of a step
+  type: bool
 steps:
-  description: What is done, or would be.
+  description: What is done, or would be, with the commands (C(commands)) of a step that is done on the hosts.
   returned: success, and on failures of a step
   type: list
   elements: dict
@@ -223,6 +265,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_p
     Plan,
     Request,
     Stored,
+    going_on,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
@@ -245,9 +288,13 @@ STREAM_SPEC = {
     "name": {"type": "str", "required": True},
     "last_seq": {"type": "int"},
     "first_seq": {"type": "int"},
+    "messages": {"type": "int"},
     "num_replicas": {"type": "int"},
     "encrypted": {"type": "bool"},
 }
+_BY_PLAYBOOK = (
+    "servers before 2.15 are stopped and copied on their hosts, by the playbook rescue or by the commands of each step"
+)
 HOST_SPEC = {
     "server": {"type": "str", "required": True},
     "reached": {"type": "bool", "default": False},
@@ -255,6 +302,13 @@ HOST_SPEC = {
     "fenced": {"type": "str", "default": ""},
     "failure": {"type": "str", "default": ""},
     "addresses": {"type": "list", "elements": "str", "default": []},
+    "copied": {"type": "bool", "default": False},
+    "aside": {"type": "bool", "default": False},
+    "host": {"type": "str", "default": ""},
+    "unit": {"type": "str", "default": ""},
+    "config": {"type": "str", "default": "/etc/nats-server/nats-server.conf"},
+    "store_dir": {"type": "str", "default": "/var/lib/nats"},
+    "copy": {"type": "str", "default": "/var/lib/nats-rescue"},
     "streams": {"type": "list", "elements": "dict", "default": [], "options": STREAM_SPEC},
 }
 
@@ -284,7 +338,11 @@ def hosts_of(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict
             fenced=entry["fenced"],
             failure=entry["failure"],
             listening=listening.get(entry["server"], ()),
-            streams={(item["account"], item["name"]): Stored(None, item["last_seq"]) for item in entry["streams"]},
+            streams={
+                (item["account"], item["name"]): Stored(item["messages"], item["last_seq"], bool(item["encrypted"]))
+                for item in entry["streams"]
+            },
+            **{key: entry[key] for key in ("copied", "aside", "host", "unit", "config", "store_dir", "copy")},
         )
         for entry in entries
     }
@@ -300,11 +358,21 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         positive(params["wait_timeout"], "wait_timeout"),
         params["records_dir"],
     )
-    rescue = Rescue(connections, Request(dead, params["lost"]), hosts_of(params["hosts"], dead), settings)
-    plan = rescue.plan()
+    request = Request(dead, params["lost"], copies=params["copies"])
+    hosts = hosts_of(params["hosts"], dead)
+    begun = going_on(hosts, settings.expected, request)
+    if begun is None or (not begun.refusals and all(hosts[name].running for name in begun.survivors)):
+        rescue = Rescue(connections, request, hosts, settings)
+        plan = rescue.plan()
+        # A fresh cluster of these, whose streams may not all be restored yet.
+        if begun is not None and not plan.steps and not plan.refusals:
+            plan = begun
+    else:
+        plan = begun
     result = result_of(plan)
-    if plan.refusals and not module.check_mode:
-        refusal = NatsFailure("rescue_refused", "; ".join((*plan.refusals, "nothing was changed")) + ".")
+    refusals = (*plan.refusals, *([_BY_PLAYBOOK] if plan.fresh else ()))
+    if refusals and not module.check_mode:
+        refusal = NatsFailure("rescue_refused", "; ".join((*refusals, "nothing was changed")) + ".")
         fail(module, refusal, **{**result, "changed": False})
     if module.check_mode or not plan.due:
         return result
@@ -324,6 +392,7 @@ def result_of(plan: Plan) -> dict[str, Any]:
         "streams": [fate.as_dict() for fate in plan.fates],
         "lost": list(plan.lost),
         "refused": list(plan.refusals),
+        "fresh": plan.fresh,
         "steps": [step.as_dict() for step in plan.steps],
         "done": [],
         "diff": {
@@ -340,6 +409,7 @@ def main() -> None:
             "lost": {"type": "list", "elements": "str", "default": []},
             "hosts": {"type": "list", "elements": "dict", "default": [], "options": HOST_SPEC},
             "expected_servers": {"type": "list", "elements": "str", "default": []},
+            "copies": {"type": "str", "default": "/srv/nats-rescue"},
             "observe": {"type": "float", "default": 10},
             "wait_timeout": {"type": "float", "default": 120},
             "records_dir": {"type": "path"},

@@ -75,6 +75,10 @@ options:
     description:
       - Another number of replicas.
     type: int
+  max_replicas:
+    description:
+      - The most replicas that a stream gets, such as the number of servers that are left. Streams with fewer keep theirs.
+    type: int
   placement:
     description:
       - Another placement; an empty one removes it.
@@ -215,6 +219,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     make_module,
     run_connected,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CHECKSUM, LEVELS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
@@ -243,6 +248,7 @@ def main() -> None:
             "name": {"type": "str"},
             "subjects": {"type": "list", "elements": "str"},
             "num_replicas": {"type": "int"},
+            "max_replicas": {"type": "int"},
             "placement": {"type": "dict", "options": placement},
             "existing": {"type": "str", "choices": list(EXISTING), "default": REFUSE},
             "consumers": {"type": "bool", "default": True},
@@ -262,8 +268,15 @@ def main() -> None:
         if params["name"] is not None:
             require_name("stream", params["name"])
         changes = Changes(
-            params["name"], params["subjects"], params["num_replicas"], params["placement"], params["consumers"]
+            params["name"],
+            params["subjects"],
+            params["num_replicas"],
+            params["placement"],
+            params["consumers"],
+            max_replicas=params["max_replicas"],
         )
+        if params["max_replicas"] is not None and params["max_replicas"] < 1:
+            raise NatsFailure("invalid_option", f"max_replicas: at least 1, not {params['max_replicas']}")
         wait_timeout = positive(params["wait_timeout"], "wait_timeout")
         wanted = WantedRestores(
             store_of(params),

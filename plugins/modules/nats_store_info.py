@@ -25,6 +25,9 @@ options:
     description: Directory of the store, as C(jetstream.store_dir) of the configuration has it.
     type: path
     required: true
+  copy:
+    description: Directory of a copy of the store, as M(natsops.jetstream.nats_store_copy) makes it.
+    type: path
 attributes:
   check_mode:
     description: Can run in check mode and then does the same, since it only reads.
@@ -58,15 +61,23 @@ fenced:
   type: str
   returned: always
   sample: its unit nats-server is masked
+copied:
+  description: Whether the copy is there.
+  type: bool
+  returned: always
+aside:
+  description: Whether a rescue has renamed the store to C(jetstream.rescued), beside which there may be a new one.
+  type: bool
+  returned: always
 streams:
   description:
-    - The streams. C(num_replicas) is 0, C(first_seq) and C(last_seq) are null where the files cannot be read, as those of an
-      encrypted store (C(encrypted)).
+    - The streams. C(num_replicas) is 0, C(first_seq), C(last_seq) and C(messages) are null where the files cannot be read, as
+      those of an encrypted store (C(encrypted)). C(messages) is also null where the index is not up to date, as after a crash.
   type: list
   elements: dict
   returned: always
   sample:
-    - {account: APP, name: ORDERS, num_replicas: 3, first_seq: 1, last_seq: 1200, encrypted: false}
+    - {account: APP, name: ORDERS, num_replicas: 3, first_seq: 1, last_seq: 1200, messages: 1200, encrypted: false}
 """
 
 import os
@@ -81,7 +92,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
     unit_properties,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import ASIDE, stored_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
 
 
@@ -94,13 +105,20 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "changed": False,
         "running": read_process(properties, given["config"])["running"],
         "fenced": fenced(unit, properties, os.path.exists(given["config"]), read_mark(given["maintenance"])),
+        "copied": bool(given["copy"]) and os.path.isdir(os.path.join(given["copy"], "jetstream")),
+        "aside": os.path.isdir(os.path.join(given["store_dir"], ASIDE)),
         "streams": [stream.as_dict() for stream in stored_streams(given["store_dir"])],
     }
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={**PROCESS_SPEC, "store_dir": {"type": "path", "required": True}}, supports_check_mode=True
+        argument_spec={
+            **PROCESS_SPEC,
+            "store_dir": {"type": "path", "required": True},
+            "copy": {"type": "path"},
+        },
+        supports_check_mode=True,
     )
     try:
         module.exit_json(**read(module))

@@ -91,7 +91,8 @@ _CHANGES_BY_ITSELF = (
 @dataclass(frozen=True)
 class Changes:
     """What is to be other than saved; None leaves it. `isolated`: for a comparison on a server of its own, without all that
-    connects the stream with others or changes it by itself, and on disk: the host may not have the memory."""
+    connects the stream with others or changes it by itself, and on disk: the host may not have the memory. `max_replicas`:
+    streams with more get so many."""
 
     stream: Optional[str] = None
     subjects: Optional[Sequence[str]] = None
@@ -99,6 +100,7 @@ class Changes:
     placement: Optional[Mapping[str, Any]] = None
     consumers: bool = True
     isolated: bool = False
+    max_replicas: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -130,15 +132,19 @@ def wanted_config(manifest: Manifest, wanted: Changes) -> dict[str, Any]:
         config["subjects"] = list(wanted.subjects)
     if wanted.num_replicas is not None:
         config["num_replicas"] = wanted.num_replicas
+    if wanted.max_replicas is not None and (config.get("num_replicas") or 1) > wanted.max_replicas:
+        config["num_replicas"] = wanted.max_replicas
     if wanted.placement is not None:
         config["placement"] = {key: value for key, value in wanted.placement.items() if value}
         if not config["placement"]:
             del config["placement"]
-    if wanted.isolated:
-        for key in (*_CONNECTIONS, *_CHANGES_BY_ITSELF):
-            config.pop(key, None)
-        config["storage"] = "file"
-    return config
+    return isolated(config) if wanted.isolated else config
+
+
+def isolated(config: Config) -> dict[str, Any]:
+    """Return the configuration of a stream that is alone with its messages, see `Changes`."""
+    kept = {key: value for key, value in config.items() if key not in (*_CONNECTIONS, *_CHANGES_BY_ITSELF)}
+    return {**kept, "storage": "file"}
 
 
 def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> RestorePlan:
@@ -168,7 +174,15 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     # An archive up to 2.14 cannot be changed within, but it can be sent without its consumers.
     strip = not wanted.consumers or (manifest.format == TAR and bool(lowered))
     recreate = tuple(_fitted(entry, replicas) for entry in consumers if strip or not entry["in_archive"])
-    return RestorePlan(config, recreate, lowered, strip, tuple(_caveats(manifest, consumers, target, recreate)))
+    caveats = [*_fewer_replicas(manifest, wanted, replicas), *_caveats(manifest, consumers, target, recreate)]
+    return RestorePlan(config, recreate, lowered, strip, tuple(caveats))
+
+
+def _fewer_replicas(manifest: Manifest, wanted: Changes, replicas: int) -> list[str]:
+    saved = manifest.config.get("num_replicas") or 1
+    if wanted.max_replicas is None or replicas == saved:
+        return []
+    return [f"it gets {replicas} replicas instead of {saved}: raise `num_replicas` once there are servers for them"]
 
 
 def _fitted(entry: Config, replicas: int) -> dict[str, Any]:

@@ -10,21 +10,28 @@ contradict. Sources: nats-server 2.15, server/raft.go (rescue) and server/jetstr
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Callable
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import ASIDE
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 #: The first release whose servers can be rescued.
 SINCE = (2, 15, 0)
+#: The fewest servers that elect a meta leader of a fresh cluster.
+_SMALLEST = 2
 #: Lines for people that name single streams; the result has all.
 MAX_STREAM_LINES = 30
 
 #: The steps.
 RESCUE, REMOVE, WAIT = "rescue", "remove", "wait"
+#: The steps before 2.15, each on hosts.
+STOP, COPY, BRING, SAVE, START, RESTORE = "stop", "copy", "bring", "save", "start", "restore"
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,7 @@ class Stored:
 
     messages: int | None
     last_seq: int | None
+    encrypted: bool = False
 
 
 #: (account, stream) → server → what it holds.
@@ -42,7 +50,8 @@ Holdings = Mapping[tuple[str, str], Mapping[str, Stored]]
 @dataclass(frozen=True)
 class Host:
     """What a host says over SSH. `fenced`: why its server cannot start, empty when it could; `failure`: why the host was reached
-    and still says nothing. `listening`: ports of its server that take connections, as seen from the controller."""
+    and still says nothing. `listening`: ports of its server that take connections, as seen from the controller. `copied`,
+    `aside`: whether its store has been copied to `copy`, and renamed. `host` is its name in the inventory."""
 
     server: str
     reached: bool = False
@@ -51,16 +60,29 @@ class Host:
     failure: str = ""
     listening: tuple[str, ...] = ()
     streams: Mapping[tuple[str, str], Stored] = field(default_factory=dict)
+    copied: bool = False
+    aside: bool = False
+    host: str = ""
+    unit: str = ""
+    config: str = "/etc/nats-server/nats-server.conf"
+    store_dir: str = "/var/lib/nats"
+    copy: str = "/var/lib/nats-rescue"
+
+    @property
+    def address(self) -> str:
+        return self.host or self.server
 
 
 @dataclass(frozen=True)
 class Request:
     """What was asked for. `dead`: servers that never come back. `lost`: patterns of ACCOUNT/STREAM and ACCOUNT/STREAM/CONSUMER
-    that may be lost. `begun`: the dead of a rescue that was interrupted, some of which may be removed already."""
+    that may be lost. `begun`: the dead of a rescue that was interrupted, some of which may be removed already. `copies`: the
+    directory that the copies of stores are brought to."""
 
     dead: frozenset[str]
     lost: Sequence[str] = ()
     begun: frozenset[str] = frozenset()
+    copies: str = "/srv/nats-rescue"
 
 
 @dataclass(frozen=True)
@@ -92,6 +114,7 @@ class Fate:
     messages: int
     dead: tuple[str, ...]
     stalled: bool
+    in_memory: bool = False
 
     @property
     def label(self) -> str:
@@ -118,19 +141,21 @@ class Fate:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: `kind`, and the server that it is about."""
+    """One step: `kind`, the server that it is about, and the commands that do it by hand."""
 
     kind: str
     does: str
     server: str = ""
+    commands: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        return {"step": self.kind, "server": self.server, "does": self.does}
+        return {"step": self.kind, "server": self.server, "does": self.does, "commands": list(self.commands)}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is left, what is lost, what speaks against a rescue, and its steps: none when there is nothing to rescue."""
+    """What is left, what is lost, what speaks against a rescue, and its steps: none when there is nothing to rescue. `fresh`:
+    whether what is left comes back in a fresh cluster, since its servers are older than 2.15."""
 
     survivors: tuple[str, ...] = ()
     removals: tuple[str, ...] = ()
@@ -141,6 +166,7 @@ class Plan:
     refusals: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     lines: tuple[str, ...] = ()
+    fresh: bool = False
 
     @property
     def due(self) -> bool:
@@ -159,21 +185,26 @@ def plan(sight: Sight, request: Request) -> Plan:
     quorum = meta.group.size // 2 + 1
     fates = tuple(_fate(stream, sight) for stream in sight.cluster.streams)
     removals = tuple(sorted(members & request.dead))
+    fresh = not _old(sight.cluster).keys().isdisjoint(survivors)
     lost = _lost(sight, fates)
     refusals = [
         *_of_dead(sight, request, members),
         *_of_members(sight, request, meta, members),
         *_of_majority(meta, survivors, quorum, removals, fates, request),
-        *_of_versions(sight.cluster, survivors),
-        *_of_data(sight, request, fates, lost),
+        *(_of_fresh(sight, request, members, survivors, fates) if fresh else ()),
+        *_of_data(sight, request, fates, lost, fresh),
     ]
     if _whole(sight.cluster, meta, survivors, fates) and not request.begun:
         # Those that were named dead may have been removed by an earlier run.
         refusals = [f"{name} is named dead and answers" for name in removals]
-        removals = ()
-    steps = _steps(meta, survivors, quorum, removals, fates, request)
-    made = Plan(survivors, removals, quorum, meta.group.size, fates, lost, tuple(refusals), steps)
-    return Plan(**{**made.__dict__, "lines": tuple(_lines(made, sight, members))})
+        removals, fresh = (), False
+    steps = (
+        _fresh_steps([sight.hosts.get(name, Host(name)) for name in survivors], sight.hosts, request)
+        if fresh
+        else _steps(meta, survivors, quorum, removals, fates, request)
+    )
+    made = Plan(survivors, removals, quorum, meta.group.size, fates, lost, tuple(refusals), steps, fresh=fresh)
+    return replace(made, lines=tuple(_lines(made, sight, members)))
 
 
 def _whole(cluster: Cluster, meta: MetaGroup, survivors: Collection[str], fates: Sequence[Fate]) -> bool:
@@ -278,13 +309,47 @@ def _of_majority(
     )
 
 
-def _of_versions(cluster: Cluster, survivors: Collection[str]) -> Iterable[str]:
-    old = [text for name, text in _old(cluster).items() if name in survivors]
-    if old:
+def _of_fresh(
+    sight: Sight, request: Request, members: frozenset[str], survivors: Sequence[str], fates: Sequence[Fate]
+) -> Iterable[str]:
+    """Yield why what is left cannot come back in a fresh cluster of the servers that are left."""
+    if len(survivors) > len(members) // 2 and any(fate.stalled for fate in fates):
         yield (
-            f"only nats-server 2.15 and newer can be rescued, and there run {', '.join(old)}. Copy their stores, then form the "
-            "cluster again and restore what the copies hold (docs/rescue.md)"
+            "the meta group has its majority, and before nats-server 2.15 a stream that has lost its own is not rescued beside "
+            "others: bring one of its servers back, or delete it and restore a backup"
         )
+    if len(survivors) < _SMALLEST:
+        yield (
+            f"{_names(survivors)} alone elects no meta leader of a fresh cluster: do the steps by hand, with another server in "
+            "the inventory (docs/rescue.md)"
+        )
+    if len({server.cluster for server in sight.cluster.servers if server.name in survivors}) > 1:
+        yield "servers of several clusters are left: do the steps by hand for all of them (docs/rescue.md)"
+    others = sight.hosts.keys() - members - request.dead
+    if others:
+        yield f"{_names(others)} is no member of the meta group: take it out of the inventory until all is back"
+    ending = [fate.label for fate in fates if fate.in_memory and not _accepted(fate.label, request.lost)]
+    if ending:
+        yield f"{', '.join(ending[:10])} is in memory, and ends with the servers that are stopped: name it as lost"
+    for name in survivors:
+        host = sight.hosts.get(name, Host(name))
+        if not host.reached or host.failure:
+            yield f"{name} answers by NATS, and its host cannot be read by SSH: {host.failure or 'it was not reached'}"
+        elif host.copied or host.aside:
+            yield _stale(host)
+        hidden = sorted("/".join(key) for key, stored in host.streams.items() if stored.encrypted)
+        if hidden:
+            yield (
+                f"{name} holds {', '.join(hidden[:10])} encrypted, which cannot be saved without the key: do the steps by hand, "
+                "exclude these, and restore backups of them (docs/rescue.md)"
+            )
+
+
+def _stale(host: Host) -> str:
+    return (
+        f"{host.server} runs, and its store was copied before, by an earlier rescue or before somebody started it: delete the "
+        f"copy {host.copy}, and {host.store_dir}/{ASIDE} if it is there, unless they hold what is not back yet"
+    )
 
 
 def _old(cluster: Cluster) -> dict[str, str]:
@@ -296,14 +361,19 @@ def _old(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequence[str]) -> Iterable[str]:
+def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequence[str], fresh: bool) -> Iterable[str]:
     """Yield what would be lost, and was not named."""
     left = [label for label in lost if not _accepted(label, request.lost)]
     if left:
         shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more" if len(left) > 10 else "")
+        without = (
+            "a fresh cluster has it no more"
+            if fresh
+            else "removing them makes that again, empty, or leaves it without a member"
+        )
         yield (
-            f"only the dead held {shown}: removing them makes that again, empty, or leaves it without a member. Copy it from a "
-            "disk that can still be read or find its backup, then name it as lost"
+            f"only the dead held {shown}: {without}. Copy it from a disk that can still be read or find its backup, then name it "
+            "as lost"
         )
     for account in sorted(sight.unasked):
         if not _accepted(f"{account}/*", request.lost):
@@ -365,6 +435,7 @@ def _fate(stream: Stream, sight: Sight) -> Fate:
         dead=tuple(sorted(frozenset(group.members) - sight.cluster.names)),
         # By its members: after a rescue it may have fewer than it should.
         stalled=len(group.hosts) < len(group.members) // 2 + 1,
+        in_memory=stream.storage == "memory",
     )
 
 
@@ -392,6 +463,140 @@ def _steps(
         Step(WAIT, f"wait until the meta group and the groups{what} have leaders that hold what is left, and compare")
     )
     return tuple(steps)
+
+
+def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Request) -> tuple[Step, ...]:
+    """Return how what these hold comes back in a fresh cluster of them. Each step can be repeated."""
+    names = _names(host.server for host in left)
+    backups = f"{request.copies}/backup"
+    leaving = sorted(hosts.get(name, Host(name)).address for name in request.dead)
+    restored = {
+        "nats_cluster_backup_directory": backups,
+        "nats_cluster_restore_streams": ["*"],
+        "nats_cluster_restore_max_replicas": len(left),
+    }
+    return (
+        Step(STOP, f"stop {names} in order, and keep them stopped", commands=_by_hand(left, _stopping)),
+        Step(
+            COPY,
+            "copy their stores",
+            commands=_by_hand(
+                left,
+                lambda host: (
+                    "natsops.jetstream.nats_store_copy",
+                    {"config": host.config, "store_dir": host.store_dir, "copy": host.copy},
+                ),
+            ),
+        ),
+        Step(
+            BRING,
+            f"bring the copies to {request.copies}",
+            commands=tuple(bring_commands(left, request)),
+        ),
+        Step(
+            SAVE,
+            "save each stream from the copy that goes furthest, compared with its files",
+            commands=(
+                _ansible(
+                    ["localhost"],
+                    "natsops.jetstream.nats_store_backup",
+                    {
+                        "copies": {host.server: f"{request.copies}/{host.server}" for host in left},
+                        "directory": backups,
+                    },
+                ),
+            ),
+        ),
+        Step(
+            START,
+            f"rename their stores to {ASIDE}, and deploy a fresh cluster of {names}",
+            commands=(*_by_hand(left, _renaming), _playbook("deploy", {"nats_server_cluster_leaving": leaving})),
+        ),
+        Step(
+            RESTORE,
+            f"restore each stream with at most {len(left)} replicas, and compare it with what was saved",
+            commands=(_playbook("restore", {"nats_server_cluster_leaving": leaving, **restored}),),
+        ),
+    )
+
+
+def bring_commands(left: Iterable[Host], request: Request) -> list[str]:
+    """Return how the copies come to one machine. No module does it: a store may be larger than Ansible can fetch."""
+    return [
+        f"rsync -a --mkpath {shlex.quote(f'{host.address}:{host.copy}/')} "
+        + shlex.quote(f"{request.copies}/{host.server}/")
+        for host in left
+    ]
+
+
+def _stopping(host: Host) -> tuple[str, dict[str, Any]]:
+    if host.unit:
+        return "ansible.builtin.systemd_service", {"name": host.unit, "state": "stopped", "enabled": False}
+    return "natsops.jetstream.nats_server_process", {"config": host.config, "state": "stopped"}
+
+
+def _renaming(host: Host) -> tuple[str, dict[str, Any]]:
+    old, new = f"{host.store_dir}/jetstream", f"{host.store_dir}/{ASIDE}"
+    return "ansible.builtin.command", {"argv": ["mv", "-T", old, new], "creates": new}
+
+
+def _by_hand(hosts: Iterable[Host], task: Callable[[Host], tuple[str, dict[str, Any]]]) -> tuple[str, ...]:
+    """Return one command for all hosts that need the same."""
+    needed: dict[str, tuple[list[str], str, dict[str, Any]]] = {}
+    for host in hosts:
+        module, options = task(host)
+        needed.setdefault(json.dumps([module, options]), ([], module, options))[0].append(host.address)
+    return tuple(_ansible(names, module, options, "-b ") for names, module, options in needed.values())
+
+
+def _ansible(names: Sequence[str], module: str, options: Mapping[str, Any], how: str = "") -> str:
+    return f"ansible {','.join(names)} {how}-m {module} -a {shlex.quote(json.dumps(options))}"
+
+
+def _playbook(name: str, extra: Mapping[str, Any]) -> str:
+    return f"ansible-playbook natsops.jetstream.{name} -e {shlex.quote(json.dumps(extra))}"
+
+
+def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Request) -> Plan | None:
+    """Return the plan of a fresh cluster that was begun, as the hosts tell it while no server answers. None where none was."""
+    left = [hosts.get(name, Host(name)) for name in sorted(expected - request.dead)]
+    begun = any(host.copied or host.aside for host in left)
+    unclear = any(host.running or not host.reached or host.failure for host in left)
+    if not request.dead or not left or (unclear and not begun):
+        return None
+    refusals = [*_of_dead(Sight(Cluster(), {}, hosts), request, request.dead)]
+    if not begun:
+        names = _names(host.server for host in left)
+        refusals.append(f"no server runs on the hosts of {names}: start them, so that they tell what they hold")
+    for host in left if begun else ():
+        if not host.reached or host.failure:
+            refusals.append(f"the host of {host.server} cannot be read by SSH: {host.failure or 'it was not reached'}")
+        elif host.running and not host.aside:
+            refusals.append(
+                _stale(host) if host.copied else f"{host.server} runs, and others are stopped and copied: stop it"
+            )
+        elif not host.copied and any(other.aside for other in left):
+            refusals.append(
+                f"the store of {host.server} is not copied, and those of others are renamed by an earlier rescue"
+            )
+    steps = _fresh_steps(left, hosts, request)
+    if all(host.aside for host in left):
+        steps = tuple(step for step in steps if step.kind not in (STOP, COPY))
+    made = Plan(
+        tuple(host.server for host in left),
+        tuple(sorted(request.dead)),
+        refusals=tuple(refusals),
+        steps=steps,
+        fresh=True,
+    )
+    lines = [f"{host.server}: {_progress(host)}" for host in left] + [*_step_lines(made)]
+    return replace(made, lines=tuple(lines))
+
+
+def _progress(host: Host) -> str:
+    runs = "runs" if host.running else "is stopped"
+    copied = "its store is copied" if host.copied else "its store is not copied"
+    return f"{runs}; {copied}{' and renamed' if host.aside else ''}"
 
 
 def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection[str], quorum: int) -> list[str]:
@@ -433,12 +638,22 @@ def _lines(made: Plan, sight: Sight, members: frozenset[str]) -> Iterable[str]:
     yield from _stream_lines(made)
     if made.lost:
         yield f"Lost, only the dead had a replica: {', '.join(made.lost)}"
+    elif made.fresh and sight.assigned is None:
+        yield "What only the dead held is gone, and nobody can tell what that was"
     elif sight.assigned is None and made.steps:
         yield "What only the dead held is known once there is a meta leader; without being named, it ends the rescue there"
     if not made.steps and not made.refusals:
         yield "Nothing to rescue."
+    if made.fresh:
+        old = _names(text for name, text in _old(sight.cluster).items() if name in made.survivors)
+        yield f"Only nats-server 2.15 and newer is rescued in place, and there run {old}: a fresh cluster gets what they hold"
+    yield from _step_lines(made)
+
+
+def _step_lines(made: Plan) -> Iterable[str]:
     for number, step in enumerate(made.steps, 1):
         yield f"{number}. {step.does}"
+        yield from (f"   $ {command}" for command in step.commands)
     for refusal in made.refusals:
         yield f"Refused: {refusal}."
 
@@ -447,9 +662,14 @@ def _stream_lines(made: Plan) -> Iterable[str]:
     stalled = [fate for fate in made.fates if fate.stalled]
     for fate in stalled[:MAX_STREAM_LINES]:
         held = ", ".join(f"{name} up to {seq}" for name, seq in fate.holders.items()) or "nobody"
+        back = min(fate.num_replicas, len(made.survivors)) if made.fresh else len(fate.holders)
         yield (
-            f"  stream {fate.label} (R{fate.num_replicas}) has lost its majority ({_names(fate.dead)}); held by {held}: comes "
-            f"back up to {fate.last_seq} with {len(fate.holders)} of {fate.num_replicas} replicas"
+            f"  stream {fate.label} (R{fate.num_replicas}) has lost its majority ({_names(fate.dead)}); held by {held}: "
+            + (
+                "ends with them, since it is in memory"
+                if made.fresh and fate.in_memory
+                else f"comes back up to {fate.last_seq} with {back} of {fate.num_replicas} replicas"
+            )
         )
     if len(stalled) > MAX_STREAM_LINES:
         yield f"  and {len(stalled) - MAX_STREAM_LINES} more streams that have lost their majority"

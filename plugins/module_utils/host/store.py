@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+#: What a rescue renames the directory `jetstream` of a store to, so that there may be a new one.
+ASIDE = "jetstream.rescued"
 #: The first byte of index.db.
 _MAGIC = 11
 #: total length, sequence, timestamp, length of the subject.
@@ -33,13 +35,15 @@ _COMPRESSED = b"cmp"
 
 @dataclass(frozen=True)
 class StoredStream:
-    """A stream on a disk. `num_replicas` 0 and the sequences None where the files cannot be read, as those that are encrypted."""
+    """A stream on a disk. `num_replicas` 0 and the others None where the files cannot be read, as those that are encrypted.
+    `messages`: also None where its index is not up to date, as after a crash."""
 
     account: str
     name: str
     num_replicas: int = 0
     first_seq: int | None = None
     last_seq: int | None = None
+    messages: int | None = None
     encrypted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -74,7 +78,7 @@ def _stream(account: str, folder: Path) -> StoredStream:
         config = json.loads((folder / "meta.inf").read_bytes())
     except ValueError:
         return StoredStream(account, folder.name)
-    first, last = _index(folder / "msgs" / "index.db")
+    messages, first, last = _index(folder / "msgs" / "index.db")
     blocks = sorted(_blocks(folder / "msgs"), reverse=True)
     for _number, path in blocks:
         sequences = list(_sequences(path))
@@ -82,9 +86,23 @@ def _stream(account: str, folder: Path) -> StoredStream:
             # The index is written every two minutes and at a stop; a crash leaves it behind the blocks.
             last = max(last or 0, *sequences)
             break
+    if messages is not None and any(
+        _changed(path) > _changed(folder / "msgs" / "index.db") for _number, path in blocks
+    ):
+        messages = None
     if first is None and blocks:
         first = next(_sequences(blocks[-1][1]), None)
-    return StoredStream(account, folder.name, int(config.get("num_replicas") or 1), first, last)
+    return StoredStream(account, folder.name, int(config.get("num_replicas") or 1), first, last, messages)
+
+
+def best_replica(held: Mapping[str, StoredStream]) -> str:
+    """Return the server whose disk goes furthest and then has the most messages."""
+
+    def holds(server: str) -> tuple[int, int]:
+        stored = held[server]
+        return stored.last_seq or 0, stored.messages or 0
+
+    return max(sorted(held), key=holds)
 
 
 def _blocks(folder: Path) -> Iterator[tuple[int, Path]]:
@@ -94,16 +112,20 @@ def _blocks(folder: Path) -> Iterator[tuple[int, Path]]:
                 yield int(path.stem), path
 
 
-def _index(path: Path) -> tuple[int | None, int | None]:
-    """Return the first and the last sequence as of index.db, None where there is none that can be read."""
+def _changed(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+def _index(path: Path) -> tuple[int | None, int | None, int | None]:
+    """Return the messages, the first and the last sequence as of index.db, None where there is none that can be read."""
     try:
         with path.open("rb") as file:
             head = file.read(_INDEX_HEAD)
     except FileNotFoundError:
-        return None, None
+        return None, None, None
     try:
         if head[0] != _MAGIC or not head[1]:
-            return None, None
+            return None, None, None
         # messages, bytes, first sequence, first timestamp (signed, of no interest), last sequence
         at = 2
         values = []
@@ -111,8 +133,8 @@ def _index(path: Path) -> tuple[int | None, int | None]:
             value, at = _uvarint(head, at)
             values.append(value)
     except IndexError:
-        return None, None
-    return values[2], values[4]
+        return None, None, None
+    return values[0], values[2], values[4]
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -64,8 +63,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
     restore,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throwaway_server import (
+    SLACK,
     ended_by_signals,
     find_binary,
+    require_room,
     throwaway_server,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
@@ -74,8 +75,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 _OF_THE_HOST = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")
 _IDLE = 30.0
 _ISOLATED = Changes(num_replicas=1, isolated=True)
-#: What a server's own files may take beside the streams, in bytes.
-_SLACK = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -199,19 +198,13 @@ def _required_room(backup: Backup, server: _Server) -> int:
         reason = f"{refusal}, which {server.binary} is: give a newer one as `binary` ({backup.path})"
         raise NatsFailure(refusal.code, reason) from refusal
     needed = room_needed(manifest, backup.size())
-    existing = next(path for path in (server.directory, *server.directory.parents) if path.is_dir())
-    free = shutil.disk_usage(existing).free
-    if free < needed:
-        reason = (
-            f"{existing} has {human_bytes(free)} free, and {human_bytes(needed)} are needed to restore {backup.path}"
-        )
-        raise NatsFailure("disk_full", f"{reason}: give another `work_directory`")
+    require_room(server.directory, needed, f"restore {backup.path}")
     return needed
 
 
 def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name: str) -> float:
     """Return the seconds of the restore, once what came out of it is as saved. Raises NatsFailure, not_proven where it is not."""
-    limits, store_bytes = message_limits(backup.manifest), 2 * room + _SLACK
+    limits, store_bytes = message_limits(backup.manifest), 2 * room + SLACK
     # Its lock and the removal of what a killed run left are those of a backup that is being written.
     with staged_directory(server.directory, "drill") as work:
         with throwaway_server(server.binary, work, limits, store_bytes) as connection, Client(connection) as client:

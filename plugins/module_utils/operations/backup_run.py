@@ -88,7 +88,7 @@ def _run(
         for account in wanted.accounts
         for stream in sorted(connections.account(account).stream_names())
     ]
-    chosen = _chosen(found, wanted)
+    chosen = chosen_streams(found, wanted.streams, wanted.exclude)
     catalogue = replace(catalogue.without(_gone(catalogue, found, wanted)), exclude=tuple(wanted.exclude))
     rows: list[dict[str, Any]] = []
     patience = Patience()
@@ -103,7 +103,6 @@ def _run(
     own = _save_own(wanted, catalogue, bool(rows) and rows[-1]["code"] in _HOPELESS, check_mode)
     left = [stream_key(account, stream) for account, stream in chosen[len(rows) :]]
     removed = _tidied(wanted, rows, own.catalogue, check_mode) + list(own.removed)
-    failed = [row for row in rows if row["problem"]]
     result = {
         "changed": any(row["changed"] for row in rows) or bool(removed) or own.saved is not None,
         "streams": rows,
@@ -116,7 +115,7 @@ def _run(
             "after": {row["name"]: row["diff"]["after"] for row in rows if row["changed"]},
         },
     }
-    return Outcome(result, _failure(wanted, failed, rows, left) if failed else own.failure)
+    return Outcome(result, not_saved(rows, left) or own.failure)
 
 
 @dataclass(frozen=True)
@@ -163,11 +162,11 @@ def _gone(catalogue: Catalogue, found: Sequence[Stream], wanted: WantedRun) -> s
     return known - {stream_key(*pair) for pair in found}
 
 
-def _chosen(found: Sequence[Stream], wanted: WantedRun) -> list[Stream]:
+def chosen_streams(found: Sequence[Stream], streams: Sequence[str], exclude: Sequence[str]) -> list[Stream]:
     """Return the streams that are asked for. Raises NatsFailure invalid_option for a pattern that none matches."""
-    chosen = [pair for pair in found if matches(*pair, wanted.streams) and not matches(*pair, wanted.exclude)]
-    unknown = [pattern for pattern in wanted.streams if not any(matches(*pair, [pattern]) for pair in found)]
-    if unknown and list(wanted.streams) != ["*"]:
+    chosen = [pair for pair in found if matches(*pair, streams) and not matches(*pair, exclude)]
+    unknown = [pattern for pattern in streams if not any(matches(*pair, [pattern]) for pair in found)]
+    if unknown and list(streams) != ["*"]:
         there = ", ".join(stream_key(*pair) for pair in found[:10]) or "none"
         raise NatsFailure("invalid_option", f"streams: no stream is {', '.join(unknown)}; the accounts have {there}")
     return chosen
@@ -257,9 +256,11 @@ def _lines(wanted: WantedRun, rows: Sequence[dict[str, Any]], removed: Sequence[
     return lines
 
 
-def _failure(
-    wanted: WantedRun, failed: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], left: Sequence[str]
-) -> NatsFailure:
+def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Optional[NatsFailure]:
+    """Return what tells which streams were not saved, or not begun, None where all were."""
+    failed = [row for row in rows if row["problem"]]
+    if not failed:
+        return None
     shown = [f"{row['name']}: {row['problem']}" for row in failed[:8]]
     shown += [f"and {len(failed) - 8} more, see `streams` of the result"] if len(failed) > 8 else []
     shown += [f"not begun: {len(left)} streams"] if left else []

@@ -197,7 +197,8 @@ def _take(
             size=counted.size,
             sha256=counted.sha256,
             changed_meanwhile=changes(info["state"], after["state"]),
-            caveats=tuple(backup_caveats(info["config"], version)),
+            # A server without a cluster has no followers that could differ.
+            caveats=tuple(backup_caveats(info["config"], version)) if _followed(info) else (),
             encryption={"method": METHOD, "recipients": list(keys.recipients)} if keys.encrypt else None,
         )
         backup = Backup(wanted.store.with_keys(keys), staging.folder, manifest)
@@ -210,6 +211,10 @@ def _take(
             seconds=round(time.monotonic() - started, 3),
         )
         return Backup(wanted.store, staging.publish(manifest.text()), manifest)
+
+
+def _followed(info: Info) -> bool:
+    return bool((info.get("cluster") or {}).get("replicas"))
 
 
 def _read_back(backup: Backup, wanted: WantedBackup) -> Contents | None:

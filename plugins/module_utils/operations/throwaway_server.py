@@ -20,11 +20,16 @@ from typing import Any, Callable, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, version_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 _NAME = "nats-server"
 #: Where packages and administrators put it, for a PATH without these.
 _PLACES = ("/usr/sbin", "/usr/local/bin")
 _USER = "drill"
+#: Its only account.
+ACCOUNT = "DRILL"
+#: What a server's own files may take beside the streams, in bytes.
+SLACK = 64 << 20
 #: Seconds that it may take until it listens, until it answers, until it has ended in order, and until it is gone when it ends.
 _START, _ANSWER, _STOP, _END = 60.0, 30.0, 10.0, 1.0
 _LOG_LINES = 5
@@ -43,6 +48,15 @@ def find_binary(given: Optional[str]) -> tuple[str, str]:
         return binary, version_of(binary)
     except ProcessError as error:
         raise NatsFailure("invalid_option", f"binary: {error}") from error
+
+
+def require_room(directory: Path, needed: int, purpose: str) -> None:
+    """Raise NatsFailure disk_full unless a directory, which may not be there yet, has room for so many bytes."""
+    existing = next(path for path in (directory, *directory.parents) if path.is_dir())
+    free = shutil.disk_usage(existing).free
+    if free < needed:
+        reason = f"{existing} has {human_bytes(free)} free, and {human_bytes(needed)} are needed to {purpose}"
+        raise NatsFailure("disk_full", f"{reason}: give another `work_directory`")
 
 
 @contextlib.contextmanager
@@ -101,7 +115,7 @@ def _config(password: str, store_bytes: int) -> dict[str, Any]:
         "ports_file_dir": ".",
         # By default it takes a part of what is free, which may be less than is needed.
         "jetstream": {"store_dir": "store", "max_file_store": store_bytes, "max_memory_store": 64 << 20},
-        "accounts": {"DRILL": {"jetstream": "enabled", "users": [{"user": _USER, "password": password}]}},
+        "accounts": {ACCOUNT: {"jetstream": "enabled", "users": [{"user": _USER, "password": password}]}},
     }
 
 

@@ -121,6 +121,13 @@ def test_what_is_changed() -> None:
     }
 
 
+@pytest.mark.parametrize(("most", "replicas", "told"), [(1, 1, True), (2, 2, True), (3, 3, False), (5, 3, False)])
+def test_the_most_replicas(most: int, replicas: int, told: bool) -> None:
+    plan = plan_restore(manifest(), Changes(max_replicas=most), HERE)
+    assert plan.config["num_replicas"] == replicas
+    assert any(f"it gets {replicas} replicas instead of 3" in caveat for caveat in plan.caveats) == told
+
+
 def test_isolation_leaves_what_is_stored_and_nothing_that_acts() -> None:
     kept = {
         "name": "S",

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_p
     Sight,
     Stored,
     applied_problems,
+    going_on,
     plan,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
@@ -207,11 +210,158 @@ def test_nothing_to_rescue() -> None:
     assert refusal.startswith("APP/ORDERS stalls, and no dead server counts for the meta group")
 
 
-def test_older_servers() -> None:
-    old = broken()
-    old = replace(old, servers=(old.servers[0], replace(old.servers[1], version="2.14.5")))
-    (refusal,) = planned(old).refusals
-    assert "only nats-server 2.15 and newer can be rescued, and there run n2 2.14.5" in refusal
+# --- before 2.15 ----------------------------------------------------------------------------------------------------------
+
+
+def left(name: str, **changes: Any) -> Host:
+    """Return a host that is left, as SSH tells it."""
+    return Host(name, **{"reached": True, "running": True, "unit": "nats-server", **changes})
+
+
+LEFT = {"n1": left("n1"), "n2": left("n2", host="host2", store_dir="/data/nats")}
+
+
+def old(cluster: Cluster | None = None, version: str = "2.10.27") -> Cluster:
+    made = broken() if cluster is None else cluster
+    return replace(made, servers=tuple(replace(item, version=version) for item in made.servers))
+
+
+def test_what_older_servers_hold_comes_back_in_a_fresh_cluster() -> None:
+    made = planned(old(), hosts={**GONE, **LEFT}, request=Request(DEAD, copies="/srv/a b"))
+    assert made.refusals == () and made.due and made.fresh
+    assert [step.kind for step in made.steps] == ["stop", "copy", "bring", "save", "start", "restore"]
+    commands = [command for step in made.steps for command in step.commands]
+    assert commands[0] == (
+        "ansible n1,host2 -b -m ansible.builtin.systemd_service "
+        """-a '{"name": "nats-server", "state": "stopped", "enabled": false}'"""
+    )
+    # Their stores are in different directories.
+    copying = [command for command in commands if "nats_store_copy" in command]
+    assert [command.split()[1] for command in copying] == ["n1", "host2"] and '"store_dir": "/data/nats"' in copying[1]
+    assert "rsync -a --mkpath host2:/var/lib/nats-rescue/ '/srv/a b/n2/'" in commands
+    assert '"copies": {"n1": "/srv/a b/n1", "n2": "/srv/a b/n2"}, "directory": "/srv/a b/backup"' in str(commands)
+    assert '"argv": ["mv", "-T", "/data/nats/jetstream", "/data/nats/jetstream.rescued"]' in str(commands)
+    deploy, restore = [json.loads(shlex.split(command)[-1]) for command in commands[-2:]]
+    assert deploy == {"nats_server_cluster_leaving": ["n3", "n4", "n5"]}
+    assert restore["nats_cluster_restore_max_replicas"] == 2
+    lines = "\n".join(made.lines)
+    assert "there run n1 2.10.27, n2 2.10.27: a fresh cluster gets what they hold" in lines
+    assert "held by n1 up to 20: comes back up to 20 with 2 of 3 replicas" in lines
+    assert "is gone, and nobody can tell what that was" in lines
+    assert all(f"   $ {command}" in made.lines for command in commands)
+    # One older server among them is enough.
+    (first, second) = old(version="2.15.1").servers
+    mixed = replace(broken(), servers=(first, replace(second, version="2.14.5")))
+    assert planned(mixed, hosts={**GONE, **LEFT}).fresh
+    assert not planned(hosts={**GONE, **LEFT}).fresh
+    by_hand = planned(old(), hosts={**GONE, **LEFT, "n1": left("n1", unit="")}).steps[0].commands
+    assert [command.split()[4] for command in by_hand] == [
+        "natsops.jetstream.nats_server_process",
+        "ansible.builtin.systemd_service",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "reason"),
+    [
+        ({"n3": Host("n3", reached=True)}, "n3 is named dead, answers by SSH, and its server could start"),
+        ({"n3": Host("n3", listening=("10.0.0.3:6222",))}, "10.0.0.3:6222 takes connections"),
+        (
+            {"n1": left("n1", reached=False)},
+            "n1 answers by NATS, and its host cannot be read by SSH: it was not reached",
+        ),
+        ({"n1": left("n1", failure="no permission")}, "its host cannot be read by SSH: no permission"),
+        ({"n1": left("n1", copied=True)}, "n1 runs, and its store was copied before"),
+        ({"n1": left("n1", streams={("APP", "X"): Stored(None, None, True)})}, "n1 holds APP/X encrypted"),
+        ({"n6": left("n6")}, "n6 is no member of the meta group: take it out of the inventory"),
+    ],
+)
+def test_hosts_with_which_no_fresh_cluster_is_made(hosts: dict[str, Host], reason: str) -> None:
+    made = planned(old(), hosts={**GONE, **LEFT, **hosts})
+    (refusal,) = made.refusals
+    assert reason in refusal
+    assert not made.due
+
+
+def test_what_a_fresh_cluster_cannot_bring_back() -> None:
+    hosts = {**GONE, **LEFT}
+    (refusal,) = planned(old(), hosts=hosts, request=Request(DEAD - {"n5"})).refusals
+    assert refusal.startswith("n5 counts for the meta group, does not answer, and is not named dead")
+    memory = old(broken(ORDERS, held("CACHE", 3, ["n1", "n3", "n4"], ["n1"], storage="memory")))
+    (refusal,) = planned(memory, hosts=hosts).refusals
+    assert refusal == "APP/CACHE is in memory, and ends with the servers that are stopped: name it as lost"
+    named = planned(memory, hosts=hosts, request=Request(DEAD, ["APP/CACHE"]))
+    assert named.due and "held by n1 up to 20: ends with them, since it is in memory" in "\n".join(named.lines)
+    disk = Host("n3", True, fenced="masked", streams={("APP", "SCRATCH"): Stored(5, 5)})
+    (refusal,) = planned(old(), hosts={**hosts, "n3": disk}).refusals
+    assert refusal.startswith("only the dead held APP/SCRATCH: a fresh cluster has it no more")
+    alone = old(broken(answer=["n1"]))
+    (refusal,) = planned(alone, hosts={**GONE, "n1": LEFT["n1"]}, request=Request(DEAD | {"n2"})).refusals
+    assert refusal.startswith("n1 alone elects no meta leader of a fresh cluster")
+    both = old()
+    both = replace(both, servers=(both.servers[0], replace(both.servers[1], cluster="C2")))
+    (refusal,) = planned(both, hosts=hosts).refusals
+    assert refusal.startswith("servers of several clusters are left")
+    three = old(broken(held("ORDERS", 3, ["n1", "n4", "n5"], ["n1"]), answer=["n1", "n2", "n3"], leader="n1"))
+    everywhere = {**hosts, "n3": left("n3")}
+    (refusal,) = planned(three, hosts=everywhere, request=Request(frozenset(["n4", "n5"]))).refusals
+    assert refusal.startswith("the meta group has its majority, and before nats-server 2.15")
+
+
+STOPPED = {name: replace(host, running=False) for name, host in LEFT.items()}
+COPIED = {name: replace(host, copied=True) for name, host in STOPPED.items()}
+ASIDE = {name: replace(host, aside=True) for name, host in COPIED.items()}
+
+
+def goes_on(hosts: dict[str, Host]) -> Plan | None:
+    return going_on({**GONE, **hosts}, frozenset(FIVE), Request(DEAD))
+
+
+def test_a_fresh_cluster_that_was_begun_goes_on() -> None:
+    assert goes_on(LEFT) is None
+    assert going_on(LEFT, frozenset(), Request(DEAD)) is None
+    # Nobody can tell why n2 is silent.
+    assert goes_on({**STOPPED, "n2": Host("n2")}) is None
+    every = ["stop", "copy", "bring", "save", "start", "restore"]
+    for hosts, kinds in (
+        ({**STOPPED, "n1": COPIED["n1"]}, every),
+        (COPIED, every),
+        ({**COPIED, "n1": ASIDE["n1"]}, every),
+        (ASIDE, every[2:]),
+        ({**ASIDE, "n1": replace(ASIDE["n1"], running=True)}, every[2:]),
+    ):
+        made = goes_on(hosts)
+        assert made is not None and made.due and made.fresh
+        assert (made.survivors, [step.kind for step in made.steps]) == (("n1", "n2"), kinds)
+    made = goes_on({**COPIED, "n1": ASIDE["n1"]})
+    assert made is not None
+    assert made.lines[0] == "n1: is stopped; its store is copied and renamed"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "reason"),
+    [
+        (STOPPED, "no server runs on the hosts of n1, n2: start them"),
+        ({**COPIED, "n3": Host("n3", reached=True)}, "n3 is named dead, answers by SSH, and its server could start"),
+        ({**COPIED, "n3": Host("n3", reached=True, running=True)}, "n3 is named dead and its server runs"),
+        ({**COPIED, "n2": Host("n2")}, "the host of n2 cannot be read by SSH: it was not reached"),
+        ({**COPIED, "n2": replace(COPIED["n2"], running=True)}, "n2 runs, and its store was copied before"),
+        ({**COPIED, "n2": LEFT["n2"]}, "n2 runs, and others are stopped and copied: stop it"),
+        (
+            {**ASIDE, "n2": STOPPED["n2"]},
+            "the store of n2 is not copied, and those of others are renamed by an earlier",
+        ),
+    ],
+)
+def test_what_keeps_a_fresh_cluster_from_going_on(hosts: dict[str, Host], reason: str) -> None:
+    made = goes_on(hosts)
+    assert made is not None and not made.due
+    (refusal,) = made.refusals
+    assert reason in refusal
+    assert made.lines[-1] == f"Refused: {refusal}."
+
+
+# --- what would be lost ---------------------------------------------------------------------------------------------------
 
 
 def test_what_only_the_dead_held_is_known_from_the_meta_leader() -> None:

@@ -6,12 +6,17 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import fenced
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import StoredStream, stored_streams
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import (
+    StoredStream,
+    best_replica,
+    stored_streams,
+)
 
 ERASED, TOMBSTONE = 1 << 63, 1 << 62
 
@@ -48,10 +53,11 @@ def one(store: Path) -> StoredStream:
 
 def test_the_blocks_go_further_than_the_index(tmp_path: Path, folder: Path) -> None:
     (folder / "msgs" / "index.db").write_bytes(index(3, 300))
-    assert one(tmp_path) == StoredStream("APP", "ORDERS", 3, 3, 300)
+    assert one(tmp_path) == StoredStream("APP", "ORDERS", 3, 3, 300, 5)
     (folder / "msgs" / "9.blk").write_bytes(record(299))
     (folder / "msgs" / "10.blk").write_bytes(record(300) + record(301 | TOMBSTONE) + record(310 | ERASED))
-    assert one(tmp_path).last_seq == 310
+    os.utime(folder / "msgs" / "10.blk", ns=(2**62, 2**62))
+    assert (one(tmp_path).last_seq, one(tmp_path).messages) == (310, None)
 
 
 def test_a_crash_leaves_no_index_and_half_a_record(tmp_path: Path, folder: Path) -> None:
@@ -91,3 +97,19 @@ def test_what_keeps_a_server_from_starting() -> None:
     assert fenced("", {}, False, None) == "it has no configuration file"
     assert fenced("", {}, True, {"held": True}) == "it is in maintenance and held"
     assert fenced("", {}, True, {"held": False}) == ""
+
+
+@pytest.mark.parametrize(
+    ("held", "best"),
+    [
+        ({"n1": (20, 20), "n2": (25, 10)}, "n2"),
+        ({"n1": (20, 19), "n2": (20, 20)}, "n2"),
+        ({"n2": (20, 20), "n1": (20, 20)}, "n1"),
+        ({"n1": (None, None), "n2": (0, 0), "n3": (1, None)}, "n3"),
+    ],
+)
+def test_the_best_replica_goes_furthest_and_then_has_the_most_messages(
+    held: dict[str, tuple[int | None, int | None]], best: str
+) -> None:
+    stored = {server: StoredStream("APP", "ORDERS", 3, 1, last, messages) for server, (last, messages) in held.items()}
+    assert best_replica(stored) == best

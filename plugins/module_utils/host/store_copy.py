@@ -1,0 +1,167 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A copy of what the store of a stopped nats-server holds, and a copy of that which a server without a cluster loads.
+
+A server without a cluster skips streams with several replicas. They are loaded once `num_replicas` is 1 in their configuration
+and 0 in those of their consumers, and the checksums beside these fit. Sources: server/filestore.go (checkMeta, writeStreamMeta),
+server/jetstream.go (enableJetStream).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.highway import highwayhash64
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import isolated
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+
+#: The system account's directory, which holds the Raft groups: a server without a cluster has none.
+_GROUPS = "_js_"
+_UNFINISHED = ".part"
+
+
+class StoreError(Exception):
+    """Why a store cannot be copied, or cannot be loaded."""
+
+
+@dataclass(frozen=True)
+class WantedCopy:
+    """The store that is copied, and where to. `reserve`: bytes that stay free there. `running`: tells whether the server runs."""
+
+    store_dir: str
+    target: str
+    reserve: int = 1 << 30
+    running: Callable[[], bool] = lambda: False
+
+
+def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
+    """Copy the streams of a stopped server, and return whether there was no copy yet. Raises StoreError.
+
+    A copy has its name only when it is whole and on the disk, so that one that is there is not made again.
+    """
+    source, copy = Path(wanted.store_dir) / "jetstream", Path(wanted.target)
+    if copy.exists():
+        if not (copy / "jetstream").is_dir():
+            raise StoreError(f"{copy} is there and is no copy of a store: name another directory")
+        return False
+    unfinished = copy.with_name(copy.name + _UNFINISHED)
+    try:
+        _require_stopped(wanted)
+        if copy.resolve().is_relative_to(source.resolve()):
+            raise StoreError(f"{copy} lies in the store {source}: name another directory")
+        _require_room(source, copy.parent, wanted.reserve)
+        if check_mode:
+            return True
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        unfinished.mkdir(mode=0o700)
+        shutil.copytree(source, unfinished / "jetstream", ignore=shutil.ignore_patterns(_GROUPS), copy_function=_copied)
+        for folder, _folders, _files in os.walk(unfinished):
+            _to_disk(Path(folder))
+        _require_stopped(wanted)
+        unfinished.rename(copy)
+        _to_disk(copy.parent)
+    except (OSError, shutil.Error) as error:
+        raise StoreError(f"cannot copy {source} to {copy}: {error}") from error
+    return True
+
+
+def _require_stopped(wanted: WantedCopy) -> None:
+    if wanted.running():
+        raise StoreError(
+            f"nats-server runs on {wanted.store_dir}: stop it, and keep it from being started, before its store is copied"
+        )
+
+
+def _require_room(source: Path, directory: Path, reserve: int) -> None:
+    needed = size_of(source)
+    free = shutil.disk_usage(directory).free
+    if free < needed + reserve:
+        raise StoreError(
+            f"no room for a copy of {source} in {directory}: it needs {human_bytes(needed)}, {human_bytes(reserve)} must stay "
+            f"free, and {human_bytes(free)} are"
+        )
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files below a folder, which must be there. Raises OSError."""
+    folder.stat()
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def load_alone(store_dir: str) -> list[str]:
+    """Change the configurations in a copy so that a server without a cluster loads its streams, and return ACCOUNT/STREAM of
+    each. Nothing but its messages is left to a stream, so that none is added, expires, or is sent anywhere. All are read before
+    one is changed. Raises StoreError."""
+    changes: list[tuple[Path, bytes, bytes]] = []
+    names = []
+    for path in sorted((Path(store_dir) / "jetstream").glob("*/streams/*/meta.inf")):
+        folder = path.parent
+        if folder.name.startswith("."):
+            continue  # it is being deleted
+        names.append(f"{folder.parent.parent.name}/{folder.name}")
+        stream, config = _config(path, "")
+        changes.append(_change(path, {**isolated(config), "num_replicas": 1}, stream))
+        for inner in sorted(folder.glob("obs/*/meta.inf")):
+            if not inner.parent.name.startswith("."):
+                consumer, config = _config(inner, f"{stream}/")
+                replicas = 1 if config.get("num_replicas") == 1 else 0  # 0: as many as its stream
+                changes.append(_change(inner, {**config, "num_replicas": replicas}, consumer))
+    for path, content, checksum in changes:
+        try:
+            path.write_bytes(content)
+            path.with_suffix(".sum").write_bytes(checksum)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    return names
+
+
+def _config(path: Path, prefix: str) -> tuple[str, dict[str, object]]:
+    """Return what the checksum of a configuration is made with, and the configuration. Raises StoreError."""
+    if path.with_suffix(".key").exists():
+        raise StoreError(f"{path.parent} is encrypted: its configuration cannot be changed without the key")
+    try:
+        content = path.read_bytes()
+        checksum = path.with_suffix(".sum").read_bytes()
+        config = json.loads(content)
+    except OSError as error:
+        raise StoreError(f"cannot read {error.filename}: {error.strerror}") from error
+    except ValueError as error:
+        raise StoreError(f"{path} is no configuration that can be read: {error}") from error
+    name = prefix + path.parent.name
+    if checksum != _checksum(name, content):
+        raise StoreError(f"{path} is damaged: its checksum in meta.sum is another one")
+    return name, config
+
+
+def _change(path: Path, config: Mapping[str, object], name: str) -> tuple[Path, bytes, bytes]:
+    content = json.dumps(config, separators=(",", ":")).encode()
+    return path, content, _checksum(name, content)
+
+
+def _checksum(name: str, content: bytes) -> bytes:
+    return highwayhash64(hashlib.sha256(name.encode()).digest(), content).hex().encode()
+
+
+def _copied(source: str, target: str) -> None:
+    """Copy a file with its owner, which is not root's, and have it on the disk."""
+    shutil.copy2(source, target)
+    found = os.stat(source)
+    os.chown(target, found.st_uid, found.st_gid)
+    _to_disk(Path(target))
+
+
+def _to_disk(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,420 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Saving streams from copies of the stores of stopped servers, each from the copy that goes furthest.
+
+A throw-away server loads one stream at a time, in isolation and from another copy, so that the given one stays as it is. What it
+sends is the archive of a backup, with the configuration that the stream had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import read_consumer_state
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import (
+    StoredStream,
+    best_replica,
+    stored_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import StoreError, load_alone, size_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    JetStreamApi,
+    Listing,
+    TransferPace,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import (
+    Outcome,
+    Stream,
+    chosen_streams,
+    folder,
+    not_saved,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
+    Store,
+    staged_directory,
+    written,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throwaway_server import (
+    ACCOUNT,
+    SLACK,
+    ended_by_signals,
+    find_binary,
+    require_room,
+    throwaway_server,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+
+_LOG_LINES = 3
+#: What of a stream a copy tells before it is loaded.
+_REPORTED = ("messages", "first_seq", "last_seq")
+
+
+@dataclass(frozen=True)
+class WantedCopies:
+    """Which streams are saved, where to and how. `copies`: server → directory of the copy of its store. `damaged`: patterns of
+    streams that are saved although less of them is loaded than their files tell. `held`: what must be in the copies, as
+    `nats_store_copy` returned it."""
+
+    copies: Mapping[str, str]
+    store: Store
+    streams: Sequence[str]
+    exclude: Sequence[str]
+    damaged: Sequence[str]
+    held: Sequence[Mapping[str, Any]]
+    binary: Optional[str]
+    work_directory: Optional[Path]
+    level: str
+    pace: TransferPace
+
+
+@dataclass(frozen=True)
+class _Replica:
+    """The replica of a stream that is saved. `others`: server → last sequence of its other ones. `folders`: server → where it
+    and its other ones are."""
+
+    server: str
+    stored: StoredStream
+    others: Mapping[str, int]
+    folders: Mapping[str, Path]
+    size: int
+
+    @property
+    def folder(self) -> Path:
+        return self.folders[self.server]
+
+    @property
+    def label(self) -> str:
+        return stream_key(self.stored.account, self.stored.name)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The server that loads, and where it may store."""
+
+    binary: str
+    directory: Path
+
+
+def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bool) -> Outcome:
+    """Save every stream that is asked for. One that fails does not keep the others from being saved. In check mode they are
+    loaded too, and nothing is written that stays.
+
+    Raises NatsFailure, before anything is saved: invalid_option, unsupported, disk_full, locked.
+    """
+    binary, _version = find_binary(wanted.binary)
+    replicas = _replicas(wanted)
+    # Beside the backups, where the disk has room for them; in a directory that holds backups only it would be in their way.
+    beside = wanted.store.local.parent if wanted.store.local else tempfile.gettempdir()
+    place = _Place(binary, Path(os.path.abspath(wanted.work_directory or beside)))
+    _require_room(wanted, place, replicas)
+    rows: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        if not check_mode:
+            stack.enter_context(wanted.store.locked())
+        stack.enter_context(ended_by_signals())
+        for replica in replicas:
+            report = partial(_report, progress, len(rows), len(replicas), replica.label)
+            report(0)
+            rows.append(_row(wanted, place, replica, report, check_mode))
+    changed = [row for row in rows if row["changed"]]
+    result = {
+        "changed": bool(changed),
+        "streams": rows,
+        "lines": _lines(wanted, rows, check_mode),
+        "diff": {side: {row["name"]: row["diff"][side] for row in changed} for side in ("before", "after")},
+    }
+    return Outcome(result, not_saved(rows))
+
+
+def _report(progress: Progress, done: int, count: int, name: str, size: int) -> None:
+    progress.report(lambda: f"{done} of {count} streams are saved; {name}: {human_bytes(size)} so far")
+
+
+# --- what there is ------------------------------------------------------------------------------------------------------
+
+
+def _replicas(wanted: WantedCopies) -> list[_Replica]:
+    """Return the best replica of each stream that is asked for. Raises NatsFailure invalid_option, unsupported, incomplete."""
+    held: dict[Stream, dict[str, StoredStream]] = {}
+    for server, copy in wanted.copies.items():
+        for stored in _stored(server, copy):
+            held.setdefault((stored.account, stored.name), {})[server] = stored
+    _require_held(wanted, held)
+    found = sorted(held, key=lambda key: stream_key(*key))
+    chosen = chosen_streams(found, wanted.streams, wanted.exclude)
+    hidden = [
+        f"{stream_key(*key)} on {server}" for key in chosen for server, stored in held[key].items() if stored.encrypted
+    ]
+    if hidden:
+        names = ", ".join(hidden[:10]) + (f" and {len(hidden) - 10} more" if len(hidden) > 10 else "")
+        raise NatsFailure("unsupported", f"encrypted streams cannot be loaded without their key: {names}")
+    return [_replica(wanted, held[key]) for key in chosen]
+
+
+def _require_held(wanted: WantedCopies, held: Mapping[Stream, Mapping[str, StoredStream]]) -> None:
+    """Raise NatsFailure incomplete unless each stream is in a copy, as far as any store held it."""
+    missing = {}
+    for item in wanted.held:
+        key, last_seq = (item["account"], item["name"]), item["last_seq"] or 0
+        if key not in held:
+            missing[stream_key(*key)] = "is in none"
+        elif max(stored.last_seq or 0 for stored in held[key].values()) < last_seq:
+            missing[stream_key(*key)] = f"ends before {last_seq}"
+    if missing:
+        first = ", ".join(f"{name} {what}" for name, what in sorted(missing.items())[:10])
+        reason = f"the copies are not whole, bring them again: of {len(missing)} streams that stores held, {first}"
+        raise NatsFailure("incomplete", reason)
+
+
+def _stored(server: str, copy: str) -> list[StoredStream]:
+    root = Path(copy) / "jetstream"
+    try:
+        os.listdir(root)
+        return stored_streams(copy)
+    except OSError as error:
+        raise NatsFailure("invalid_option", f"copies: {root}, of {server}, cannot be read: {error.strerror}") from error
+
+
+def _replica(wanted: WantedCopies, held: Mapping[str, StoredStream]) -> _Replica:
+    server = best_replica(held)
+    best = held[server]
+    folders = {
+        name: Path(wanted.copies[name]) / "jetstream" / best.account / "streams" / best.name for name in sorted(held)
+    }
+    others = {name: held[name].last_seq or 0 for name in folders if name != server}
+    return _Replica(server, best, others, folders, size_of(folders[server]))
+
+
+def _elsewhere(replica: _Replica) -> tuple[Mapping[str, Any], ...]:
+    """Return the consumers that only other replicas have, as an API reports them, each where its floor is the highest: one may
+    have fewer replicas than its stream. Raises NatsFailure damaged."""
+    there = {path.parent.name for path in replica.folder.glob("obs/*/meta.inf")}
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, stream in replica.folders.items():
+        for path in sorted(stream.glob("obs/*/meta.inf")):
+            consumer = path.parent.name
+            if consumer in there or consumer.startswith("."):
+                continue  # the latter is being deleted
+            info = {**_consumer(path.parent), "server": name}
+            if consumer not in found or _floor(info) > _floor(found[consumer]):
+                found[consumer] = info
+    return tuple(found[consumer] for consumer in sorted(found))
+
+
+def _floor(consumer: Mapping[str, Any]) -> int:
+    return int(consumer["ack_floor"]["stream_seq"])
+
+
+def _consumer(directory: Path) -> dict[str, Any]:
+    """Return what the files of a consumer report. Raises NatsFailure damaged."""
+    state = directory / "o.dat"
+    try:
+        config = json.loads((directory / "meta.inf").read_bytes())
+        positions = read_consumer_state(state.read_bytes() if state.exists() else b"")
+    except (ArchiveError, OSError, ValueError) as error:
+        raise NatsFailure("damaged", f"consumer {directory} cannot be read: {error}") from error
+    return {
+        "name": directory.name,
+        "config": {key: value for key, value in config.items() if key not in ("Created", "Name")},
+        "num_ack_pending": positions.pop("pending"),
+        **positions,
+    }
+
+
+def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Replica]) -> None:
+    """Raise NatsFailure disk_full unless there is room for all archives and, one at a time, for each stream."""
+    loaded = max((replica.size for replica in replicas), default=0) + SLACK
+    saved = sum(replica.size for replica in replicas)
+    local = wanted.store.local
+    if local is None or _device(local) != _device(place.directory):
+        require_room(place.directory, loaded, "load the largest stream")
+        loaded = 0
+    if local is not None:
+        require_room(local, loaded + saved, "load the largest stream and save all" if loaded else "save all streams")
+
+
+def _device(directory: Path) -> int:
+    absolute = directory.absolute()
+    return next(path.stat().st_dev for path in (absolute, *absolute.parents) if path.is_dir())
+
+
+# --- one stream ---------------------------------------------------------------------------------------------------------
+
+
+def _row(
+    wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
+) -> dict[str, Any]:
+    """Return what became of one stream."""
+    stored = replica.stored
+    row: dict[str, Any] = {
+        "name": replica.label,
+        "account": stored.account,
+        "stream": stored.name,
+        "server": replica.server,
+        "others": dict(replica.others),
+        "num_replicas": stored.num_replicas,
+        "problem": "",
+        "code": "",
+    }
+    try:
+        return {**row, **_save(wanted, place, replica, report, check_mode)}
+    except NatsFailure as failure:
+        reported = {key: getattr(stored, key) for key in _REPORTED}
+        nothing: dict[str, Any] = {
+            "changed": False,
+            "path": None,
+            "reason": "",
+            "digest": None,
+            "consumers": [],
+            "caveats": [],
+        }
+        return {**row, **reported, **nothing, "diff": {}, "problem": failure.description, "code": failure.code}
+
+
+def _save(
+    wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
+) -> dict[str, Any]:
+    """Return what a row says of a stream that is saved, or would be. Raises NatsFailure."""
+    stored = replica.stored
+    with _loaded(place, replica) as (client, work):
+        api = _LoadedApi(client, replica)
+        info = api.find_stream(stored.name)
+        if info is None:
+            raise NatsFailure("damaged", f"{replica.folder} is not loaded:{_complaints(work)}")
+        missing = _missing(stored, info["state"])
+        if missing and not matches(stored.account, stored.name, wanted.damaged):
+            reason = f"{replica.folder} is not loaded whole: {missing}.{_complaints(work)}"
+            raise NatsFailure("damaged", f"{reason}\nName it in `damaged` to save what is loaded")
+        consumers = [
+            {"name": row["name"], "ack_floor": position(row), "server": row.get("server", replica.server)}
+            for row in api.consumers(stored.name).rows
+        ]
+        target = wanted.store.below(folder(stored.account))
+        one = WantedBackup(stored.name, target, wanted.level, wanted.pace, report=report)
+        result = back_up(client, api, one, check_mode)
+    contents = (result["backup"] or {}).get("contents") or {}
+    return {
+        **{key: info["state"][key] for key in _REPORTED},
+        "consumers": sorted(consumers, key=lambda row: str(row["name"])),
+        "digest": contents.get("digest"),
+        "caveats": [*result["caveats"], *_caveats(stored, missing)],
+        **{key: result[key] for key in ("changed", "path", "reason", "diff")},
+    }
+
+
+def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
+    """Return in which way less is loaded than the files tell, empty where it is all."""
+    keys = _REPORTED if stored.messages else ("messages", "last_seq")  # an empty stream has no first message
+    reported = {key: getattr(stored, key) for key in keys}
+    return ", ".join(
+        f"{key} is {state[key]} instead of {value}"
+        for key, value in reported.items()
+        if value is not None and value != state[key]
+    )
+
+
+def _caveats(stored: StoredStream, missing: str) -> list[str]:
+    if missing:
+        return [f"it is not whole: {missing}"]
+    if stored.messages is None:
+        return ["its server had not stopped in order: how many messages it held is not known, and floors may be lower"]
+    return []
+
+
+@contextlib.contextmanager
+def _loaded(place: _Place, replica: _Replica) -> Iterator[tuple[Client, Path]]:
+    """Give a server that has loaded one stream, and the directory that is removed with it. Raises NatsFailure."""
+    with staged_directory(place.directory, "load") as work:
+        target = work / "store" / "jetstream" / ACCOUNT / "streams" / replica.stored.name
+        try:
+            with written(work):
+                shutil.copytree(replica.folder, target)
+            load_alone(str(work / "store"))
+        except shutil.Error as error:
+            raise NatsFailure("write_failed", f"{replica.folder} cannot be copied to {work}: {error}") from error
+        except StoreError as error:
+            reason = str(error).replace(str(target), str(replica.folder))
+            raise NatsFailure("damaged", reason) from error
+        store_bytes = 2 * replica.size + SLACK
+        with throwaway_server(place.binary, work, {}, store_bytes) as connection, Client(connection) as client:
+            yield client, work
+
+
+def _complaints(work: Path) -> str:
+    """Return the last lines in which the server complains."""
+    lines = (work / "server.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    found = [line[:300] for line in lines if "[ERR]" in line or "[WRN]" in line][-_LOG_LINES:]
+    return "".join(f"\n  {line}" for line in found or ["(the server's log has no complaint)"])
+
+
+class _LoadedApi(JetStreamApi):
+    """The API of a server that has loaded a stream in isolation, which shows the stream as it was."""
+
+    def __init__(self, client: Client, replica: _Replica) -> None:
+        super().__init__(client, replica.stored.account)
+        self._elsewhere = _elsewhere(replica)
+        document = json.loads((replica.folder / "meta.inf").read_bytes())
+        self._config = {key: value for key, value in document.items() if key != "Created"}
+
+    def stream(self, name: str) -> dict[str, Any]:
+        return {**super().stream(name), "config": self._config}
+
+    def consumers(self, stream: str) -> Listing:
+        listing = super().consumers(stream)
+        return Listing((*listing.rows, *self._elsewhere), listing.unknown)
+
+    def snapshot_stream(
+        self,
+        name: str,
+        on_start: Callable[[dict[str, Any]], None],
+        on_chunk: Callable[[bytes], None],
+        pace: TransferPace,
+    ) -> None:
+        # What restores an archive sends the configuration of its manifest, by which a server replaces that in the archive.
+        super().snapshot_stream(name, lambda reply: on_start({**reply, "config": self._config}), on_chunk, pace)
+
+
+# --- what is shown ------------------------------------------------------------------------------------------------------
+
+
+def _lines(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: bool) -> list[str]:
+    shown = [
+        (
+            row["name"],
+            row["server"],
+            ", ".join(f"{server} {last}" for server, last in row["others"].items()),
+            row["messages"] if row["messages"] is not None else "",
+            row["last_seq"] if row["last_seq"] is not None else "",
+            len(row["consumers"]),
+            _what(row, planned),
+        )
+        for row in rows
+    ]
+    title = f"{'To be saved' if planned else 'Saved'} from {len(wanted.copies)} copies to {wanted.store.place()}"
+    return table(title, ("Stream", "From", "Others to", "Messages", "Last", "Consumers", "What"), shown).splitlines()
+
+
+def _what(row: Mapping[str, Any], planned: bool) -> str:
+    if row["problem"]:
+        return str(row["problem"]).partition("\n")[0]
+    if not row["changed"]:
+        return "is saved already"
+    return str(row["caveats"][0]) if row["caveats"] else "would be saved" if planned else "saved"

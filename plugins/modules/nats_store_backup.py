@@ -1,0 +1,262 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_store_backup
+short_description: Save the streams in copies of servers' stores as backups
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Reads copies that M(natsops.jetstream.nats_store_copy) made of the stores of stopped servers, and saves each stream from the
+    copy that goes furthest, and then has the most messages, into C(<directory>/<account>/<stream>@<time>), from where
+    M(natsops.jetstream.nats_restore) takes it.
+  - Starts a nats-server of its own on loopback for each stream, which loads a copy of that copy, alone and in isolation.
+    Nothing is added to it, expires, or is sent elsewhere, and the copies stay as they are.
+  - Compares what was loaded with what the files tell, saves it with all consumers at their ack floors, and reads the archive
+    back. The backup has the configuration that the stream had. Consumers have as many replicas as their stream, or one where
+    they had one. A consumer that only another copy has is added, and is made again at its floor by the restore.
+  - A stream that is still as its newest backup has it is not saved again, so a run that was interrupted continues. One that
+    cannot be saved does not keep the others from it; the module fails in the end and says which.
+  - Runs on the controller or on a spare host that can read the copies, and needs no cluster and no connection to one. The server
+    ends with the module, also when that is killed. Files that a killed run left are removed by the next one.
+extends_documentation_fragment:
+  - natsops.jetstream.backup_store
+  - natsops.jetstream.backup_encryption
+  - natsops.jetstream.transfer
+  - natsops.jetstream.progress
+attributes:
+  check_mode:
+    description: Can run in check mode, loads the streams too, and says which would be saved.
+    support: full
+    details:
+      - Does not see whether another run holds the lock.
+  diff_mode:
+    description: Shows messages, sequences and consumers of the newest backup and of the new one of each stream.
+    support: full
+  idempotent:
+    description: Whether a second run changes nothing.
+    support: full
+options:
+  copies:
+    description:
+      - The copies, each server's name with the directory of its copy.
+    type: dict
+    required: true
+  directory:
+    description:
+      - Directory of the backups, best one of its own. No other run may write to it meanwhile.
+      - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
+    type: path
+    required: true
+  streams:
+    description:
+      - Which streams are saved, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), with C(*) and C(?) for any characters and
+        any one. A pattern that no stream matches fails.
+    type: list
+    elements: str
+    default: ["*"]
+  exclude:
+    description:
+      - Which of them are not, written likewise.
+    type: list
+    elements: str
+    default: []
+  damaged:
+    description:
+      - Which streams are saved although less is loaded than their files tell, written likewise.
+    type: list
+    elements: str
+    default: []
+  held:
+    description:
+      - What stores held, as M(natsops.jetstream.nats_store_copy) returned it on their hosts. It fails with V(incomplete) when one
+        of these streams is in none of O(copies), or ends earlier there.
+    type: list
+    elements: dict
+    default: []
+  binary:
+    description:
+      - Path of the nats-server to run, by default the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin). It must have the version
+        that wrote the stores, or one between it and that of the cluster that the backups are for.
+    type: path
+  work_directory:
+    description:
+      - Directory below which the server stores, in one of its own that only the user of the module can read. It must
+        have room for the largest stream.
+      - By default the one that holds O(directory), and for object storage the one for temporary files.
+    type: path
+  verify:
+    description:
+      - How each archive is verified before it counts, see M(natsops.jetstream.nats_stream_backup).
+    type: str
+    choices: [contents, records]
+    default: contents
+requirements:
+  - nats-py >= 2.9
+  - nats-server
+notes:
+  - "Failures before anything is saved: V(locked), V(invalid_option), V(incomplete), V(disk_full), and V(unsupported) for an
+    encrypted store.
+    V(damaged) is for a stream whose files cannot be read, or of which less is loaded than they tell; see O(damaged)."
+  - Streams in memory are on no disk.
+seealso:
+  - module: natsops.jetstream.nats_store_copy
+  - module: natsops.jetstream.nats_restore
+  - module: natsops.jetstream.nats_rescue
+"""
+
+EXAMPLES = r"""
+- name: Save what two servers held that are left of five
+  natsops.jetstream.nats_store_backup:
+    copies:
+      n1-c1: /srv/rescue/n1-c1
+      n2-c1: /srv/rescue/n2-c1
+    directory: /srv/rescue/backup
+    binary: /opt/nats-server/2.10.27/nats-server
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+streams:
+  description: The streams, in the order in which they were saved.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: C(ACCOUNT/STREAM).
+      type: str
+      sample: APP/ORDERS
+    account:
+      description: Name of the account.
+      type: str
+    stream:
+      description: Name of the stream.
+      type: str
+    server:
+      description: The server whose copy it is saved from.
+      type: str
+      sample: n1-c1
+    others:
+      description: The last sequences in the copies of other servers.
+      type: dict
+      sample: {n2-c1: 1180}
+    num_replicas:
+      description: How many replicas it had.
+      type: int
+    messages:
+      description: How many messages were loaded.
+      type: int
+    first_seq:
+      description: The first sequence.
+      type: int
+    last_seq:
+      description: The last sequence.
+      type: int
+    consumers:
+      description: The consumers, each with C(name), C(ack_floor), a sequence of the stream, and C(server), whose copy it is from.
+      type: list
+      elements: dict
+      sample: [{name: worker, ack_floor: 1180, server: n1-c1}]
+    digest:
+      description: SHA-256 of all messages; null in check mode where it would be saved.
+      type: str
+    path:
+      description: Directory of the backup, null in check mode where it would be saved.
+      type: str
+      sample: /srv/rescue/backup/APP/ORDERS@20261123T020000.123456Z
+    changed:
+      description: Whether it was, or would be, saved.
+      type: bool
+    reason:
+      description: Why it was.
+      type: str
+      sample: there is none yet
+    caveats:
+      description: What it lacks, with O(damaged), or may lack after a crash.
+      type: list
+      elements: str
+    diff:
+      description: Messages, sequences and consumers before and after.
+      type: dict
+lines:
+  description: The same for people.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, gc_paused
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CONTENTS, RECORDS
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import (
+    WRITE_SPEC,
+    misplaced_secrets,
+    store_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store_backup import (
+    WantedCopies,
+    save_copied_streams,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "copies": {"type": "dict", "required": True},
+            "directory": {"type": "path", "required": True},
+            "streams": {"type": "list", "elements": "str", "default": ["*"]},
+            "exclude": {"type": "list", "elements": "str", "default": []},
+            "damaged": {"type": "list", "elements": "str", "default": []},
+            "held": {"type": "list", "elements": "dict", "default": []},
+            "binary": {"type": "path"},
+            "work_directory": {"type": "path"},
+            "verify": {"type": "str", "choices": [CONTENTS, RECORDS], "default": CONTENTS},
+            **WRITE_SPEC,
+            **TRANSFER_SPEC,
+            **PROGRESS_SPEC,
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    module.no_log_values.update(misplaced_secrets(params))
+    try:
+        wanted = WantedCopies(
+            {str(server): str(copy) for server, copy in params["copies"].items()},
+            store_of(params),
+            params["streams"],
+            params["exclude"],
+            params["damaged"],
+            params["held"],
+            params["binary"],
+            Path(params["work_directory"]) if params["work_directory"] else None,
+            params["verify"],
+            pace_of({**params, "consumers": True}),
+        )
+        with gc_paused():
+            outcome = save_copied_streams(wanted, Progress(params["progress"], None), module.check_mode)
+    except MissingLibrary as missing:
+        module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
+    except NatsFailure as failure:
+        fail(module, failure)
+    else:
+        for row in outcome.result["streams"]:
+            for caveat in row["caveats"]:
+                module.warn(f"stream {row['name']}: {caveat}")
+        if outcome.failure is not None:
+            fail(module, outcome.failure, **outcome.result)
+        module.exit_json(**outcome.result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_store_copy
+short_description: Copy the store of a nats-server that is stopped
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Copies the streams and consumers on the disk of a host, without the Raft groups of the system account.
+  - Refuses while the server runs, also when it was started meanwhile, and where the disk has too little room.
+  - The copy has its name only when it is whole and on the disk. One that is there is left as it is; what a killed run left of one
+    is replaced.
+  - Runs on the managed host and needs no connection to NATS. The files belong to the user of the server, so that it mostly needs
+    root.
+options:
+  config:
+    description: Path of the configuration file on the server's command line. It identifies the server.
+    type: path
+    required: true
+  store_dir:
+    description: Directory of the store, as C(jetstream.store_dir) of the configuration has it.
+    type: path
+    required: true
+  copy:
+    description:
+      - Directory of the copy, below one that exists. It can be read by the user of this module alone.
+    type: path
+    required: true
+  reserve:
+    description: How much stays free on the disk, such as V(10GB). A bare number is bytes.
+    type: str
+    default: 1GB
+attributes:
+  check_mode:
+    description: Can run in check mode and then refuses what the run would refuse.
+    support: full
+  diff_mode:
+    description: Only RV(streams) would show.
+    support: none
+  idempotent:
+    description: Whether a second run changes nothing.
+    support: full
+seealso:
+  - module: natsops.jetstream.nats_store_backup
+  - module: natsops.jetstream.nats_store_info
+"""
+
+EXAMPLES = r"""
+- name: Copy the store of a server that is stopped
+  natsops.jetstream.nats_store_copy:
+    config: /etc/nats-server/nats-server.conf
+    store_dir: /var/lib/nats
+    copy: /var/lib/nats-rescue
+  become: true
+"""
+
+RETURN = r"""
+copy:
+  description: Directory of the copy.
+  type: str
+  returned: success
+  sample: /var/lib/nats-rescue
+streams:
+  description: What the copy holds, or would, as M(natsops.jetstream.nats_store_info) returns it.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - {account: APP, name: ORDERS, num_replicas: 3, first_seq: 1, last_seq: 1200, messages: 1200, encrypted: false}
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import find_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import (
+    StoreError,
+    WantedCopy,
+    copy_store,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
+
+
+def ensure(module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result. Raises StoreError, OSError, and ValueError for a size that is none."""
+    given = module.params
+    wanted = WantedCopy(
+        given["store_dir"],
+        given["copy"],
+        size_bytes(given["reserve"]),
+        lambda: find_server(given["config"]) is not None,
+    )
+    changed = copy_store(wanted, module.check_mode)
+    source = given["store_dir"] if changed and module.check_mode else given["copy"]
+    streams = [stream.as_dict() for stream in stored_streams(source)]
+    return {"changed": changed, "copy": given["copy"], "streams": streams}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "config": {"type": "path", "required": True},
+            "store_dir": {"type": "path", "required": True},
+            "copy": {"type": "path", "required": True},
+            "reserve": {"type": "str", "default": "1GB"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**ensure(module))
+    except (StoreError, OSError) as error:
+        module.fail_json(msg=f"The store is not copied: {error}")
+    except ValueError as error:
+        module.fail_json(msg=f"reserve: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nats_store_copy and nats_store_backup: of five servers three are destroyed, and what the others held comes back in a fresh
+cluster of these two."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nats
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.module_runs import Runner, form
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, binary, collections_path
+
+FIVE = ["n1", "n2", "n3", "n4", "n5"]
+LEFT, DEAD = FIVE[:2], FIVE[2:]
+#: The members of each stream, and how it is made.
+STREAMS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "ORDERS": (["n1", "n3", "n4"], {"max_msgs_per_subject": 1000, "metadata": {"team": "shop"}}),
+    "EVENTS": (FIVE, {}),
+    "COPY": (["n2", "n3", "n4"], {"subjects": [], "mirror": {"name": "EVENTS"}}),
+    "JOBS": (["n2", "n4", "n5"], {"retention": "workqueue"}),
+    "SINGLE": (["n2"], {}),
+    "EMPTY": (["n1", "n4", "n5"], {}),
+    "CACHE": (["n1", "n4", "n5"], {"storage": "memory"}),
+    "GONE": (DEAD, {}),
+}
+FILLED = ["ORDERS", "EVENTS", "JOBS", "SINGLE", "CACHE", "GONE"]
+SAVED = ["COPY", "EMPTY", "EVENTS", "JOBS", "ORDERS", "SINGLE"]
+CONSUMERS = [("ORDERS", "worker"), ("EVENTS", "worker"), ("JOBS", "worker"), ("EVENTS", "single")]
+MESSAGES, MORE, TAKEN = 20, 5, 12
+
+
+class Stores(NamedTuple):
+    """What is left of a cluster: the copies of its stores, where backups go, and the binary that wrote them."""
+
+    copies: dict[str, str]
+    directory: Path
+    binary: str
+
+
+Save = Callable[..., dict[str, Any]]
+
+
+async def publish(cluster: NatsProcesses, streams: list[str], first: int, count: int, taken: int = 0) -> None:
+    client = await nats.connect([cluster.url(name) for name in cluster.processes], user=APP_USER, password=APP_PASSWORD)
+    context = client.jetstream(timeout=10)
+    for number in range(first, first + count):
+        for name in streams:
+            await context.publish(f"{name}.new", str(number).encode())
+    for stream, consumer in CONSUMERS if taken else ():
+        subscription = await context.pull_subscribe_bind(consumer, stream)
+        for message in await subscription.fetch(taken, timeout=10):
+            await message.ack_sync()
+    await client.close()
+
+
+async def bodies(cluster: NatsProcesses, stream: str, first: int, last: int) -> list[str]:
+    client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
+    context = client.jetstream(timeout=10)
+    found = [((await context.get_msg(stream, seq)).data or b"").decode() for seq in range(first, last + 1)]
+    await client.close()
+    return found
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and "_js_" not in path.parts
+    }
+
+
+def host(cluster: NatsProcesses, name: str) -> dict[str, Any]:
+    return {"config": str(cluster.config_file(name)), "store_dir": str(cluster.directory / name)}
+
+
+def configure(cluster: NatsProcesses, anywhere: bool = False) -> None:
+    """Write the configuration of each server, whose routes name all of them, and whose tags tell which streams it may get."""
+    for name in cluster.names:
+        tags = [f"holds:{stream}" for stream, (members, _config) in STREAMS.items() if anywhere or name in members]
+        cluster.write_config(name, f"server_tags: {json.dumps(tags)}")
+
+
+def survivors(cluster: NatsProcesses, run_module: Runner, directory: Path) -> dict[str, str]:
+    """Destroy three of five servers after one of the others fell behind, stop those, and return the copies of their stores."""
+    for name, (members, config) in STREAMS.items():
+        cluster.add_stream(name, len(members), placement={"tags": [f"holds:{name}"]}, **config)
+    for stream in ("ORDERS", "EVENTS", "JOBS"):
+        cluster.add_consumer(stream, "worker")
+    # A consumer with one replica, which n1 does not get.
+    while cluster.add_consumer("EVENTS", "single", num_replicas=1)["cluster"]["leader"] != "n2":
+        cluster.app_request("$JS.API.CONSUMER.DELETE.EVENTS.single")
+    asyncio.run(publish(cluster, FILLED, 0, MESSAGES, TAKEN))
+    copied = wait_until(
+        lambda: cluster.app_request("$JS.API.STREAM.INFO.COPY")["state"]["last_seq"], lambda last: last == MESSAGES, 30
+    )
+    assert copied.done
+
+    def held(name: str) -> dict[str, Any]:
+        found = run_module("nats_store_info", {}, **host(cluster, name))["streams"]
+        return {item["name"]: item["last_seq"] for item in found}
+
+    # A follower stores a message a moment after its leader acknowledged it.
+    whole = {"COPY": MESSAGES, "EVENTS": MESSAGES, "JOBS": MESSAGES, "SINGLE": MESSAGES}
+    assert wait_until(partial(held, "n2"), lambda last: last == whole, 30).done
+    cluster.stop("n2")
+    asyncio.run(publish(cluster, ["EVENTS"], MESSAGES, MORE))
+    assert wait_until(partial(held, "n1"), lambda last: last["EVENTS"] == MESSAGES + MORE, 30).done
+    cluster.kill(*DEAD)
+    for name in DEAD:
+        shutil.rmtree(cluster.directory / name)
+
+    running = run_module("nats_store_copy", {}, copy=str(directory / "n1"), **host(cluster, "n1"))
+    assert "nats-server runs on" in running["msg"] and "stop it" in running["msg"], running
+    cluster.stop("n1")
+    for name in LEFT:
+        options = {"copy": str(directory / name), **host(cluster, name)}
+        refused = run_module("nats_store_copy", {}, reserve="100000TB", **options)
+        assert "no room for a copy" in refused["msg"], refused
+        planned = run_module("nats_store_copy", {}, True, reserve="0", **options)
+        assert planned["changed"] and not (directory / name).exists()
+        done = run_module("nats_store_copy", {}, reserve="0", **options)
+        assert done["changed"] and done["streams"] == planned["streams"], done
+        assert not run_module("nats_store_copy", {}, **options)["changed"]
+        assert digests(directory / name / "jetstream") == digests(cluster.directory / name / "jetstream")
+    return {name: str(directory / name) for name in LEFT}
+
+
+@pytest.fixture
+def cluster(version: str, tmp_path: Path, run_module: Runner) -> Iterator[NatsProcesses]:
+    directory = tmp_path / "cluster"
+    directory.mkdir()
+    made = NatsProcesses(version, directory, list(FIVE))
+    configure(made)
+    made.start()
+    try:
+        yield form(made, run_module)
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def stores(cluster: NatsProcesses, version: str, tmp_path: Path, run_module: Runner) -> Stores:
+    directory = tmp_path / "rescue"
+    directory.mkdir()
+    return Stores(survivors(cluster, run_module, directory), directory / "backup", binary(version))
+
+
+def saving(stores: Stores, run_module: Runner) -> Save:
+    options = {"copies": stores.copies, "directory": str(stores.directory), "binary": stores.binary}
+
+    def run(check_mode: bool = False, **asked: Any) -> dict[str, Any]:
+        return run_module("nats_store_backup", {}, check_mode, **{**options, **asked})
+
+    return run
+
+
+def fresh(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
+    """Start the servers that are left with empty stores and without routes to the dead."""
+    for name in DEAD:
+        cluster.names.remove(name)
+        del cluster.route_ports[name]
+    for name in LEFT:
+        (cluster.directory / name).rename(cluster.directory / f"{name}.old")
+    configure(cluster, anywhere=True)
+    cluster.start()
+    return form(cluster, run_module)
+
+
+def require_back(cluster: NatsProcesses) -> None:
+    """Everything that n1 or n2 held is there, with the configuration that it had."""
+    count = MESSAGES + MORE
+    for stream, first, last in (("ORDERS", 1, 20), ("EVENTS", 1, count), ("JOBS", TAKEN + 1, 20), ("SINGLE", 1, 20)):
+        found = asyncio.run(bodies(cluster, stream, first, last))
+        assert found == [str(number) for number in range(first - 1, last)], stream
+    # The mirror goes on where its replica on n2 ended.
+    copy = partial(cluster.app_request, "$JS.API.STREAM.INFO.COPY")
+    assert wait_until(lambda: copy()["state"]["messages"], lambda messages: messages == count, 30).done
+    for stream, name in CONSUMERS:
+        info = cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.{name}")
+        assert (position(info), info["num_ack_pending"]) == (TAKEN, 0), (stream, name)
+        last = count if stream == "EVENTS" else MESSAGES
+        assert info["num_pending"] == last - TAKEN, (stream, name)
+    for name in SAVED:
+        members, made = STREAMS[name]
+        config = cluster.app_request(f"$JS.API.STREAM.INFO.{name}", members=min(len(members), 2))["config"]
+        wanted: dict[str, Any] = {"subjects": [f"{name}.>"], "num_replicas": min(len(members), 2), **made}
+        has: dict[str, Any] = {key: config.get(key) or [] for key in wanted}
+        if name == "COPY":
+            has["mirror"] = {"name": has["mirror"]["name"]}
+        # From 2.12 servers add to it.
+        has["metadata"] = {key: has.get("metadata", {})[key] for key in wanted.setdefault("metadata", {})}
+        assert has == wanted, name
+
+
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
+def test_what_two_of_five_held_comes_back_in_a_fresh_cluster(
+    cluster: NatsProcesses, stores: Stores, tmp_path: Path, run_module: Runner
+) -> None:
+    save = saving(stores, run_module)
+    before = {name: digests(Path(copy)) for name, copy in stores.copies.items()}
+    planned = save(check_mode=True)
+    assert (planned["changed"], [row["stream"] for row in planned["streams"]]) == (True, SAVED), planned
+    assert not stores.directory.exists()
+
+    done = save()
+    assert not done.get("failed"), done
+    rows = {row["stream"]: row for row in done["streams"]}
+    assert {
+        name: (row["server"], row["num_replicas"], row["messages"], row["last_seq"]) for name, row in rows.items()
+    } == {
+        "COPY": ("n2", 3, 20, 20),
+        "EMPTY": ("n1", 3, 0, 0),
+        "EVENTS": ("n1", 5, 25, 25),
+        "JOBS": ("n2", 3, 8, 20),
+        "ORDERS": ("n1", 3, 20, 20),
+        "SINGLE": ("n2", 1, 20, 20),
+    }
+    assert rows["EVENTS"]["others"] == {"n2": MESSAGES}
+    # Their servers have stopped in order.
+    assert not any(row["caveats"] for row in rows.values()), rows
+    assert rows["EVENTS"]["consumers"] == [
+        {"name": "single", "ack_floor": TAKEN, "server": "n2"},
+        {"name": "worker", "ack_floor": TAKEN, "server": "n1"},
+    ]
+    again = save()
+    assert (again["changed"], [row["path"] for row in again["streams"]]) == (
+        False,
+        [row["path"] for row in done["streams"]],
+    )
+    assert {name: digests(Path(copy)) for name, copy in stores.copies.items()} == before
+    assert sorted(path.name for path in stores.directory.parent.iterdir()) == ["backup", "n1", "n2"]
+
+    fresh(cluster, run_module)
+    connection = {**cluster.sys_connection(), "account_users": cluster.account_users()}
+    options = {"directory": str(stores.directory), "streams": ["*"]}
+    wrong = run_module("nats_restore", connection, max_replicas=0, **options)
+    assert "max_replicas: at least 1, not 0" in wrong["msg"]
+    restored = run_module("nats_restore", connection, max_replicas=2, **options)
+    assert not restored.get("failed"), restored
+    reduced = {row["stream"]: [one[:32] for one in row["caveats"] if "replicas" in one] for row in restored["streams"]}
+    assert (reduced["EVENTS"], reduced["SINGLE"]) == (["it gets 2 replicas instead of 5:"], []), reduced
+    for row in restored["streams"]:
+        compared = row["compared"]
+        assert compared["digest"] == "same" or row["stream"] == "COPY", row
+        assert all(was == now for was, now in compared["ack_floors"].values()), row
+    require_back(cluster)
+    assert not run_module("nats_restore", connection, max_replicas=2, **options).get("changed")
+
+    # A server that restored a stream has the files of the archive, and reads them when it starts again.
+    for name in LEFT:
+        cluster.stop(name)
+        cluster.start(name)
+        form(cluster, run_module)
+    require_back(cluster)
+    assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
+
+
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
+def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
+    stores: Stores, version: str, tmp_path: Path, run_module: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = saving(stores, run_module)
+    missing = save(copies={**stores.copies, "n3": str(tmp_path / "none")})
+    assert "none/jetstream, of n3, cannot be read: No such file" in missing["msg"]
+    assert "no stream is APP/OTHER" in save(streams=["APP/OTHER"])["msg"]
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 30, 1 << 30, 1 << 20))
+        full = save()
+    assert full["failure"]["code"] == "disk_full" and "are needed to load the largest stream" in full["msg"], full
+    assert not stores.directory.exists()
+
+    # Killed while a server has loaded the first stream.
+    mute = tmp_path / "nats-server"
+    mute.write_text(f'#!/bin/sh\n[ "$1" = -c ] && sed -i /ports_file_dir/d server.conf\nexec {stores.binary} "$@"\n')
+    mute.chmod(0o755)
+    options = {"copies": stores.copies, "directory": str(stores.directory), "binary": str(mute)}
+    code = "import json, sys; from support.module_runs import run_in_process as run; "
+    code += 'run("nats_store_backup", {}, **json.loads(sys.argv[1]))'
+    environment = {"PYTHONPATH": f"{Path(__file__).parents[1]}:{collections_path()}", "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen([sys.executable, "-c", code, json.dumps(options)], env=environment) as module:
+        logs = partial(stores.directory.parent.glob, ".natsops-backup-load@*/server.log")
+        ready = wait_until(lambda: any("Server is ready" in path.read_text() for path in logs()), bool, 30, 0.02)
+        module.send_signal(signal.SIGKILL)
+        module.wait(20)
+    assert ready.done
+
+    spoilt = tmp_path / "spoilt"
+    shutil.copytree(stores.copies["n1"], spoilt / "n1")
+    shutil.copytree(stores.copies["n2"], spoilt / "n2")
+    streams = spoilt / "n1/jetstream/APP/streams"
+    block = streams / "ORDERS/msgs/1.blk"
+    content, index = block.read_bytes(), (streams / "ORDERS/msgs/index.db").stat().st_mtime_ns
+    if version == "2.10.27":
+        # Its archives have the blocks as they are on the disk.
+        block.write_bytes(content[:-20] + b"?" + content[-19:])
+        checked = save(copies={"n1": str(spoilt / "n1")}, verify="records", streams=["APP/ORDERS"])
+        assert "1.blk: the checksum of message 20 is wrong" in checked["msg"], checked
+    block.write_bytes(content)
+    crashed = save(copies={"n1": str(spoilt / "n1")}, streams=["APP/ORDERS"])
+    assert "its server had not stopped in order" in crashed["streams"][0]["caveats"][0], crashed
+    block.write_bytes(content[: len(content) // 2])
+    os.utime(block, ns=(index - 1, index - 1))
+    (spoilt / "n2/jetstream/APP/streams/SINGLE/meta.sum").write_text("00")
+    damaged = {"copies": {name: str(spoilt / name) for name in LEFT}}
+    said = save(**damaged)
+    assert said["failure"]["code"] == "damaged" and "2 of 6 streams were not saved, 4 are" in said["msg"], said
+    problems = {row["stream"]: row["problem"] for row in said["streams"] if row["problem"]}
+    assert "is not loaded whole: " in problems["ORDERS"] and "Name it in `damaged`" in problems["ORDERS"], problems
+    assert f"{spoilt}/n2/jetstream/APP/streams/SINGLE/meta.inf is damaged" in problems["SINGLE"], problems
+    taken = save(**damaged, damaged=["APP/ORDERS"], streams=["APP/ORDERS"])
+    assert taken["changed"] and "it is not whole: " in taken["streams"][0]["caveats"][0], taken
+    state = spoilt / "n2/jetstream/APP/streams/EVENTS/obs/single/o.dat"
+    state.write_bytes(state.read_bytes()[:2])
+    half = save(**damaged, streams=["APP/EVENTS", "APP/JOBS"])
+    assert "1 of 2 streams were not saved, 1 are" in half["msg"], half
+    assert "obs/single cannot be read: the state of a consumer ends too early" in half["msg"], half
+    (streams / "EVENTS/meta.key").touch()
+    hidden = save(**damaged)
+    assert hidden["failure"]["code"] == "unsupported" and "without their key: APP/EVENTS on n1" in hidden["msg"]
+    # What was killed left nothing behind.
+    assert sorted(path.name for path in stores.directory.parent.iterdir()) == ["backup", "n1", "n2"]
+
+
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
+def test_nothing_expires_in_the_server_that_loads(version: str, tmp_path: Path, run_module: Runner) -> None:
+    directory = tmp_path / "server"
+    directory.mkdir()
+    server = NatsProcesses(version, directory, ["n1"], cluster="")
+    server.start()
+    try:
+        server.add_stream("SHORT", 1, max_age=8 * 10**9)
+        stored = [server.app_request("SHORT.new")["seq"] for _message in range(MESSAGES)]
+        expired = time.monotonic() + 8
+        server.stop("n1")
+    finally:
+        server.kill()
+    copied = run_module("nats_store_copy", {}, copy=str(tmp_path / "n1"), reserve="0", **host(server, "n1"))
+    assert copied["streams"][0]["messages"] == len(stored)
+    assert wait_until(time.monotonic, lambda now: now > expired, 20).done
+    stores = Stores({"n1": copied["copy"]}, tmp_path / "backup", binary(version))
+    (row,) = saving(stores, run_module)()["streams"]
+    assert (row["messages"], row["first_seq"], row["last_seq"]) == (MESSAGES, 1, MESSAGES)
+    manifest = json.loads((Path(row["path"]) / "backup.json").read_text())
+    assert manifest["config"]["max_age"] == 8 * 10**9
