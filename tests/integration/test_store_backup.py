@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_store_copy and nats_store_backup: of five servers three are destroyed, and what the others held comes back in a fresh
-cluster of these two."""
+"""nats_store_copy, nats_store_backup and the playbook rescue: of five servers three are destroyed, and what the others held comes
+back in a fresh cluster of these two."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,9 +24,11 @@ from typing import Any, NamedTuple
 import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, binary, collections_path
+from support.role_cluster import RoleCluster, words
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 LEFT, DEAD = FIVE[:2], FIVE[2:]
@@ -37,11 +40,13 @@ STREAMS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "JOBS": (["n2", "n4", "n5"], {"retention": "workqueue"}),
     "SINGLE": (["n2"], {}),
     "EMPTY": (["n1", "n4", "n5"], {}),
+    "KV_conf": (["n1", "n3", "n5"], {"subjects": ["$KV.conf.>"], "max_msgs_per_subject": 64, "allow_direct": True}),
+    "TOTAL": (["n2", "n4", "n5"], {"subjects": [], "sources": [{"name": "ORDERS"}]}),
     "CACHE": (["n1", "n4", "n5"], {"storage": "memory"}),
     "GONE": (DEAD, {}),
 }
-FILLED = ["ORDERS", "EVENTS", "JOBS", "SINGLE", "CACHE", "GONE"]
-SAVED = ["COPY", "EMPTY", "EVENTS", "JOBS", "ORDERS", "SINGLE"]
+FILLED = ["ORDERS", "EVENTS", "JOBS", "SINGLE", "KV_conf", "CACHE", "GONE"]
+SAVED = ["COPY", "EMPTY", "EVENTS", "JOBS", "KV_conf", "ORDERS", "SINGLE", "TOTAL"]
 CONSUMERS = [("ORDERS", "worker"), ("EVENTS", "worker"), ("JOBS", "worker"), ("EVENTS", "single")]
 MESSAGES, MORE, TAKEN = 20, 5, 12
 
@@ -62,7 +67,8 @@ async def publish(cluster: NatsProcesses, streams: list[str], first: int, count:
     context = client.jetstream(timeout=10)
     for number in range(first, first + count):
         for name in streams:
-            await context.publish(f"{name}.new", str(number).encode())
+            subject = f"$KV.conf.{number}" if name == "KV_conf" else f"{name}.new"
+            await context.publish(subject, str(number).encode())
     for stream, consumer in CONSUMERS if taken else ():
         subscription = await context.pull_subscribe_bind(consumer, stream)
         for message in await subscription.fetch(taken, timeout=10):
@@ -97,8 +103,8 @@ def configure(cluster: NatsProcesses, anywhere: bool = False) -> None:
         cluster.write_config(name, f"server_tags: {json.dumps(tags)}")
 
 
-def survivors(cluster: NatsProcesses, run_module: Runner, directory: Path) -> dict[str, str]:
-    """Destroy three of five servers after one of the others fell behind, stop those, and return the copies of their stores."""
+def fill(cluster: NatsProcesses, stores: dict[str, str], stop: Callable[[str], None]) -> None:
+    """Let each stream hold messages, and n2 fall behind n1, after which it is stopped. `stores`: server → directory."""
     for name, (members, config) in STREAMS.items():
         cluster.add_stream(name, len(members), placement={"tags": [f"holds:{name}"]}, **config)
     for stream in ("ORDERS", "EVENTS", "JOBS"):
@@ -107,21 +113,24 @@ def survivors(cluster: NatsProcesses, run_module: Runner, directory: Path) -> di
     while cluster.add_consumer("EVENTS", "single", num_replicas=1)["cluster"]["leader"] != "n2":
         cluster.app_request("$JS.API.CONSUMER.DELETE.EVENTS.single")
     asyncio.run(publish(cluster, FILLED, 0, MESSAGES, TAKEN))
-    copied = wait_until(
-        lambda: cluster.app_request("$JS.API.STREAM.INFO.COPY")["state"]["last_seq"], lambda last: last == MESSAGES, 30
-    )
-    assert copied.done
+    for name in ("COPY", "TOTAL"):
+        info = partial(cluster.app_request, f"$JS.API.STREAM.INFO.{name}")
+        assert wait_until(lambda info=info: info()["state"]["last_seq"], lambda last: last == MESSAGES, 30).done, name
 
     def held(name: str) -> dict[str, Any]:
-        found = run_module("nats_store_info", {}, **host(cluster, name))["streams"]
-        return {item["name"]: item["last_seq"] for item in found}
+        return {item.name: item.last_seq for item in stored_streams(stores[name])}
 
     # A follower stores a message a moment after its leader acknowledged it.
-    whole = {"COPY": MESSAGES, "EVENTS": MESSAGES, "JOBS": MESSAGES, "SINGLE": MESSAGES}
+    whole = dict.fromkeys(("COPY", "EVENTS", "JOBS", "SINGLE", "TOTAL"), MESSAGES)
     assert wait_until(partial(held, "n2"), lambda last: last == whole, 30).done
-    cluster.stop("n2")
+    stop("n2")
     asyncio.run(publish(cluster, ["EVENTS"], MESSAGES, MORE))
     assert wait_until(partial(held, "n1"), lambda last: last["EVENTS"] == MESSAGES + MORE, 30).done
+
+
+def survivors(cluster: NatsProcesses, run_module: Runner, directory: Path) -> dict[str, str]:
+    """Destroy three of five servers after one of the others fell behind, stop those, and return the copies of their stores."""
+    fill(cluster, {name: str(cluster.directory / name) for name in FIVE}, cluster.stop)
     cluster.kill(*DEAD)
     for name in DEAD:
         shutil.rmtree(cluster.directory / name)
@@ -186,7 +195,8 @@ def fresh(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
 def require_back(cluster: NatsProcesses) -> None:
     """Everything that n1 or n2 held is there, with the configuration that it had."""
     count = MESSAGES + MORE
-    for stream, first, last in (("ORDERS", 1, 20), ("EVENTS", 1, count), ("JOBS", TAKEN + 1, 20), ("SINGLE", 1, 20)):
+    parts = dict.fromkeys(("ORDERS", "SINGLE", "KV_conf", "TOTAL"), (1, MESSAGES))
+    for stream, (first, last) in {**parts, "EVENTS": (1, count), "JOBS": (TAKEN + 1, MESSAGES)}.items():
         found = asyncio.run(bodies(cluster, stream, first, last))
         assert found == [str(number) for number in range(first - 1, last)], stream
     # The mirror goes on where its replica on n2 ended.
@@ -204,9 +214,18 @@ def require_back(cluster: NatsProcesses) -> None:
         has: dict[str, Any] = {key: config.get(key) or [] for key in wanted}
         if name == "COPY":
             has["mirror"] = {"name": has["mirror"]["name"]}
+        if name == "TOTAL":
+            has["sources"] = [{"name": source["name"]} for source in has["sources"]]
         # From 2.12 servers add to it.
         has["metadata"] = {key: has.get("metadata", {})[key] for key in wanted.setdefault("metadata", {})}
         assert has == wanted, name
+
+
+def require_sourced(cluster: NatsProcesses) -> None:
+    """TOTAL has gone on behind what it had of ORDERS, which has one message more."""
+    info = partial(cluster.app_request, "$JS.API.STREAM.INFO.TOTAL")
+    seen = wait_until(lambda: info()["state"]["messages"], lambda messages: messages > MESSAGES, 30)
+    assert (seen.done, seen.value) == (True, MESSAGES + 1)
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
@@ -229,8 +248,10 @@ def test_what_two_of_five_held_comes_back_in_a_fresh_cluster(
         "EMPTY": ("n1", 3, 0, 0),
         "EVENTS": ("n1", 5, 25, 25),
         "JOBS": ("n2", 3, 8, 20),
+        "KV_conf": ("n1", 3, 20, 20),
         "ORDERS": ("n1", 3, 20, 20),
         "SINGLE": ("n2", 1, 20, 20),
+        "TOTAL": ("n2", 3, 20, 20),
     }
     assert rows["EVENTS"]["others"] == {"n2": MESSAGES}
     # Their servers have stopped in order.
@@ -270,6 +291,7 @@ def test_what_two_of_five_held_comes_back_in_a_fresh_cluster(
         form(cluster, run_module)
     require_back(cluster)
     assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
+    require_sourced(cluster)
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
@@ -359,3 +381,107 @@ def test_nothing_expires_in_the_server_that_loads(version: str, tmp_path: Path, 
     assert (row["messages"], row["first_seq"], row["last_seq"]) == (MESSAGES, 1, MESSAGES)
     manifest = json.loads((Path(row["path"]) / "backup.json").read_text())
     assert manifest["config"]["max_age"] == 8 * 10**9
+
+
+# --- the playbook -----------------------------------------------------------------------------------------------------------
+
+
+def seen_by_clients(hosts: RoleCluster, directory: Path) -> NatsProcesses:
+    """Return what speaks to the servers of a deployed cluster."""
+    directory.mkdir()
+    made = NatsProcesses("2.10.27", directory, list(hosts.hosts))
+    made.ports = {name: host["nats_server_port"] for name, host in hosts.hosts.items()}
+    made.processes = dict.fromkeys(hosts.hosts)  # type: ignore[arg-type]
+    return made
+
+
+def tag(hosts: RoleCluster, anywhere: bool = False) -> None:
+    for name, host in hosts.hosts.items():
+        tags = [f"holds:{stream}" for stream, (members, _config) in STREAMS.items() if anywhere or name in members]
+        host["nats_server_tags"] = tags
+
+
+def start(hosts: RoleCluster, name: str, run_module: Runner) -> None:
+    """Start a server as its host would."""
+    host = hosts.hosts[name]
+    config = f"{host['nats_server_config_dir']}/nats-server.conf"
+    options = {"binary": host["nats_server_binary_link"], "log": f"{host['nats_server_run_dir']}/again.log"}
+    started = run_module("nats_server_process", {}, state="started", config=config, **options)
+    assert started["changed"], started
+
+
+@pytest.mark.playbook
+def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_module: Runner) -> None:
+    """It refuses while a dead host could start, stops until the copies are brought, and goes on."""
+    hosts = RoleCluster(tmp_path, FIVE, "2.10.27")
+    copies, journal = tmp_path / "copies", tmp_path / "journal.jsonl"
+    for name, host in hosts.hosts.items():
+        host["nats_cluster_rescue_copy"] = str(tmp_path / name / "copy")
+    tag(hosts)
+    asked: dict[str, Any] = {
+        "nats_cluster_rescue_dead": DEAD,
+        "nats_cluster_rescue_lost": ["APP/CACHE"],
+        "nats_cluster_rescue_copies": str(copies),
+        "nats_cluster_rescue_observe": 1,
+        "nats_cluster_backup_drill_binary": binary("2.10.27"),
+        "nats_cluster_journal": str(journal),
+    }
+
+    def run(*arguments: str, fails: bool = False, **extra: Any) -> str:
+        return words(hosts.playbook("rescue", *arguments, fails=fails, **{**asked, **extra}).output)
+
+    with hosts.deployed():
+        cluster = seen_by_clients(hosts, tmp_path / "clients")
+        stores = {name: host["nats_server_jetstream_store_dir"] for name, host in hosts.hosts.items()}
+
+        def stop(name: str) -> None:
+            os.kill(hosts.pid(name), signal.SIGTERM)
+            assert wait_until(lambda: hosts.pid(name), lambda pid: pid == 0, 60).done
+            del cluster.processes[name]
+
+        fill(cluster, stores, stop)
+        hosts.kill(*DEAD)
+        for name in DEAD:
+            del cluster.processes[name]
+        start(hosts, "n2", run_module)
+        meta = partial(run_module, "nats_cluster_info", hosts.system(), detail="servers")
+        assert wait_until(lambda: meta()["meta"]["leader"], lambda leader: not leader, 60).done
+
+        # Their configuration is still there.
+        assert "n3 is named dead, answers by SSH, and its server could start" in run("--check", fails=True)
+        for name in DEAD:
+            shutil.rmtree(tmp_path / name)
+        # One does not even answer by SSH.
+        hosts.hosts["n3"].update(ansible_connection="ssh", ansible_port=1)
+        unnamed = run(fails=True, nats_cluster_rescue_dead=["n3", "n4"])
+        assert "3 members of the meta group are known to no server that answers" in unnamed
+        assert "APP/CACHE is in memory, and ends with the servers" in run(fails=True, nats_cluster_rescue_lost=[])
+        planned = run("--check")
+        assert "there run n1 2.10.27, n2 2.10.27: a fresh cluster gets what they hold" in planned
+        assert "held by n1 up to 25, n2 up to 20: comes back up to 25 with 2 of 5 replicas" in planned
+        assert [bool(hosts.pid(name)) for name in LEFT] == [True, True]
+
+        stopped = run(fails=True)
+        assert "The servers are stopped and their stores copied" in stopped
+        assert f"rsync -a --mkpath n1:{tmp_path}/n1/copy/ {copies}/n1/" in stopped
+        assert [bool(hosts.pid(name)) for name in LEFT] == [False, False]
+        for name in LEFT:
+            shutil.copytree(tmp_path / name / "copy", copies / name)
+        shutil.rmtree(copies / "n1/jetstream/APP/streams/ORDERS")
+        assert "the copies are not whole, bring them again: of 1 streams that stores held" in run(fails=True)
+        assert not list(copies.glob("backup/APP/*"))
+        shutil.rmtree(copies / "n1")
+        shutil.copytree(tmp_path / "n1" / "copy", copies / "n1")
+
+        # The placement of the streams needs tags that the dead had.
+        tag(hosts, anywhere=True)
+        run()
+        cluster.names = list(LEFT)
+        cluster.processes.update(dict.fromkeys(LEFT))  # type: ignore[arg-type]
+        form(cluster, run_module)
+        require_back(cluster)
+        assert set(re.findall(r"changed=(\d+)", run())) == {"0"}
+        # It goes on as a cluster of two whose dead are still in the inventory.
+        hosts.playbook("deploy", nats_server_cluster_leaving=DEAD)
+        assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
+        require_sourced(cluster)
