@@ -115,7 +115,7 @@ def fill(cluster: NatsProcesses, stores: dict[str, str], stop: Callable[[str], N
     asyncio.run(publish(cluster, FILLED, 0, MESSAGES, TAKEN))
     for name in ("COPY", "TOTAL"):
         info = partial(cluster.app_request, f"$JS.API.STREAM.INFO.{name}")
-        assert wait_until(lambda info=info: info()["state"]["last_seq"], lambda last: last == MESSAGES, 30).done, name
+        assert wait_until(info, lambda found: found["state"]["last_seq"] == MESSAGES, 30).done, name
 
     def held(name: str) -> dict[str, Any]:
         return {item.name: item.last_seq for item in stored_streams(stores[name])}
@@ -391,7 +391,7 @@ def seen_by_clients(hosts: RoleCluster, directory: Path) -> NatsProcesses:
     directory.mkdir()
     made = NatsProcesses("2.10.27", directory, list(hosts.hosts))
     made.ports = {name: host["nats_server_port"] for name, host in hosts.hosts.items()}
-    made.processes = dict.fromkeys(hosts.hosts)  # type: ignore[arg-type]
+    made.processes = dict.fromkeys(hosts.hosts)  # type: ignore[assignment]
     return made
 
 
@@ -458,7 +458,8 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         assert "APP/CACHE is in memory, and ends with the servers" in run(fails=True, nats_cluster_rescue_lost=[])
         planned = run("--check")
         assert "there run n1 2.10.27, n2 2.10.27: a fresh cluster gets what they hold" in planned
-        assert "held by n1 up to 25, n2 up to 20: comes back up to 25 with 2 of 5 replicas" in planned
+        # A leader that has not noticed yet that it is alone may have brought n2 up to its end.
+        assert re.search(r"held by n1[^:]* up to 25[^:]*: comes back up to 25 with 2 of 5 replicas", planned), planned
         assert [bool(hosts.pid(name)) for name in LEFT] == [True, True]
 
         stopped = run(fails=True)
@@ -478,7 +479,6 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         run()
         cluster.names = list(LEFT)
         cluster.processes.update(dict.fromkeys(LEFT))  # type: ignore[arg-type]
-        form(cluster, run_module)
         require_back(cluster)
         assert set(re.findall(r"changed=(\d+)", run())) == {"0"}
         # It goes on as a cluster of two whose dead are still in the inventory.
