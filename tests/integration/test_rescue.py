@@ -287,10 +287,10 @@ def test_a_stream_has_lost_its_majority_and_the_meta_group_has_not(
 
 
 @pytest.mark.parametrize("version", ["2.10.27"], scope="session")
-def test_older_servers_are_refused(
+def test_older_servers_are_not_rescued_in_place(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
 ) -> None:
-    """What is left is shown all the same."""
+    """What is left is shown all the same, with the steps to a fresh cluster, which the module leaves to others."""
     names = ["n1", "n2", "n3"]
     cluster = form(make_cluster(names), run_module)
     cluster.add_stream("ORDERS", 3)
@@ -298,7 +298,11 @@ def test_older_servers_are_refused(
     destroy(cluster, "n2", "n3")
     rescue = partial(rescue_of(cluster, run_module, tmp_path), dead_servers=["n2", "n3"], expected_servers=names)
     planned = without_leader(rescue)
-    assert any(
-        "only nats-server 2.15 and newer can be rescued, and there run n1 2.10.27" in one for one in planned["refused"]
-    )
+    assert planned["fresh"] and "there run n1 2.10.27" in str(planned["lines"])
+    assert [step["step"] for step in planned["steps"]] == ["stop", "copy", "bring", "save", "start", "restore"]
+    assert any(one.startswith("n1 alone elects no meta leader of a fresh cluster") for one in planned["refused"])
+    assert any("its host cannot be read by SSH: it was not reached" in one for one in planned["refused"])
     assert [(item["stream"], item["stalled"], item["last_seq"]) for item in planned["streams"]] == [("ORDERS", True, 1)]
+    refused = rescue()
+    assert refused["failed"] and not refused["changed"], refused
+    assert "by the playbook rescue or by the commands of each step; nothing was changed" in refused["msg"]

@@ -291,7 +291,9 @@ def test_what_two_of_five_held_comes_back_in_a_fresh_cluster(
         form(cluster, run_module)
     require_back(cluster)
     assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
-    require_sourced(cluster)
+    if cluster.version == "2.10.27":
+        # From 2.15 a restored source is another one, see docs/backup.md.
+        require_sourced(cluster)
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
@@ -342,7 +344,7 @@ def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
     (spoilt / "n2/jetstream/APP/streams/SINGLE/meta.sum").write_text("00")
     damaged = {"copies": {name: str(spoilt / name) for name in LEFT}}
     said = save(**damaged)
-    assert said["failure"]["code"] == "damaged" and "2 of 6 streams were not saved, 4 are" in said["msg"], said
+    assert said["failure"]["code"] == "damaged" and "2 of 8 streams were not saved, 6 are" in said["msg"], said
     problems = {row["stream"]: row["problem"] for row in said["streams"] if row["problem"]}
     assert "is not loaded whole: " in problems["ORDERS"] and "Name it in `damaged`" in problems["ORDERS"], problems
     assert f"{spoilt}/n2/jetstream/APP/streams/SINGLE/meta.inf is damaged" in problems["SINGLE"], problems
@@ -443,9 +445,15 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         hosts.kill(*DEAD)
         for name in DEAD:
             del cluster.processes[name]
+        # A leader that does not know yet that it lost its majority would send n2 what it lacks.
+        look = partial(run_module, "nats_cluster_info", {**hosts.system(), "timeout": 2})
+
+        def leaders(found: dict[str, Any]) -> set[str]:
+            events = [item for item in found["streams"] if item["name"] == "EVENTS"]
+            return {item["leader"] for item in (found["meta"], *events) if item["leader"]}
+
+        assert wait_until(look, lambda found: not leaders(found), 60).done
         start(hosts, "n2", run_module)
-        meta = partial(run_module, "nats_cluster_info", hosts.system(), detail="servers")
-        assert wait_until(lambda: meta()["meta"]["leader"], lambda leader: not leader, 60).done
 
         # Their configuration is still there.
         assert "n3 is named dead, answers by SSH, and its server could start" in run("--check", fails=True)
@@ -458,8 +466,7 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         assert "APP/CACHE is in memory, and ends with the servers" in run(fails=True, nats_cluster_rescue_lost=[])
         planned = run("--check")
         assert "there run n1 2.10.27, n2 2.10.27: a fresh cluster gets what they hold" in planned
-        # A leader that has not noticed yet that it is alone may have brought n2 up to its end.
-        assert re.search(r"held by n1[^:]* up to 25[^:]*: comes back up to 25 with 2 of 5 replicas", planned), planned
+        assert "held by n1 up to 25, n2 up to 20: comes back up to 25 with 2 of 5 replicas" in planned
         assert [bool(hosts.pid(name)) for name in LEFT] == [True, True]
 
         stopped = run(fails=True)
@@ -480,7 +487,13 @@ def test_the_playbook_brings_back_what_two_of_five_held(tmp_path: Path, run_modu
         cluster.names = list(LEFT)
         cluster.processes.update(dict.fromkeys(LEFT))  # type: ignore[arg-type]
         require_back(cluster)
-        assert set(re.findall(r"changed=(\d+)", run())) == {"0"}
+        noted = [json.loads(line) for line in journal.read_text().splitlines()]
+        (restored,) = [one["data"]["done"] for one in noted if one["event"] == "rescued" and one["data"]["done"]]
+        assert "APP/EVENTS" in restored[0]["seen"] and "contents same" in restored[0]["seen"], restored
+        # The mirror has gone on, and nothing is written to what exists.
+        assert "stream COPY exists and is not what was saved" in run(fails=True)
+        again = run(nats_cluster_restore_existing="skip")
+        assert set(re.findall(r"changed=(\d+)", again)) == {"0"}
         # It goes on as a cluster of two whose dead are still in the inventory.
         hosts.playbook("deploy", nats_server_cluster_leaving=DEAD)
         assert cluster.app_request("ORDERS.new", {})["seq"] == MESSAGES + 1
