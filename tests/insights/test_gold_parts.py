@@ -13,11 +13,11 @@ import pytest
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.accounts import account_usage
 from jetstream_insights.gold.balance import gini
-from jetstream_insights.gold.capacity import backtests, capacity, forecasts, growth
+from jetstream_insights.gold.capacity import backtests, capacity, forecasts, growth, sums_of
 from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
 from jetstream_insights.gold.divergence import divergence
 from jetstream_insights.gold.health import restarts
-from jetstream_insights.gold.leadership import flap
+from jetstream_insights.gold.leadership import flap, leader_changes
 from jetstream_insights.gold.tables import schema
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -226,3 +226,55 @@ def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSessi
         None,
     )
     assert (found["n3"]["behind"], found["n3"]["diverged"], found["n3"]["in_a_row"]) == (True, False, 4)
+
+
+def test_a_sum_is_of_the_servers_that_are_expected(spark: SparkSession) -> None:
+    """n3 is taken out after the hour 0; n2 is down in the hour 2, and expected."""
+    expected = {0: ["n1", "n2", "n3"], 1: ["n1", "n2"], 2: ["n1", "n2"], 3: ["n1", "n2"]}
+    form = (
+        "fleet string, day date, hour int, cluster string, server string, zone string, resource string, used double, "
+        "reserved double, `limit` double, first_seq bigint"
+    )
+    rows = [
+        ("fleet", LAST, hour, "C1", server, "a", "file", 10.0, 0.0, 100.0, None)
+        for hour, servers in expected.items()
+        for server in servers
+        if (hour, server) != (2, "n2")
+    ]
+    wanted = [("fleet", LAST, hour, server) for hour, servers in expected.items() for server in servers]
+    found = sums_of(
+        spark.createDataFrame(rows, form),
+        spark.createDataFrame(wanted, "fleet string, day date, hour int, server string"),
+        "cluster",
+        F.col("cluster"),
+    )
+    assert sorted((row["name"], row["hour"], row["used"]) for row in found.collect()) == [
+        ("C1", 0, 30.0), ("C1", 1, 20.0), ("C1", 3, 20.0),
+    ]  # fmt: skip
+
+
+def test_an_asset_that_was_made_again_had_no_election(spark: SparkSession) -> None:
+    """Three runs with three leaders: of one stream, and of one that was made again before each."""
+    rows = []
+    for stream, again in (("KEPT", False), ("TEST", True)):
+        for number, leader in enumerate(("n1", "n2", "n3")):
+            begin = NOON + timedelta(minutes=10 * number)
+            rows.append(
+                {
+                    "fleet": "fleet", "day": LAST, "kind": "stream", "account": "A", "stream": stream, "consumer": "",
+                    "cluster": "C1", "raft_group": f"S-{stream}", "created": begin if again else NOON, "run": number + 1,
+                    "begin": begin, "end": begin + timedelta(minutes=9), "snapshots": 10, "leader": leader,
+                    "leader_since": begin, "state": "ok", "num_replicas": 3,
+                }
+            )  # fmt: skip
+    form = schema(columns.TIMELINE)
+    changes = leader_changes(
+        spark.createDataFrame(rows, form),
+        spark.createDataFrame([], form),
+        spark.createDataFrame([], "fleet string, taken timestamp, absent array<string>"),
+        spark.createDataFrame([], "fleet string, server string, taken timestamp"),
+        DEFAULTS,
+    )
+    assert sorted((row["stream"], row["old_leader"], row["new_leader"]) for row in changes.collect()) == [
+        ("KEPT", "n1", "n2"), ("KEPT", "n2", "n3"),
+    ]  # fmt: skip

@@ -49,7 +49,7 @@ HORIZONS, JUDGED = (7, 1), 14
 _FULL, _FLAT, _TOLERANCE = 0.99, 0.001, 0.001
 
 
-def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFrame:
+def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame, names: DataFrame) -> DataFrame:
     """Return what every asset used in each hour, in the hour's last snapshot that reported of it."""
     reported = servers.where("jsz_reported AND NOT coalesce(js_disabled, false)")
     of_servers = _last_of_hour(reported, "server").withColumn("zone", zone())
@@ -86,8 +86,9 @@ def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFr
         *_FIGURES,
     )
     stored = long.where(F.col("resource") != "ha_assets")
+    wanted = names.select("fleet", F.to_date("taken").alias("day"), F.hour("taken").alias("hour"), "server")
     sums = [
-        _sums(stored.where(F.col(name).isNotNull()), scope, F.col(name))
+        sums_of(stored.where(F.col(name).isNotNull()), wanted, scope, F.col(name))
         for scope, name in (("zone", "zone"), ("cluster", "cluster"))
     ]
     return union([by_server, *sums, _of_accounts(accounts), *_of_streams(streams)])
@@ -102,12 +103,12 @@ def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
     )
 
 
-def _sums(of_servers: DataFrame, scope: str, name: Column) -> DataFrame:
-    """Return the sums over the servers of a zone or a cluster, of the hours in which all that the day knows reported."""
-    key = ("fleet", "day", "scope", "resource", "name", "cluster")
-    summed = of_servers.groupBy(
-        "fleet", "day", "hour", F.lit(scope).alias("scope"), "resource", name.alias("name"), "cluster"
-    ).agg(
+def sums_of(of_servers: DataFrame, wanted: DataFrame, scope: str, name: Column) -> DataFrame:
+    """Return the sums over the servers of a zone or a cluster, of the hours in which all that were expected reported. `wanted`: the
+    expected ones of each hour, of which a server that was taken out is none."""
+    key = ("fleet", "day", "hour", "name", "cluster")
+    named = of_servers.withColumns({"name": name, "cluster": F.coalesce("cluster", F.lit(""))})
+    summed = named.groupBy(*key, F.lit(scope).alias("scope"), "resource").agg(
         F.sum("used").alias("used"),
         F.sum("reserved").alias("reserved"),
         # A sum without one of them would be too small.
@@ -115,10 +116,13 @@ def _sums(of_servers: DataFrame, scope: str, name: Column) -> DataFrame:
         F.lit(None).cast("bigint").alias("first_seq"),
         F.count(F.lit(1)).alias("many"),
     )
-    most = F.max("many").over(Window.partitionBy(*key))
+    members = named.select("fleet", "day", "name", "cluster", "server").distinct()
+    expected = (
+        wanted.join(members, on=["fleet", "day", "server"]).groupBy(*key).agg(F.count_distinct("server").alias("most"))
+    )
     return (
-        summed.withColumn("most", most)
-        .where(F.col("many") == F.col("most"))
+        summed.join(expected, on=list(key))
+        .where(F.col("many") >= F.col("most"))
         .select("fleet", "day", "hour", *_ASSET, *_FIGURES)
     )
 
@@ -387,7 +391,7 @@ TABLES = (
         "usage",
         "hour and asset",
         columns.USAGE,
-        ("silver.servers", "silver.streams", "silver.accounts"),
+        ("silver.servers", "silver.streams", "silver.accounts", "silver.server_names"),
         usage,
     ),
     Table("growth", "asset", columns.GROWTH, ("gold.usage", "past.usage:1"), growth),

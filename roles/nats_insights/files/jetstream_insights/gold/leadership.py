@@ -183,10 +183,11 @@ def leader_changes(
     restarts: DataFrame,
     settings: Settings,
 ) -> DataFrame:
-    """Return the changes of leaders, each with the storm that it is part of. A group of one has no elections."""
+    """Return the changes of leaders, each with the storm that it is part of. A group of one has no elections, and an asset that was
+    made again has another group."""
     shared = [name for name in of_timeline.columns if name != "day"]
     runs = of_timeline.select(*shared).unionByName(last_runs(past).select(*shared).withColumn("run", F.lit(0)))
-    group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("run")
+    group = Window.partitionBy("fleet", *GROUP_KEY, "created").orderBy("run")
     lost = F.max(F.col("state") == "no_leader").over(group.rowsBetween(-1, -1))
     led = runs.withColumn("lost", F.coalesce(lost, F.lit(False))).where(F.col("leader").isNotNull())
     old = {name: F.lag(name).over(group) for name in ("leader", "end", "leader_since", "begin")}
@@ -201,7 +202,7 @@ def leader_changes(
         .withColumn("elected", F.coalesce(elected, F.lit(False)))
         .withColumn("stint", stint)
     )
-    whole = Window.partitionBy("fleet", *GROUP_KEY, "stint")
+    whole = Window.partitionBy("fleet", *GROUP_KEY, "created", "stint")
     began = marked.withColumn("stint_begin", F.min("begin").over(whole))
     changes = (
         began.withColumn("old_stint_begin", F.lag("stint_begin").over(group))
