@@ -104,8 +104,8 @@ def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
 
 
 def sums_of(of_servers: DataFrame, wanted: DataFrame, scope: str, name: Column) -> DataFrame:
-    """Return the sums over the servers of a zone or a cluster, of the hours in which all that were expected reported. `wanted`: the
-    expected ones of each hour, of which a server that was taken out is none."""
+    """Return the sums over the servers of a zone or a cluster, of the hours in which all that were expected reported. `wanted`:
+    the expected ones of each hour, of which a server that was taken out is none."""
     key = ("fleet", "day", "hour", "name", "cluster")
     named = of_servers.withColumns({"name": name, "cluster": F.coalesce("cluster", F.lit(""))})
     summed = named.groupBy(*key, F.lit(scope).alias("scope"), "resource").agg(

@@ -183,8 +183,8 @@ def leader_changes(
     restarts: DataFrame,
     settings: Settings,
 ) -> DataFrame:
-    """Return the changes of leaders, each with the storm that it is part of. A group of one has no elections, and an asset that was
-    made again has another group."""
+    """Return the changes of leaders, each with the storm that it is part of. A group of one has no elections, and an asset that
+    was made again has another group."""
     shared = [name for name in of_timeline.columns if name != "day"]
     runs = of_timeline.select(*shared).unionByName(last_runs(past).select(*shared).withColumn("run", F.lit(0)))
     group = Window.partitionBy("fleet", *GROUP_KEY, "created").orderBy("run")
