@@ -224,7 +224,8 @@ def require_back(cluster: NatsProcesses) -> None:
 def require_sourced(cluster: NatsProcesses) -> None:
     """TOTAL has gone on behind what it had of ORDERS, which has one message more."""
     info = partial(cluster.app_request, "$JS.API.STREAM.INFO.TOTAL")
-    seen = wait_until(lambda: info()["state"]["messages"], lambda messages: messages > MESSAGES, 30)
+    # A source whose stream had no leader when it asked is asked again after up to two minutes.
+    seen = wait_until(lambda: info()["state"]["messages"], lambda messages: messages > MESSAGES, 150)
     assert (seen.done, seen.value) == (True, MESSAGES + 1)
 
 
