@@ -38,13 +38,13 @@ def test_the_role_of_one_host_calls_no_other_role() -> None:
 
 
 def test_playbooks_act_through_the_role_of_the_cluster() -> None:
-    """What changes servers is its business; `members` asks nobody, `start` and `remove` are of the demo."""
-    allowed = {"members", "remove", "start"}
+    """What changes servers is its business; `members` asks nobody, and the demo ends a server, and starts the one it killed."""
     for path in (CHECKOUT / "playbooks").glob("*.yml"):
         assert "nats_server__" not in path.read_text(), path
         for play in yaml.safe_load(path.read_text()):
             assert "natsops.jetstream.nats_server" not in [role["role"] for role in play.get("roles", [])], path
         entries = re.findall(r"name: natsops\.jetstream\.nats_server\n +tasks_from: (\w+)", path.read_text())
+        allowed = {"members", "remove", "start"} if path.name.startswith("demo") else {"members"}
         assert set(entries) <= allowed, path
 
 
