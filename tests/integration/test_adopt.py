@@ -39,7 +39,7 @@ class Foreign(RoleCluster):
         self.version = version
         self.adopted: list[str] = []
         self.ports = {name: free_ports(3) for name in NAMES}
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.variables = {
             "ansible_connection": "local",
             "ansible_host": "127.0.0.1",
@@ -100,15 +100,13 @@ accounts: {{
         program = folder / "bin" / "nats-server"
         shutil.copy(binary(self.version), program)
         with (folder / "log").open("wb") as log:
-            self.processes.append(
-                subprocess.Popen(
-                    [program, "-c", "conf/nats.conf", *flags],
-                    cwd=folder,
-                    env={**os.environ, "WHO": f"hand-{name}"},
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            self.processes[name] = subprocess.Popen(
+                [program, "-c", "conf/nats.conf", *flags],
+                cwd=folder,
+                env={**os.environ, "WHO": f"hand-{name}"},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     @contextlib.contextmanager
@@ -122,13 +120,14 @@ accounts: {{
             yield self
         finally:
             self.kill()
-            for process in self.processes:
+            for process in self.processes.values():
                 process.wait()
 
     def healthy(self, name: str) -> None:
         """Wait until the server says so."""
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and self.pid(name):
+        # Right after its start /proc has no command line of it yet.
+        while time.monotonic() < deadline and self.processes[name].poll() is None:
             url = f"http://127.0.0.1:{self.ports[name][2]}/healthz"
             with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
                 return
@@ -214,7 +213,7 @@ def test_what_cannot_be_adopted_says_why_and_nothing_is_written(tmp_path: Path) 
     with cluster.by_hand():
         (tmp_path / "f1/conf/parts/accounts.conf").write_text("max_connections: 7\n")
         cluster.kill("f2")
-        cluster.processes[1].wait()
+        cluster.processes["f2"].wait()
         cluster.start("f2", "--connect_retries", "3")
         cluster.healthy("f2")
         del cluster.hosts["f3"]
