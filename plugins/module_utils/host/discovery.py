@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import LoadedConfig, read_loaded
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand, read_endpoint
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
+    RunCommand,
+    read_endpoint,
+    unit_properties,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     RunningServer,
     running_servers,
@@ -27,7 +31,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 
 _PROC = Path("/proc")
 _UNIT = re.compile(r"/([^/]+)\.service$", re.MULTILINE)
-_PROPERTIES = ("FragmentPath", "DropInPaths", "UnitFileState", "NeedDaemonReload")
 _VARZ = ("server_name", "server_id", "version", "start", "config_load_time", "config_digest", "connect_urls")
 
 
@@ -97,9 +100,7 @@ def _unit(pid: int, run_command: RunCommand) -> dict[str, Any]:
     if not found or found[1].startswith(("user@", "session-")):
         return {}
     name = found[1]
-    wanted = f"--property={','.join(_PROPERTIES)}"
-    _status, out, _err = run_command(["systemctl", "show", wanted, f"{name}.service"], check_rc=True)
-    values = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    values = unit_properties(run_command, name)
     return {
         "name": name,
         "fragment": values.get("FragmentPath", ""),

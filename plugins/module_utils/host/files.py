@@ -187,6 +187,15 @@ def _diff(file: File, before: bytes | None) -> Iterator[dict[str, Any]]:
     yield {**headers, "before": texts[0], "after": texts[1]}
 
 
+def to_disk(path: str | os.PathLike[str]) -> None:
+    """Have a file, or the names in a directory, on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _stage(file: File, content: bytes) -> str:
     descriptor, path = tempfile.mkstemp(prefix=PREFIX, dir=os.path.dirname(file.path))
     try:

@@ -168,8 +168,10 @@ def running_servers(proc: Path = _PROC) -> list[RunningServer]:
         argv = _argv(base)
         binary = _link(base / "exe")
         name = os.path.basename(binary.removesuffix(" (deleted)") or (argv[0] if argv else ""))
+        if name != "nats-server" or any(word.partition("=")[0] in _OTHER_USES for word in argv[1:]):
+            continue
         ticks = _start_ticks(base)
-        if name != "nats-server" or ticks is None or any(word.partition("=")[0] in _OTHER_USES for word in argv[1:]):
+        if ticks is None:
             continue
         namespace = _link(base / "ns" / "pid")
         process = ServerProcess(pid, binary, _epoch(ticks), _instance(pid, ticks, proc))

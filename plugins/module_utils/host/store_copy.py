@@ -21,6 +21,7 @@ from typing import Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.highway import highwayhash64
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import isolated
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 #: The system account's directory, which holds the Raft groups: a server without a cluster has none.
@@ -65,10 +66,10 @@ def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
         unfinished.mkdir(mode=0o700)
         shutil.copytree(source, unfinished / "jetstream", ignore=shutil.ignore_patterns(_GROUPS), copy_function=_copied)
         for folder, _folders, _files in os.walk(unfinished):
-            _to_disk(Path(folder))
+            to_disk(folder)
         _require_stopped(wanted)
         unfinished.rename(copy)
-        _to_disk(copy.parent)
+        to_disk(copy.parent)
     except (OSError, shutil.Error) as error:
         raise StoreError(f"cannot copy {source} to {copy}: {error}") from error
     return True
@@ -156,12 +157,4 @@ def _copied(source: str, target: str) -> None:
     shutil.copy2(source, target)
     found = os.stat(source)
     os.chown(target, found.st_uid, found.st_gid)
-    _to_disk(Path(target))
-
-
-def _to_disk(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    to_disk(target)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import FILE
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import NO_KEYS, Keys
 
@@ -246,18 +247,10 @@ class _StagedDirectory(Staging):
         with self.create(FILE) as file:
             file.write(manifest.encode())
         with written(self._directory):
-            _sync(staging)
+            to_disk(staging)
             os.rename(staging, self._directory / self._name)
-            _sync(self._directory)
+            to_disk(self._directory)
         return self._name
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -55,6 +55,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throw
     SLACK,
     ended_by_signals,
     find_binary,
+    nearest,
     require_room,
     throwaway_server,
 )
@@ -244,16 +245,11 @@ def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Repli
     loaded = max((replica.size for replica in replicas), default=0) + SLACK
     saved = sum(replica.size for replica in replicas)
     local = wanted.store.local
-    if local is None or _device(local) != _device(place.directory):
+    if local is None or nearest(local).stat().st_dev != nearest(place.directory).stat().st_dev:
         require_room(place.directory, loaded, "load the largest stream")
         loaded = 0
     if local is not None:
         require_room(local, loaded + saved, "load the largest stream and save all" if loaded else "save all streams")
-
-
-def _device(directory: Path) -> int:
-    absolute = directory.absolute()
-    return next(path.stat().st_dev for path in (absolute, *absolute.parents) if path.is_dir())
 
 
 # --- one stream ---------------------------------------------------------------------------------------------------------

@@ -50,9 +50,15 @@ def find_binary(given: Optional[str]) -> tuple[str, str]:
         raise NatsFailure("invalid_option", f"binary: {error}") from error
 
 
+def nearest(directory: Path) -> Path:
+    """Return a directory, or of what it lies in the nearest that is there."""
+    absolute = directory.absolute()
+    return next(path for path in (absolute, *absolute.parents) if path.is_dir())
+
+
 def require_room(directory: Path, needed: int, purpose: str) -> None:
     """Raise NatsFailure disk_full unless a directory, which may not be there yet, has room for so many bytes."""
-    existing = next(path for path in (directory, *directory.parents) if path.is_dir())
+    existing = nearest(directory)
     free = shutil.disk_usage(existing).free
     if free < needed:
         reason = f"{existing} has {human_bytes(free)} free, and {human_bytes(needed)} are needed to {purpose}"
