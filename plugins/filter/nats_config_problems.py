@@ -49,6 +49,17 @@ options:
       running:
         description: C(/varz) of the server that runs now, or empty.
         type: dict
+      take_over:
+        description: Whether unit and binary are the role's. V(false) for a server that somebody else set up.
+        type: bool
+        default: true
+      process_runs:
+        description: Whether the server runs now.
+        type: bool
+        default: true
+      config_file:
+        description: The path of the configuration file on the host, for messages.
+        type: str
       require_mount:
         description: Whether the store directory must not lie on the root file system.
         type: bool

@@ -33,7 +33,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
     transform,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import routes
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
+    block_of,
+    cluster_name_of,
+    config_problems,
+    jetstream_of,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 
 PREFIX = "nats_server_"
@@ -138,8 +143,7 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     elif varz.get("server_name") and varz["server_name"] != name:
         yield f"it would be renamed: it runs as {varz['server_name']}, and its configuration says {name}"
     yield from _store_refusals(one)
-    cluster = config.get("cluster")
-    if isinstance(cluster, Mapping) and not cluster.get("name") and not _block(config, "gateway").get("name"):
+    if isinstance(config.get("cluster"), Mapping) and not cluster_name_of(config):
         yield "cluster.name is not set, and JetStream needs one name for the whole cluster: set it, and restart the servers"
     for file in one["tls_files"]:
         if not file["exists"]:
@@ -148,7 +152,7 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
 
 def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     config, store = one["config"], one["store"]
-    if not _has_jetstream(config):
+    if jetstream_of(config) is None:
         return
     if not store["path"]:
         where = store["reported"] or "the directory for temporary files"
@@ -170,7 +174,7 @@ def _cluster_refusals(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, count in names.items():
         if name and count > 1:
             yield f"{count} servers are called {name}: names are unique in a cluster"
-    clusters = {_cluster_name(one["config"]) for one in found.values()}
+    clusters = {cluster_name_of(one["config"]) for one in found.values()}
     if len(clusters) > 1:
         named = ", ".join(sorted(str(name) for name in clusters))
         yield f"these are servers of several clusters ({named}): adopt each by itself, with --limit or an inventory of its own"
@@ -231,7 +235,7 @@ def _variables(config: Mapping[str, Any], one: Mapping[str, Any], members: list[
         "user": process["user"],
         "group": process["group"],
         "manage_user": False,
-        "jetstream": _has_jetstream(config),
+        "jetstream": jetstream_of(config) is not None,
         "clustered": isinstance(config.get("cluster"), Mapping),
     }
     if unit:
@@ -286,10 +290,10 @@ def _jetstream(config: Mapping[str, Any], found: dict[str, Any]) -> None:
 def _cluster(config: Mapping[str, Any], found: dict[str, Any], members: list[dict[str, Any]]) -> None:
     block = config.get("cluster")
     if not isinstance(block, Mapping):
-        name = _cluster_name(config)
+        name = cluster_name_of(config)
         found.update({"cluster_name": name} if name else {})
         return
-    found["cluster_name"] = _cluster_name(config)
+    found["cluster_name"] = cluster_name_of(config)
     for name in ("listen", "host", "port", *_CLUSTER_KEYS):
         if block.get(name) is not None:
             found[f"cluster_{name}"] = block[name]
@@ -458,7 +462,7 @@ def _lines(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) ->
     actions = Counter(server.action for server in servers)
     lines = [
         f"{len(servers)} {'server' if len(servers) == 1 else 'servers'} of the cluster "
-        f"{_cluster_name(found[servers[0].host]['config']) or '(none)'} can be adopted.",
+        f"{cluster_name_of(found[servers[0].host]['config']) or '(none)'} can be adopted.",
         f"The first deploy: {actions['restart']} restarts, {actions['reload']} reloads, 0 units, 0 binaries.",
         f"Taking over: {len(servers)} units and binaries, one server after another behind the health gate.",
     ]
@@ -483,19 +487,7 @@ def _listed(title: str, texts: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _block(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = config.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _has_jetstream(config: Mapping[str, Any]) -> bool:
-    value = config.get("jetstream")
-    if isinstance(value, Mapping):
-        return value.get("enabled") is not False and value.get("disabled") is not True
-    return value is True or str(value).lower() in ("enabled", "enable", "true")
-
-
-def _cluster_name(config: Mapping[str, Any]) -> str | None:
-    return _block(config, "cluster").get("name") or _block(config, "gateway").get("name")
+    return block_of(config, name) or {}
 
 
 def _port(block: Mapping[str, Any]) -> int | None:

@@ -207,9 +207,9 @@ def _member(variables: _Variables, host: str, shared: Mapping[str, Any]) -> dict
         "leafnode_address": str(variables.get("leafnode_address", address)),
         "leafnode_port": _leafnode_port(variables),
         "client_port": _port(variables, "listen", "port", shared.get("client_port", CLIENT_PORT)),
-        "jetstream": _boolean(variables.get("jetstream", shared.get("jetstream", True))),
+        "jetstream": boolean(variables.get("jetstream", shared.get("jetstream", True))),
         "domain": variables.get("jetstream_domain"),
-        "arbiter": _boolean(variables.get("arbiter", False)),
+        "arbiter": boolean(variables.get("arbiter", False)),
         "zone": None if zone is None else str(zone),
         "unique_tag": variables.get("jetstream_unique_tag", None if zone is None else prefix),
         "pool_size": None if pool_size in (None, "") else int(pool_size),
@@ -240,7 +240,8 @@ def _as_port(value: Any, variable: str) -> int:
         raise ValueError(f"{_PREFIX}{variable}: {value!r} is not a port") from None
 
 
-def _boolean(value: Any) -> bool:
+def boolean(value: Any) -> bool:
+    """Return a variable as a boolean, which a template or the command line may have left as text."""
     return value if isinstance(value, bool) else str(value).strip().lower() in ("true", "yes", "on", "1")
 
 

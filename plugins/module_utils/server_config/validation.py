@@ -33,6 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
     leaves,
     show,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import boolean
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds, human_bytes, size_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, supports
 
@@ -64,6 +65,9 @@ class Case:
     filesystems: list[dict[str, Any]]
     memtotal: int
     running: dict[str, Any]
+    take_over: bool
+    process_runs: bool
+    config_file: str
     cluster_size: int | None
     require_mount: bool
     service_backend: str
@@ -73,21 +77,17 @@ class Case:
 
     def block(self, name: str) -> dict[str, Any] | None:
         """Return a top-level block, or None when it is absent or no mapping."""
-        value = self.config.get(name)
-        return value if isinstance(value, dict) else None
+        return block_of(self.config, name)
 
     @property
     def jetstream(self) -> dict[str, Any] | None:
         """Return the jetstream block (empty for a bare `jetstream: true`), or None when JetStream is off."""
-        value = self.config.get("jetstream")
-        if isinstance(value, dict):
-            return None if value.get("enabled") is False or value.get("disabled") is True else value
-        return {} if value is True or str(value).lower() in ("enabled", "enable") else None
+        return jetstream_of(self.config)
 
     @property
     def cluster_name(self) -> str | None:
-        """Return the name of the cluster; nats-server takes the gateway's where the cluster has none."""
-        return (self.block("cluster") or {}).get("name") or (self.block("gateway") or {}).get("name")
+        """Return the name of the cluster."""
+        return cluster_name_of(self.config)
 
     @property
     def accounts(self) -> dict[str, Any]:
@@ -110,6 +110,26 @@ class Case:
         return [member for member in self.supercluster if member.get("jetstream")] or self.jetstream_members
 
 
+def block_of(config: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """Return a top-level block of a normalised configuration, or None when it is absent or no mapping."""
+    value = config.get(name)
+    return value if isinstance(value, dict) else None
+
+
+def jetstream_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the jetstream block (empty for a bare `jetstream: true`), or None when JetStream is off."""
+    block = block_of(config, "jetstream")
+    if block is not None:
+        return None if block.get("enabled") is False or block.get("disabled") is True else block
+    value = config.get("jetstream")
+    return {} if value is True or str(value).lower() in ("enabled", "enable") else None
+
+
+def cluster_name_of(config: Mapping[str, Any]) -> str | None:
+    """Return the name of the cluster; nats-server takes the gateway's where the cluster has none."""
+    return (block_of(config, "cluster") or {}).get("name") or (block_of(config, "gateway") or {}).get("name")
+
+
 def config_problems(config: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[ConfigProblem]:
     """Return `[{severity, option, message}]`, errors first; severity is error or warning, option a path of the configuration."""
     case, notes = make_case(config, context or {})
@@ -130,8 +150,11 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         filesystems=list(context.get("filesystems") or []),
         memtotal=int(context.get("memtotal") or 0),
         running=dict(context.get("running") or {}),
+        take_over=boolean(context.get("take_over", True)),
+        process_runs=boolean(context.get("process_runs", True)),
+        config_file=str(context.get("config_file") or "its configuration file"),
         cluster_size=None if size in (None, "") else int(str(size)),
-        require_mount=str(context.get("require_mount", False)).lower() in ("true", "yes", "1"),
+        require_mount=boolean(context.get("require_mount", False)),
         service_backend=str(context.get("service_backend") or "auto"),
         gateway=context.get("gateway") or None,
         supercluster=list(context.get("supercluster") or []),
@@ -222,6 +245,16 @@ def names(case: Case) -> Iterator[ConfigProblem]:
         for index, remote in enumerate(gateway.get("gateways") or []):
             if isinstance(remote, dict) and not (remote.get("url") or remote.get("urls")):
                 yield error(f"gateway.gateways[{remote.get('name', index)}]", "has no url")
+
+
+def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
+    """A server that the role has not taken over is started by whoever set it up."""
+    if not case.take_over and not case.process_runs:
+        yield error(
+            "nats_server_take_over",
+            f"it is false, and nats-server does not run on this host. Start it with {case.config_file} by its own unit, or set "
+            "nats_server_take_over to true",
+        )
 
 
 def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
@@ -753,6 +786,7 @@ def hub(case: Case) -> Iterator[ConfigProblem]:
 RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     unknown_keys,
     names,
+    left_to_its_own_unit,
     identity_of_running_server,
     membership,
     loss_of_a_site,

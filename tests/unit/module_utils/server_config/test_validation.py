@@ -152,6 +152,12 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"gateway": {"name": "C1", "port": 1, "gateways": [{"name": "Z"}]}}, {}, "error gateway.gateways[Z]", "no url"),
     ({"server_name": "new"}, {}, "error server_name", "running server is named 'n1'"),
     ({"cluster": {"name": "C2"}}, {}, "error cluster.name", "running server belongs to 'C1'"),
+    (
+        {},
+        {"take_over": False, "process_runs": False, "config_file": "/etc/n.conf"},
+        "error nats_server_take_over",
+        "Start it with /etc/n.conf by its own unit",
+    ),
     # members
     ({}, {"members": [*MEMBERS[:2], member("n1", 3)]}, "error server_name", "several servers"),
     ({}, {"members": [*MEMBERS[:2], member("n 3", 3)]}, "error server_name", "white space"),
