@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import Field, converted, in_document, rest
-from jetstream_insights.lake import SILVER_FORMAT, Lake, new_run
+from jetstream_insights.lake import ADVISORIES_FORMAT, Lake, new_run
 from jetstream_insights.messages import Connection, SourceError, state_of
 from jetstream_insights.silver import PEERS
 from jetstream_insights.source import JetStreamSource, Settings
@@ -113,7 +113,7 @@ def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str]
     replaced. Whoever is killed in between reads the same messages again, and a row is known by its advisory's id.
     """
     done = Read()
-    known: dict[str, Any] = {"format": SILVER_FORMAT, "streams": {}}
+    known: dict[str, Any] = {"format": ADVISORIES_FORMAT, "streams": {}}
     if lake.exists(_POSITION):
         known = json.loads(lake.read_text(_POSITION))
     portions = [_portion(capture, known["streams"].get(capture.key, {}), done, say) for capture in captures]

@@ -24,10 +24,16 @@ from pyspark.sql import functions as F
 
 #: Of manifests and of pointers; see docs/internals/lake.md.
 BRONZE_FORMAT = 1
-SILVER_FORMAT = 3
-GOLD_FORMAT = 1
-FINDINGS_FORMAT = 3
-_FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT, "findings": FINDINGS_FORMAT}
+SILVER_FORMAT = 4
+ADVISORIES_FORMAT = 3
+GOLD_FORMAT = 2
+FINDINGS_FORMAT = 4
+_FORMATS = {
+    "silver": SILVER_FORMAT,
+    "silver/advisories": ADVISORIES_FORMAT,
+    "gold": GOLD_FORMAT,
+    "findings": FINDINGS_FORMAT,
+}
 
 #: How the name of a pack ends: many snapshots of an hour in few files.
 PACK = ".jsonl"
@@ -279,7 +285,7 @@ class Lake:
     def pointer(self, layer: str, when: date) -> dict[str, Any]:
         """Return what is published of an hour (silver) or a day (gold, findings): format, run, inputs and more; empty for
         nothing. Raises LakeError when it cannot be read, or is of a newer format than this program knows."""
-        name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer.partition("/")[0]]
+        name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer]
         if not self.exists(name):
             return {}
         try:
@@ -296,7 +302,7 @@ class Lake:
     def publish(self, layer: str, hour: datetime, run: str, inputs: Sequence[str], quarantined: int) -> None:
         """Make a run's tables those of the hour."""
         self.repoint(
-            layer, hour, {"format": SILVER_FORMAT, "run": run, "inputs": list(inputs), "quarantined": quarantined}
+            layer, hour, {"format": _FORMATS[layer], "run": run, "inputs": list(inputs), "quarantined": quarantined}
         )
 
     def repoint(self, layer: str, when: date, pointer: Mapping[str, Any]) -> None:
@@ -343,7 +349,7 @@ class Lake:
         published = f"{layer}/{table}" if table in APART else layer
         for hour in of_hours:
             pointer = self.pointer(published, hour)
-            if pointer and pointer["format"] < SILVER_FORMAT:
+            if pointer and pointer["format"] < _FORMATS[published]:
                 raise LakeError(
                     f"{layer} of {hour:%Y-%m-%d %H}:00 is of the older format {pointer['format']}: make it again"
                 )
