@@ -328,7 +328,7 @@ leafnodes {{
             routes = self.monitored(name, "routez")["routes"]
             found[name] = sorted(
                 [("gateway", one["cid"], one["start"]) for one in made]
-                + [("leaf", one["id"], one["account"]) for one in leaves]
+                + [("leaf", one.get("id", one["port"]), one["account"]) for one in leaves]
                 + [("route", one["rid"], one["start"]) for one in routes]
             )
         return found
