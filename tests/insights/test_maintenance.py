@@ -218,3 +218,26 @@ def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSe
     assert make(lake) == make(lake, force=True) == (0, 0)
     assert lake.pointer("silver", HOURS[0])["run"] == "run"
     assert not (tmp_path / "silver" / "_published" / place(HOURS[1])).exists()
+
+
+def test_a_late_archive_of_a_day_whose_bronze_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    lake, keep = Lake(spark, str(tmp_path)), Keep(bronze=1)
+    FLEET.write(tmp_path, 0)
+    assert make(lake) == (1, 0)
+    first, now = rows(lake, HOURS), START + timedelta(days=3)
+    assert kept(lake, now, keep).bronze_days == 1
+    FLEET.write(tmp_path, 60.0)
+    assert kept(lake, now, keep).unmade == 1
+    assert make(lake) == (1, 0)
+    both = rows(lake, HOURS)
+    assert (both[: len(first)], len(both)) == (first, 2 * len(first))
+    assert kept(lake, now, keep).bronze_days == 1
+    assert make(lake) == make(lake, force=True) == (0, 0)
+    assert rows(lake, HOURS) == both
+    # What cannot be read beside it is left, and said.
+    lake.repoint("silver", START, {**lake.pointer("silver", START), "format": 1})
+    FLEET.write(tmp_path, 120.0)
+    heard: list[str] = []
+    assert make_silver(lake, HOURS[:1], heard.append).fresh == 1
+    assert "cannot be added to tables of the older format 1" in heard[0]
+    assert kept(lake, now, keep).unmade == 1
