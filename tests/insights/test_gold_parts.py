@@ -14,6 +14,7 @@ from jetstream_insights.gold import columns
 from jetstream_insights.gold.accounts import account_usage
 from jetstream_insights.gold.balance import gini
 from jetstream_insights.gold.capacity import backtests, capacity, forecasts, growth, sums_of
+from jetstream_insights.gold.changes import suspects
 from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
 from jetstream_insights.gold.divergence import divergence
 from jetstream_insights.gold.health import restarts
@@ -278,3 +279,45 @@ def test_an_asset_that_was_made_again_had_no_election(spark: SparkSession) -> No
     assert sorted((row["stream"], row["old_leader"], row["new_leader"]) for row in changes.collect()) == [
         ("KEPT", "n1", "n2"), ("KEPT", "n2", "n3"),
     ]  # fmt: skip
+
+
+def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> None:
+    """Else every stream of the day would be compared in all snapshots, and written."""
+    minutes = range(1, 21)
+    moments, things = [], []
+    silent: dict[int, list[str]] = {1: ["n1", "n2", "n3"], 3: ["n1", "n2", "n3"], 9: ["n1"], 10: ["n2", "n3"]}
+    for number in minutes:
+        taken = NOON + timedelta(minutes=number)
+        moments.append(("F", str(number), number, taken, silent.get(number)))
+        told = {"many": ["n1", "n2", "n3"], "single": ["n1"], "gone": ["n2"], "changed": ["n1", "n2"], "new": ["n1"]}
+        for name, hosts in told.items():
+            created = NOON + timedelta(minutes=1) if name == "new" else NOON - timedelta(days=1)
+            there = sorted(set(hosts) - set(silent.get(number) or ()))
+            if there and not (name == "gone" and number > 15):
+                things.append(
+                    (
+                        "F",
+                        str(number),
+                        "stream",
+                        "",
+                        "A",
+                        name,
+                        "",
+                        there,
+                        created,
+                        int(name == "changed" and number > 9),
+                    )
+                )
+        # It tells of itself by another question.
+        things += [("F", str(number), "server", name, "", "", "", [name], None, 0) for name in ("n1", "n2")]
+        if number != 9:
+            things.append(("F", str(number), "server", "n3", "", "", "", ["n3"], None, 0))
+    of_all = "fleet string, snapshot string, number int, began timestamp, silent array<string>"
+    of_things = (
+        "fleet string, snapshot string, object string, server string, account string, stream string, consumer string, "
+        "hosts array<string>, created timestamp, alike bigint"
+    )
+    found = suspects(spark.createDataFrame(things, of_things), spark.createDataFrame(moments, of_all))
+    assert {(row["server"], row["stream"]) for row in found.collect()} == {
+        ("", "gone"), ("", "changed"), ("", "new"), ("n3", "")
+    }  # fmt: skip
