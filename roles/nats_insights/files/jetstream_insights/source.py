@@ -223,7 +223,7 @@ def ranges(settings: Settings, state: State, first: int, last: int) -> list[Inpu
     count = min(wanted, total)
     cuts = [first + total * index // count for index in range(count + 1)]
     return [
-        InputPartition(Range(cuts[index], cuts[index + 1] - 1, state.created, state.way, state.average))
+        InputPartition(Range(cuts[index], cuts[index + 1] - 1, state.created, state.way))
         for index in range(count)
     ]
 
