@@ -129,12 +129,14 @@ def states(
     of_all = moments(snapshots.unionByName(snapshots_before), all_servers, all_peers).select(
         *SNAPSHOT_KEY,
         "number",
+        F.col("taken").alias("began"),
+        "silent",
         F.lag("taken").over(of_fleet).alias("previous"),
         F.lag("silent").over(of_fleet).alias("previous_silent"),
         F.lead("taken").over(of_fleet).alias("following"),
         F.lead("silent").over(of_fleet).alias("following_silent"),
     )
-    return _suspects(every, of_all).join(F.broadcast(of_all), on=SNAPSHOT_KEY).withColumn("day", day)
+    return suspects(every, of_all).join(F.broadcast(of_all), on=SNAPSHOT_KEY).withColumn("day", day)
 
 
 def changes(
@@ -189,18 +191,37 @@ def changes(
     return union([plain, configurations, _came(seen.where(today)), _went(seen, day)]).withColumn("day", day)
 
 
-def _suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
-    """Return the rows of the things that were not the same in all snapshots: few, so that putting them in order costs little."""
-    many = of_all.groupBy("fleet").agg(F.count(F.lit(1)).alias("many"))
+def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
+    """Return the rows of the things that may have come, gone or changed: few, so that putting them in order costs little. That
+    nobody told of a thing because all who have it were silent is no reason; of servers it may be one."""
+    silences = (
+        of_all.select("fleet", "number", F.explode("silent").alias("host"))
+        .groupBy("fleet", "host")
+        .agg(F.collect_list("number").alias("numbers"))
+        .groupBy("fleet")
+        .agg(F.map_from_entries(F.collect_list(F.struct("host", "numbers"))).alias("silences"))
+    )
+    of_fleets = (
+        of_all.groupBy("fleet")
+        .agg(F.count(F.lit(1)).alias("many"), F.min("began").alias("began"))
+        .join(silences, on="fleet", how="left")
+    )
     counted = of_things.groupBy(*_THING).agg(
         F.count(F.lit(1)).alias("reported"),
+        F.array_distinct(F.flatten(F.collect_set("hosts"))).alias("hosts"),
+        F.max("created").alias("created"),
         (F.min("alike") != F.max("alike")).alias("differs"),
         (F.min("created") != F.max("created")).alias("again"),
     )
-    suspect = (
-        (F.col("reported") != F.col("many")) | F.coalesce("differs", F.lit(False)) | F.coalesce("again", F.lit(False))
+    never = F.array().cast("array<int>")
+    silent = F.transform("hosts", lambda host: F.coalesce(F.try_element_at("silences", host), never))
+    all_silent = F.aggregate(silent, F.get(silent, F.lit(0)), F.array_intersect)
+    unseen = F.coalesce(F.when(F.col("object") != "server", F.size(all_silent)), F.lit(0))
+    new = F.unix_seconds("created") >= F.unix_seconds("began") - _NEW  # before anybody told of it
+    suspect = (F.col("reported") + unseen != F.col("many")) | F.coalesce(
+        F.col("differs") | F.col("again") | (new & (unseen > 0)), F.lit(False)
     )
-    found = counted.join(F.broadcast(many), on="fleet").where(suspect).select(*_THING)
+    found = counted.join(F.broadcast(of_fleets), on="fleet").where(suspect).select(*_THING)
     return of_things.join(F.broadcast(found), on=list(_THING), how="left_semi")
 
 
