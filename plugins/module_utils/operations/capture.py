@@ -27,6 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protectio
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_server, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi, new_accounts
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     LAKE,
@@ -112,7 +113,7 @@ def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
 
 class _Pass:
     def __init__(self, client: Client, wanted: Wanted) -> None:
-        self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline)
+        self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline, decode=json_text.document)
         self._wanted = wanted
         self._seconds: dict[str, float] = {}
         self._accounts: dict[str, set[str]] = {}
@@ -225,15 +226,16 @@ class _Pass:
             self._writer.add(here, Row(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
 
     def _take(self, endpoint: str, server: Server, page: Answer, first: bool = True) -> None:
-        origin = origin_of(server)
         if isinstance(page, NatsFailure):
-            self._writer.fail(endpoint, origin, page)
+            self._writer.fail(endpoint, origin_of(server), page)
             return
+        origin = origin_of(server, self._api.arrived.get(server.id))
         for row in rows_of(endpoint, page, first):
             if row.table == "jsz_accounts":
                 self._accounts.setdefault(server.id, set()).add(row.keys["account"])
             elif row.table == "jsz_streams" and self._wanted.backups is not None:
-                self._streams.add((row.keys["account"], row.data["name"]))
+                name = json_text.name_of(row.data) if json_text.is_text(row.data) else row.data["name"]
+                self._streams.add((row.keys["account"], name or ""))
             self._writer.add(origin, row)
 
 

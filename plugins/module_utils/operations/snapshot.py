@@ -17,14 +17,16 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
 
 #: Of the manifest and of the lines; raised when a reader of the old one would misread the new one.
@@ -36,19 +38,22 @@ LAKE = "lake"
 #: The endpoints whose answer is nothing but a list, each with its key.
 _LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstatz": "account_statz"}
 
-#: Details of assets, which hold no secret and are by far the most: they are not searched for any.
-_HARMLESS = ("jsz_streams", "jsz_consumers")
+#: Details of assets and Raft groups, which hold no secret and are by far the most: they are not searched for any.
+_HARMLESS = ("jsz_streams", "jsz_consumers", "raftz")
 
 #: Uncompressed bytes after which an endpoint's next file begins: gzip cannot be read by two tasks at once.
 _FILE_SIZE = 64 << 20
+#: Of JSON lines: how well they are compressed, and how many bytes are compressed at once.
+_GZIP_LEVEL = 3
+_BUFFER = 256 << 10
 
 #: How many failures a manifest quotes; all are counted, and each is a line of its endpoint.
 _QUOTED_FAILURES = 50
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line to be: the table it belongs to, what identifies it beside the server, and what the server reported."""
+class Row(NamedTuple):
+    """One line to be: the table it belongs to, what identifies it beside the server, and what the server reported, also as a
+    `json_text.Text`."""
 
     table: str
     keys: Mapping[str, Any]
@@ -66,29 +71,15 @@ class Origin:
     received: str = ""
 
 
-@dataclass
-class _File:
-    stream: gzip.GzipFile
-    path: str
-    rows: int = 0
-    size: int = 0
-
-
-@dataclass
-class _Table:
-    rows: int = 0
-    failures: int = 0
-    files: list[_File] = field(default_factory=list)
-
-
 def timestamp(moment: datetime) -> str:
     """Return a moment as RFC 3339 in UTC with microseconds."""
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def origin_of(server: Server) -> Origin:
-    """Return the server as the origin of rows that have arrived just now."""
-    return Origin(server.id, server.name, server.cluster, server.version, timestamp(datetime.now(timezone.utc)))
+def origin_of(server: Server, arrived: datetime | None = None) -> Origin:
+    """Return the server as the origin of rows that arrived at this moment, or just now."""
+    received = timestamp(arrived or datetime.now(timezone.utc))
+    return Origin(server.id, server.name, server.cluster, server.version, received)
 
 
 def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
@@ -142,6 +133,9 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
     name = account.get("name", "")
     streams = account.pop("stream_detail", None) or ()
     yield Row("jsz_accounts", {"account": name}, account)
+    if json_text.is_text(streams):
+        yield from _stream_rows(name, streams)
+        return
     for stream in streams:
         config = stream.get("config") or {}
         groups = {item.get("name"): item.get("raft_group") for item in stream.pop("consumer_raft_groups", None) or ()}
@@ -157,6 +151,121 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
             yield Row("jsz_consumers", keys, consumer)
 
 
+def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
+    """Yield the same rows of the `stream_detail` of an account as a text."""
+    keys = {"account": account}
+    for stream in json_text.list_of_members(streams):
+        groups = json_text.read(stream.pop("consumer_raft_groups", b"null")) or ()
+        consumers = json_text.items(stream.pop("consumer_detail", b"[]"))
+        yield Row("jsz_streams", keys, json_text.joined(stream))
+        if not consumers:
+            continue
+        of_groups = {item.get("name"): item.get("raft_group") for item in groups}
+        config = json_text.read(stream.get("config", b"{}"))
+        of_stream = {"stream_replicas": config.get("num_replicas"), "stream_retention": config.get("retention")}
+        for consumer in consumers:
+            group = of_groups.get(json_text.name_of(consumer))
+            yield Row("jsz_consumers", {"account": account, "raft_group": group, **of_stream}, consumer)
+
+
+@dataclass
+class File:
+    """A file of a table: its place below bronze, its lines, and their bytes."""
+
+    path: str
+    rows: int = 0
+    size: int = 0
+
+
+class Table:
+    """The files of one table of a snapshot, as they are written. `folder`: where they are until then, `place`: their directories
+    and the beginning of their names below bronze."""
+
+    def __init__(self, folder: Path, name: str, place: str, file_size: int) -> None:
+        self.rows = 0
+        self.failures = 0
+        self.files: list[File] = []
+        self._folder = folder
+        self._name = name
+        self._place = place
+        self._file_size = file_size
+
+    def add(self, origin: Origin, keys: Mapping[str, Any], data: Any) -> None:
+        raise NotImplementedError
+
+    def fail(self, origin: Origin, failure: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what is left. May be called again."""
+        raise NotImplementedError
+
+    def draft(self, number: int) -> Path:
+        """Return where the file of a number is until it is published."""
+        return self._folder / f"{self._name}-{number}"
+
+    def _new_file(self, suffix: str) -> IO[bytes]:
+        number = len(self.files)
+        self.files.append(File(f"{self._place}-{number}.{suffix}"))
+        return _create(self.draft(number))
+
+
+class _Lines(Table):
+    """JSON lines, compressed by gzip."""
+
+    def __init__(self, envelope: Mapping[str, Any], *where: Any) -> None:
+        super().__init__(*where)
+        self._whole = json_text.encoded(envelope)[:-1]
+        self._origin: Origin | None = None
+        self._envelope = b""
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+        self._stream: gzip.GzipFile | None = None
+        self._file: IO[bytes] | None = None
+
+    def add(self, origin: Origin, keys: Mapping[str, Any], data: Any) -> None:
+        text = bytes(data) if json_text.is_text(data) else json_text.encoded(data)
+        own = b"," + json_text.encoded(keys)[1:-1] if keys else b""
+        self._write(b'%b%b,"data":%b}\n' % (self._of(origin), own, text))
+        self.rows += 1
+
+    def fail(self, origin: Origin, failure: Mapping[str, Any]) -> None:
+        self._write(b'%b,"failure":%b}\n' % (self._of(origin), json_text.encoded(failure)))
+        self.failures += 1
+
+    def _of(self, origin: Origin) -> bytes:
+        """Return how the lines of a server's answer begin, which is written once for all of them."""
+        if origin is not self._origin:
+            self._origin = origin
+            self._envelope = self._whole + b"," + json_text.encoded(asdict(origin))[1:-1]
+        return self._envelope
+
+    def _write(self, line: bytes) -> None:
+        if not self.files or self.files[-1].size >= self._file_size:
+            self.close()
+            self._file = self._new_file("jsonl.gz")
+            self._stream = gzip.GzipFile(fileobj=self._file, mode="wb", compresslevel=_GZIP_LEVEL, filename="", mtime=0)
+        file = self.files[-1]
+        file.rows += 1
+        file.size += len(line)
+        self._buffer.append(line)
+        self._buffered += len(line)
+        if self._buffered >= _BUFFER:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._stream is not None:
+            lines, self._buffer, self._buffered = self._buffer, [], 0
+            self._stream.write(b"".join(lines))
+
+    def close(self) -> None:
+        if self._stream is not None and self._file is not None:
+            self._flush()
+            self._stream.close()
+            close_durably(self._file)
+            self._stream = self._file = None
+
+
 class SnapshotWriter:
     """Writes one snapshot: rows as they come into a directory that no reader looks into, all of it into place at the end.
 
@@ -170,7 +279,7 @@ class SnapshotWriter:
         self._bronze = lake / "bronze"
         self._incoming = self._bronze / "_incoming" / self.name
         self._place = f"date={self.started:%Y-%m-%d}/hour={self.started:%H}"
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, Table] = {}
         self._quoted: list[dict[str, Any]] = []
         self._file_size = _FILE_SIZE
 
@@ -180,9 +289,6 @@ class SnapshotWriter:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        for table in self._tables.values():
-            for file in table.files:
-                file.stream.close()
         shutil.rmtree(self._incoming, ignore_errors=True)
 
     @property
@@ -192,22 +298,27 @@ class SnapshotWriter:
 
     def add(self, origin: Origin, row: Row) -> None:
         """Write one row."""
-        data = row.data if row.table in _HARMLESS else without_secrets(row.data)
-        self._write(row.table, origin, {**row.keys, "data": data})
-        self._tables[row.table].rows += 1
+        name, keys, data = row
+        try:
+            table = self._tables.get(name) or self._new_table(name)
+            table.add(origin, keys, data if name in _HARMLESS else without_secrets(data))
+        except OSError as error:
+            raise self._refused(error) from error
 
     def fail(self, table: str, origin: Origin, failure: NatsFailure) -> None:
         """Write that a server did not give an answer, and why."""
         error = {"code": failure.code, "description": failure.description, "subject": failure.subject}
-        self._write(table, origin, {"failure": error})
-        self._tables[table].failures += 1
+        with self._disk():
+            (self._tables.get(table) or self._new_table(table)).fail(origin, error)
         if len(self._quoted) < _QUOTED_FAILURES:
             self._quoted.append({"endpoint": table, "server": origin.server, **error})
 
     def publish(self, **manifest: Any) -> tuple[Path, dict[str, Any]]:
         """Move the files into place and write the manifest; return its path and what it says."""
         with self._disk():
-            tables = {name: self._publish(name, table) for name, table in sorted(self._tables.items())}
+            for table in self._tables.values():
+                table.close()
+            tables = {name: self._publish(table) for name, table in sorted(self._tables.items())}
             content = {
                 "format": FORMAT,
                 "snapshot": self.name,
@@ -225,52 +336,28 @@ class SnapshotWriter:
             _move(incoming, path)
         return path, content
 
-    def _write(self, table: str, origin: Origin, content: Mapping[str, Any]) -> None:
-        line = {"snapshot": self.name, "fleet": self.fleet, **asdict(origin), **content}
-        text = json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-        with self._disk():
-            file = self._file(table)
-            file.stream.write(text)
-        file.rows += 1
-        file.size += len(text)
+    def _new_table(self, name: str) -> Table:
+        where = (self._incoming, name, f"{name}/{self._place}/{self.name}", self._file_size)
+        table = self._tables[name] = _Lines({"snapshot": self.name, "fleet": self.fleet}, *where)
+        return table
 
-    def _file(self, name: str) -> _File:
-        """Return the file that takes the table's next row."""
-        table = self._tables.setdefault(name, _Table())
-        if not table.files or table.files[-1].size >= self._file_size:
-            if table.files:
-                table.files[-1].stream.close()
-            target = self._incoming / f"{name}-{len(table.files)}.jsonl.gz"
-            _create(target).close()
-            stream = gzip.open(target, "wb", compresslevel=3)  # noqa: SIM115  # closed by the next one or at the end
-            path = f"{name}/{self._place}/{self.name}-{len(table.files)}.jsonl.gz"
-            table.files.append(_File(stream, path))
-        return table.files[-1]
-
-    def _publish(self, name: str, table: _Table) -> dict[str, Any]:
+    def _publish(self, table: Table) -> dict[str, Any]:
         for number, file in enumerate(table.files):
-            file.stream.close()
-            _move(self._incoming / f"{name}-{number}.jsonl.gz", self._bronze / file.path)
+            _move(table.draft(number), self._bronze / file.path)
         files = [{"path": file.path, "rows": file.rows, "bytes": file.size} for file in table.files]
         return {"rows": table.rows, "failures": table.failures, "files": files}
 
-    def _disk(self) -> _Disk:
-        return _Disk(self._bronze)
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Turn what the disk refuses into a failure for people."""
+        try:
+            yield
+        except OSError as error:
+            raise self._refused(error) from error
 
-
-class _Disk:
-    """Turns what the disk refuses into a failure for people."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            what = f"cannot write the snapshot below {self._place}: {error.strerror or error}"
-            raise NatsFailure(LAKE, f"{what}. Nothing of it was published.") from error
+    def _refused(self, error: OSError) -> NatsFailure:
+        what = f"cannot write the snapshot below {self._bronze}: {error.strerror or error}"
+        return NatsFailure(LAKE, f"{what}. Nothing of it was published.")
 
 
 def _create(path: Path) -> IO[bytes]:
@@ -278,8 +365,14 @@ def _create(path: Path) -> IO[bytes]:
 
 
 def _write_durably(path: Path, content: bytes) -> None:
-    with _create(path) as file:
-        file.write(content)
+    file = _create(path)
+    file.write(content)
+    close_durably(file)
+
+
+def close_durably(file: IO[bytes]) -> None:
+    """Close a file whose content then is on the disk, so that no manifest names what a power failure took."""
+    with file:
         file.flush()
         os.fsync(file.fileno())
 
