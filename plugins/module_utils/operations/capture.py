@@ -30,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+    JSON,
     LAKE,
     Origin,
     Row,
@@ -91,7 +92,7 @@ _LARGEST_ARTIFACT = 1 << 30
 class Wanted:
     """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked. `logs`: a
     folder with a file of log lines for each server, called by its name. `backups`: where backups are, whose catalogue is
-    read."""
+    read. `form`: how it is written, one of snapshot.FORMATS."""
 
     lake: Path
     fleet: str
@@ -100,6 +101,7 @@ class Wanted:
     deadline: float = 60.0
     logs: Path | None = None
     backups: Store | None = None
+    form: str = JSON
 
 
 def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
@@ -123,7 +125,7 @@ class _Pass:
         started = datetime.now(timezone.utc)
         discovery = self._api.discover(self._wanted.expected)
         servers = list(discovery.servers)
-        with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started) as writer:
+        with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started, form=self._wanted.form) as writer:
             self._writer = writer
             for server in servers:
                 writer.add(origin_of(server), Row("servers", {}, _described(server)))
@@ -274,7 +276,7 @@ def _described(server: Server) -> dict[str, Any]:
 # --- archives of `nats audit gather` ------------------------------------------------------------------------------------
 
 
-def import_archive(archive: Path, lake: Path, fleet: str) -> tuple[Path, dict[str, Any]]:
+def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> tuple[Path, dict[str, Any]]:
     """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
 
     The snapshot is named after the archive's own manifest: imported again, it replaces itself. There is nothing that tells the
@@ -289,7 +291,7 @@ def import_archive(archive: Path, lake: Path, fleet: str) -> tuple[Path, dict[st
         reason = f"archive: {archive} is not a readable archive of `nats audit gather`: {error}"
         raise NatsFailure("invalid_option", reason) from error
     name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(listing).hexdigest()[:6]}"
-    with zipped, SnapshotWriter(lake, fleet, taken, name) as writer:
+    with zipped, SnapshotWriter(lake, fleet, taken, name, form) as writer:
         servers = _write_artifacts(zipped, tags, writer)
         unknown = {"clock_offset": None, "slowest_rtt": None}
         return writer.publish(

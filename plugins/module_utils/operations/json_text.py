@@ -21,6 +21,10 @@ if msgspec is not None:
     class _Named(msgspec.Struct):
         name: Optional[str] = None
 
+    class _Config(msgspec.Struct):
+        num_replicas: Any = None
+        retention: Any = None
+
 
 #: What keeps the text of a value, see `is_text`.
 Text = Any
@@ -99,6 +103,12 @@ def name_of(text: Text) -> str | None:
     """Return the `name` of an object, None when it has none."""
     name: str | None = msgspec.json.decode(text, type=_Named).name
     return name
+
+
+def replicas_and_retention(config: Text) -> tuple[Any, Any]:
+    """Return what the configuration of a stream says of both, None for nothing."""
+    found = msgspec.json.decode(config, type=_Config)
+    return found.num_replicas, found.retention
 
 
 def joined(found: dict[str, Text]) -> Text:

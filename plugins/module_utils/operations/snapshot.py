@@ -10,7 +10,6 @@ reader is roles/nats_insights/files/jetstream_insights.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import secrets
@@ -18,19 +17,44 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot_files import (
+    FILE_SIZE,
+    Lines,
+    Origin,
+    Table,
+    write_durably,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.typed_columns import TypedTable
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES
 
-#: Of the manifest and of the lines; raised when a reader of the old one would misread the new one.
-FORMAT = 1
+__all__ = [
+    "FORGOTTEN_AFTER",
+    "FORMATS",
+    "JSON",
+    "LAKE",
+    "PARQUET",
+    "Origin",
+    "Row",
+    "SnapshotWriter",
+    "origin_of",
+    "rows_of",
+    "servers_summary",
+    "timestamp",
+    "with_limits",
+]
+
+#: How a snapshot is written, and the format of its manifest, which a reader of older ones would misread.
+JSON, PARQUET = "json", "parquet"
+FORMATS = {JSON: 1, PARQUET: 2}
 
 #: The code of the failure that the lake cannot be written.
 LAKE = "lake"
@@ -40,12 +64,6 @@ _LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstat
 
 #: Details of assets and Raft groups, which hold no secret and are by far the most: they are not searched for any.
 _HARMLESS = ("jsz_streams", "jsz_consumers", "raftz")
-
-#: Uncompressed bytes after which an endpoint's next file begins: gzip cannot be read by two tasks at once.
-_FILE_SIZE = 64 << 20
-#: Of JSON lines: how well they are compressed, and how many bytes are compressed at once.
-_GZIP_LEVEL = 3
-_BUFFER = 256 << 10
 
 #: How many failures a manifest quotes; all are counted, and each is a line of its endpoint.
 _QUOTED_FAILURES = 50
@@ -58,17 +76,6 @@ class Row(NamedTuple):
     table: str
     keys: Mapping[str, Any]
     data: Any
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The server that reported a row, and when the answer arrived, by the collector's clock."""
-
-    server_id: str
-    server: str
-    cluster: str = ""
-    version: str = ""
-    received: str = ""
 
 
 def timestamp(moment: datetime) -> str:
@@ -161,118 +168,22 @@ def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
         if not consumers:
             continue
         of_groups = {item.get("name"): item.get("raft_group") for item in groups}
-        config = json_text.read(stream.get("config", b"{}"))
-        of_stream = {"stream_replicas": config.get("num_replicas"), "stream_retention": config.get("retention")}
+        replicas, retention = json_text.replicas_and_retention(stream.get("config", b"{}"))
+        of_stream = {"stream_replicas": replicas, "stream_retention": retention}
         for consumer in consumers:
             group = of_groups.get(json_text.name_of(consumer))
             yield Row("jsz_consumers", {"account": account, "raft_group": group, **of_stream}, consumer)
 
 
-@dataclass
-class File:
-    """A file of a table: its place below bronze, its lines, and their bytes."""
-
-    path: str
-    rows: int = 0
-    size: int = 0
-
-
-class Table:
-    """The files of one table of a snapshot, as they are written. `folder`: where they are until then, `place`: their directories
-    and the beginning of their names below bronze."""
-
-    def __init__(self, folder: Path, name: str, place: str, file_size: int) -> None:
-        self.rows = 0
-        self.failures = 0
-        self.files: list[File] = []
-        self._folder = folder
-        self._name = name
-        self._place = place
-        self._file_size = file_size
-
-    def add(self, origin: Origin, keys: Mapping[str, Any], data: Any) -> None:
-        raise NotImplementedError
-
-    def fail(self, origin: Origin, failure: Mapping[str, Any]) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Write what is left. May be called again."""
-        raise NotImplementedError
-
-    def draft(self, number: int) -> Path:
-        """Return where the file of a number is until it is published."""
-        return self._folder / f"{self._name}-{number}"
-
-    def _new_file(self, suffix: str) -> IO[bytes]:
-        number = len(self.files)
-        self.files.append(File(f"{self._place}-{number}.{suffix}"))
-        return _create(self.draft(number))
-
-
-class _Lines(Table):
-    """JSON lines, compressed by gzip."""
-
-    def __init__(self, envelope: Mapping[str, Any], *where: Any) -> None:
-        super().__init__(*where)
-        self._whole = json_text.encoded(envelope)[:-1]
-        self._origin: Origin | None = None
-        self._envelope = b""
-        self._buffer: list[bytes] = []
-        self._buffered = 0
-        self._stream: gzip.GzipFile | None = None
-        self._file: IO[bytes] | None = None
-
-    def add(self, origin: Origin, keys: Mapping[str, Any], data: Any) -> None:
-        text = bytes(data) if json_text.is_text(data) else json_text.encoded(data)
-        own = b"," + json_text.encoded(keys)[1:-1] if keys else b""
-        self._write(b'%b%b,"data":%b}\n' % (self._of(origin), own, text))
-        self.rows += 1
-
-    def fail(self, origin: Origin, failure: Mapping[str, Any]) -> None:
-        self._write(b'%b,"failure":%b}\n' % (self._of(origin), json_text.encoded(failure)))
-        self.failures += 1
-
-    def _of(self, origin: Origin) -> bytes:
-        """Return how the lines of a server's answer begin, which is written once for all of them."""
-        if origin is not self._origin:
-            self._origin = origin
-            self._envelope = self._whole + b"," + json_text.encoded(asdict(origin))[1:-1]
-        return self._envelope
-
-    def _write(self, line: bytes) -> None:
-        if not self.files or self.files[-1].size >= self._file_size:
-            self.close()
-            self._file = self._new_file("jsonl.gz")
-            self._stream = gzip.GzipFile(fileobj=self._file, mode="wb", compresslevel=_GZIP_LEVEL, filename="", mtime=0)
-        file = self.files[-1]
-        file.rows += 1
-        file.size += len(line)
-        self._buffer.append(line)
-        self._buffered += len(line)
-        if self._buffered >= _BUFFER:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._stream is not None:
-            lines, self._buffer, self._buffered = self._buffer, [], 0
-            self._stream.write(b"".join(lines))
-
-    def close(self) -> None:
-        if self._stream is not None and self._file is not None:
-            self._flush()
-            self._stream.close()
-            close_durably(self._file)
-            self._stream = self._file = None
-
-
 class SnapshotWriter:
     """Writes one snapshot: rows as they come into a directory that no reader looks into, all of it into place at the end.
 
-    The manifest comes last: what no manifest names is not there. Raises NatsFailure LAKE when the disk refuses.
+    The manifest comes last: what no manifest names is not there. `form`: JSON lines, or typed columns in Parquet. Raises
+    NatsFailure LAKE when the disk refuses, and MissingLibrary.
     """
 
-    def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None) -> None:
+    def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None, form: str = JSON) -> None:
+        self._form = form
         self.started = started.astimezone(timezone.utc)
         self.name = name or f"{self.started:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(3)}"
         self.fleet = fleet
@@ -281,7 +192,7 @@ class SnapshotWriter:
         self._place = f"date={self.started:%Y-%m-%d}/hour={self.started:%H}"
         self._tables: dict[str, Table] = {}
         self._quoted: list[dict[str, Any]] = []
-        self._file_size = _FILE_SIZE
+        self._file_size = FILE_SIZE
 
     def __enter__(self) -> SnapshotWriter:
         with self._disk():
@@ -320,7 +231,7 @@ class SnapshotWriter:
                 table.close()
             tables = {name: self._publish(table) for name, table in sorted(self._tables.items())}
             content = {
-                "format": FORMAT,
+                "format": FORMATS[self._form],
                 "snapshot": self.name,
                 "fleet": self.fleet,
                 "started": timestamp(self.started),
@@ -332,20 +243,27 @@ class SnapshotWriter:
             }
             path = self._bronze / "manifest" / self._place / f"{self.name}.json"
             incoming = self._incoming / "manifest.json"
-            _write_durably(incoming, json.dumps(content, separators=(",", ":")).encode())
+            write_durably(incoming, json.dumps(content, separators=(",", ":")).encode())
             _move(incoming, path)
         return path, content
 
     def _new_table(self, name: str) -> Table:
         where = (self._incoming, name, f"{name}/{self._place}/{self.name}", self._file_size)
-        table = self._tables[name] = _Lines({"snapshot": self.name, "fleet": self.fleet}, *where)
+        envelope = {"snapshot": self.name, "fleet": self.fleet}
+        table: Table = (
+            TypedTable(envelope, self.started, TABLES[name], *where)
+            if self._form == PARQUET
+            else Lines(envelope, *where)
+        )
+        self._tables[name] = table
         return table
 
     def _publish(self, table: Table) -> dict[str, Any]:
         for number, file in enumerate(table.files):
             _move(table.draft(number), self._bronze / file.path)
         files = [{"path": file.path, "rows": file.rows, "bytes": file.size} for file in table.files]
-        return {"rows": table.rows, "failures": table.failures, "files": files}
+        unknown = {} if table.unknown is None else {"unknown": table.unknown}
+        return {"rows": table.rows, "failures": table.failures, **unknown, "files": files}
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
@@ -358,23 +276,6 @@ class SnapshotWriter:
     def _refused(self, error: OSError) -> NatsFailure:
         what = f"cannot write the snapshot below {self._bronze}: {error.strerror or error}"
         return NatsFailure(LAKE, f"{what}. Nothing of it was published.")
-
-
-def _create(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb")
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    file = _create(path)
-    file.write(content)
-    close_durably(file)
-
-
-def close_durably(file: IO[bytes]) -> None:
-    """Close a file whose content then is on the disk, so that no manifest names what a power failure took."""
-    with file:
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _move(source: Path, target: Path) -> None:

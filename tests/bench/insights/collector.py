@@ -186,12 +186,12 @@ class Cost:
     memory: int
 
 
-def measured(folder: Path, options: dict[str, Any]) -> Cost:
+def measured(folder: Path, form: str) -> Cost:
     """Take a snapshot of the servers of a folder and return what it cost."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as lake:
         client = Simulated(folder)
         wall, cpu = time.perf_counter(), time.process_time()
-        wanted = Wanted(Path(lake), "bench", ENDPOINTS, deadline=3600.0, **options)
+        wanted = Wanted(Path(lake), "bench", ENDPOINTS, deadline=3600.0, form=form)
         _path, manifest = collect(client, wanted)  # type: ignore[arg-type]
         cpu, wall = time.process_time() - cpu - client.spent, time.perf_counter() - wall
         size = sum(path.stat().st_size for path in Path(lake).rglob("*") if path.is_file())
@@ -211,9 +211,8 @@ def table(sizes: Sequence[int], formats: Sequence[str], work: Path) -> Iterator[
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             pool.starmap(write_replies, [(folder, cluster) for cluster in range(size // SERVERS)], chunksize=4)
         for form in formats:
-            options = {} if form == "plain" else {"format": form}
             with multiprocessing.get_context("spawn").Pool(1) as pool:
-                cost = pool.apply(measured, (folder, options))
+                cost = pool.apply(measured, (folder, form))
             each = cost.cpu / cost.lines * 1e6
             first = first or each
             yield (

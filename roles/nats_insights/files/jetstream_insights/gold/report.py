@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, with_day, zone
 from jetstream_insights.gold.tables import Table
-from jetstream_insights.silver import PEERS, peer_id
+from jetstream_insights.silver import peer_id
 
 _STRINGS = "array<string>"
 
