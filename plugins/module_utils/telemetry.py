@@ -118,6 +118,7 @@ ENVELOPE = (
     Field("cluster", "string"),
     Field("version", "string"),
     Field("received", "timestamp"),
+    Field("domain", "string"),
 )
 #: Why a line has no data, where it reports a failure.
 FAILURE = Field("failure", "string", reported=JSON)
@@ -142,7 +143,8 @@ def same(type_: str, *names: str, under: str = "", prefix: str = "") -> tuple[Fi
 SERVERS = Reported(
     (),
     (
-        *same("string", "host", "domain"),
+        *same("string", "host"),
+        Field("js_domain", "string", "domain"),
         *same(STRINGS, "tags"),
         *same("boolean", "jetstream"),
         *same("double", "uptime", "rtt", "clock_offset"),

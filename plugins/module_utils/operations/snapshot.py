@@ -83,10 +83,10 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def origin_of(server: Server, arrived: datetime | None = None) -> Origin:
-    """Return the server as the origin of rows that arrived at this moment, or just now."""
+def origin_of(server: Server, domain: str, arrived: datetime | None = None) -> Origin:
+    """Return the server as the origin of rows that arrived at this moment, or just now. `domain`: see nats/model.py domains."""
     received = timestamp(arrived or datetime.now(timezone.utc))
-    return Origin(server.id, server.name, server.cluster, server.version, received)
+    return Origin(server.id, server.name, server.cluster, server.version, received, domain)
 
 
 def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
@@ -192,6 +192,7 @@ class SnapshotWriter:
         self._place = f"date={self.started:%Y-%m-%d}/hour={self.started:%H}"
         self._tables: dict[str, Table] = {}
         self._quoted: list[dict[str, Any]] = []
+        self._domains: set[str] = set()
         self._file_size = FILE_SIZE
 
     def __enter__(self) -> SnapshotWriter:
@@ -210,6 +211,7 @@ class SnapshotWriter:
     def add(self, origin: Origin, row: Row) -> None:
         """Write one row."""
         name, keys, data = row
+        self._domains.add(origin.domain)
         try:
             table = self._tables.get(name) or self._new_table(name)
             table.add(origin, keys, data if name in _HARMLESS else without_secrets(data))
@@ -219,6 +221,7 @@ class SnapshotWriter:
     def fail(self, table: str, origin: Origin, failure: NatsFailure) -> None:
         """Write that a server did not give an answer, and why."""
         error = {"code": failure.code, "description": failure.description, "subject": failure.subject}
+        self._domains.add(origin.domain)
         with self._disk():
             (self._tables.get(table) or self._new_table(table)).fail(origin, error)
         if len(self._quoted) < _QUOTED_FAILURES:
@@ -237,6 +240,8 @@ class SnapshotWriter:
                 "started": timestamp(self.started),
                 "ended": timestamp(datetime.now(timezone.utc)),
                 **manifest,
+                # Also tells that the lines have it, which those of older collectors have not.
+                "domains": sorted(self._domains),
                 "failures": self.failures,
                 "quoted_failures": self._quoted,
                 "tables": tables,

@@ -23,13 +23,15 @@ _BUFFER = 256 << 10
 
 @dataclass(frozen=True)
 class Origin:
-    """The server that reported a row, and when the answer arrived, by the collector's clock."""
+    """The server that reported a row, the JetStream domain that it belongs to (empty for none), and when the answer arrived, by
+    the collector's clock."""
 
     server_id: str
     server: str
     cluster: str = ""
     version: str = ""
     received: str = ""
+    domain: str = ""
 
 
 @dataclass

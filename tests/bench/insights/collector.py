@@ -154,7 +154,8 @@ class Simulated:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.options = SimpleNamespace(timeout=5.0)
+        self.options = SimpleNamespace(timeout=5.0, jetstream_domain="")
+        self.identity = ("", 0)
         self.spent = 0.0
 
     def _reply(self, name: str, call: Call) -> Reply:
