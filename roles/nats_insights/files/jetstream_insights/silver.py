@@ -255,6 +255,7 @@ _ACCOUNT_LIMITS = Reported(
             "bigint", "mem_max_stream_bytes", "disk_max_stream_bytes", "max_ack_pending", under="limits", prefix="js_"
         ),
         Field("js_max_bytes_required", "boolean", "limits.max_bytes_required"),
+        Field("imports", "array<struct<subject:string,account:string,type:string,invalid:boolean>>"),
         Field("js_tiers", "map<string,variant>", "limits.tiered_limits"),
     ),
 )
@@ -619,6 +620,7 @@ def connections(lines: DataFrame) -> DataFrame:
         F.count("*").alias("connections"),
         F.sum("lines").alias("lines"),
         F.max("rtt").alias("rtt_max"),
+        F.max("pending_bytes").alias("pending_bytes_max"),
         *(F.sum(name).alias(name) for name in ("pending_bytes", "stalls", *traffic)),
     )
 
