@@ -263,6 +263,26 @@ def test_without_any_server_there_is_what_the_hosts_tell(
     assert "host/n1/process/limits.txt" in AuditArchive(path).tags
 
 
+def test_of_a_configuration_by_hand_no_secret_is_in_it(run_module: Runner, tmp_path: Path) -> None:
+    """Its secrets are known by the keys of what was parsed, and what cannot be parsed stays out."""
+    config, log = tmp_path / "hand.conf", tmp_path / "server.log"
+    log.write_text("somebody came with hunter-22\n")
+
+    def collected(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+        config.write_text(text)
+        options = {"log_file": str(log), "directory": str(tmp_path), "timeout": 2.0}
+        told = run_module("nats_host_bundle", {}, config=str(config), **options)
+        with tarfile.open(told["path"]) as archive:
+            return {one.name: archive.extractfile(one).read().decode() for one in archive}, told["missing"]  # type: ignore[union-attr]
+
+    files, _missing = collected("ANYTHING = hunter-22\nport: 4222\nauthorization { token: $ANYTHING }\n")
+    assert "port: 4222" in files["configuration/hand.conf"] and "somebody came" in files["server.log"]
+    assert "hunter-22" not in str(files)
+    files, missing = collected("ANYTHING = hunter-22\nauthorization { token: $ANYTHING")
+    assert "configuration/hand.conf" not in files
+    assert "its secrets cannot be known" in next(row["reason"] for row in missing if "hand.conf" in row["what"])
+
+
 def test_the_size_is_kept_and_what_had_no_room_is_named(
     run_module: Runner, broken: RoleCluster, tmp_path: Path
 ) -> None:

@@ -10,23 +10,16 @@ recreated or purged, consumers with filters, restarts that the journal intended,
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from random import Random
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
-    Origin,
-    Row,
-    SnapshotWriter,
-    timestamp,
-)
-from support.fleet import START, Fleet, Outage, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import Row, timestamp
+from support.fleet import START, Fleet, Outage, Stream, write
 
 #: Seconds after the fleet's start: the first snapshot, and how far apart they are.
 BEGIN, STEP = 6 * 3600.0, 600.0
@@ -229,15 +222,10 @@ _AWAY = ("SERVER_002", "SERVER_201", "SERVER_208", "META_001", "META_103", "META
 
 @dataclass(frozen=True)
 class Part(Fleet):
-    """A cluster with a JetStream domain of its own. `apart`: seconds within which its servers answer. `planted`: faults by the
-    numbers of servers and of streams. `recreated`, `electing`, `filtered`: streams that are recreated in between, that elect
-    another leader between two answers, and whose consumer wants few messages. `dead`, `crashed` (and
-    up again), `rolled` (as the journal says): servers."""
+    """A cluster with a JetStream domain of its own. `wrong_servers`, `wrong_streams`: faults, by the numbers of what has them.
+    Streams: `recreated` in between, `electing` another leader between two answers, `filtered`: their consumer wants few messages.
+    Servers: `dead`, `crashed` and up again, `rolled` as the journal says. `looks`: when the last snapshots of the hours are."""
 
-    domain: str = ""
-    cluster: str = "C1"
-    prefix: str = "n"
-    apart: float = 30.0
     wrong_servers: tuple[tuple[int, Fault], ...] = ()
     wrong_streams: tuple[tuple[int, Fault], ...] = ()
     recreated: tuple[int, ...] = ()
@@ -260,9 +248,6 @@ class Part(Fleet):
     def numbers(self) -> dict[str, int]:
         return {stream.name: number for number, stream in enumerate(self.assets)}
 
-    def name(self, server: int) -> str:
-        return f"{self.prefix}{server + 1}"
-
     def _stream(self, number: int) -> Stream:
         none = {
             "purged": 0.0,
@@ -281,8 +266,7 @@ class Part(Fleet):
         more = {name: value for fault in faults for name, value in (fault.becomes or {}).items()}
         # Evenly spread, so that nothing is out of balance but what has to be.
         replicas = tuple((number + other) % self.servers for other in range(1 if number % 7 == 3 else 3))
-        name = f"{self.prefix.upper()}-{made.name}"
-        own = {"name": name, "rate": rate, "purged": purged, "replicas": replicas, "size": 200}
+        own = {"rate": rate, "purged": purged, "replicas": replicas, "size": 200}
         return replace(made, **{**none, **own, **more})
 
     def leader(self, stream: Stream, at: float) -> int | None:
@@ -292,28 +276,11 @@ class Part(Fleet):
         living = [server for server in stream.replicas if not self.down(server, at)]
         return living[sum(at >= look + self.apart / 2 for look in self.looks) % len(living)]
 
-    def delay(self, server: int, at: float) -> float:
-        """Return how long after the snapshot began a server answers."""
-        return Random(f"{self.seed}:{self.prefix}:{server}:{at}").uniform(0, self.apart)
+    # --- what servers report ------------------------------------------------------------------------------------------
 
-    def identity(self, server: int, at: float) -> str:
-        return f"N{self.name(server)}-{self.started(server, at):.0f}"
-
-    # --- what servers tell -----------------------------------------------------------------------------------------------
-
-    def written_rows(self, at: float, held: Mapping[str, int]) -> Iterator[tuple[Origin, Row | None]]:
-        """Yield the rows of a snapshot with their origins; no row for a server that does not answer."""
-        for server in range(self.servers):
-            told = at + self.delay(server, at)
-            received = timestamp(START + timedelta(seconds=told))
-            if self.down(server, told):
-                yield Origin("", self.name(server), received=received), None
-                continue
-            origin = Origin(
-                self.identity(server, told), self.name(server), self.cluster, self.version(server, told), received
-            )
-            for row in (*self._rows(server, told, held), *self._more(server, told)):
-                yield origin, self._with_faults(row, server, told)
+    def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
+        for row in (*super()._rows(server, at, held), *self._more(server, at)):
+            yield self._with_faults(row, server, at)
 
     def _more(self, server: int, at: float) -> Iterator[Row]:
         other = (server + 1) % self.servers
@@ -341,9 +308,6 @@ class Part(Fleet):
             if row.table in fault.tables and row.table != "server_log":
                 fault.tables[row.table](data, age)
         return row
-
-    def _healthy_servers(self, data: Data, _server: int, _at: float) -> None:
-        data["domain"] = self.domain
 
     def _healthy_varz(self, data: Data, server: int, at: float) -> None:
         others = sum(not self.down(other, at) for other in range(self.servers)) - 1
@@ -394,7 +358,6 @@ class Part(Fleet):
     def _healthy_jsz_streams(self, data: Data, _server: int, at: float) -> None:
         number = self.numbers[data["name"]]
         stream = self.assets[number]
-        data["cluster"]["name"] = self.cluster
         data["config"].update({"max_age": int(30 * 86400e9), "duplicate_window": int(120e9), "discard": "old"})
         begin = stream.purged if 0 < stream.purged <= at else 0.0
         times = {
@@ -459,7 +422,7 @@ class Part(Fleet):
         if self.dead:
             yield "FLEET_101", {}
         if self.servers % 2 == 0:
-            yield "META_101", {"name": self.domain}
+            yield "META_101", {"domain": self.domain}
 
     def may(self) -> Iterator[tuple[str, Subject]]:
         """Yield what may be found besides, because it follows from what is true."""
@@ -484,7 +447,8 @@ class Part(Fleet):
 
     def _about(self, number: int, consumer: bool = False) -> Subject:
         stream = self.assets[number]
-        return {"account": stream.account, "stream": stream.name, **({"consumer": "worker"} if consumer else {})}
+        named = {"domain": self.domain, "account": stream.account, "stream": stream.name}
+        return {**named, **({"consumer": "worker"} if consumer else {})}
 
 
 def _by_number(wrong: Iterable[tuple[int, Fault]]) -> dict[int, list[Fault]]:
@@ -504,30 +468,7 @@ class Truth:
     def write(self, lake: Path) -> None:
         """Write the snapshots, as nats_snapshot does."""
         for at in self.moments:
-            moment = START + timedelta(seconds=at)
-            slowest = max(part.apart for part in self.parts)
-            with SnapshotWriter(lake, FLEET, moment, f"{moment:%Y%m%dT%H%M%S.%fZ}-000000") as writer:
-                missing, versions = [], {}
-                for part in self.parts:
-                    for origin, row in part.written_rows(at, part.held(at)):
-                        if row is None:
-                            missing.append(origin.server)
-                            failure = NatsFailure("server_missing", f"expected server {origin.server} did not answer")
-                            writer.fail("servers", origin, failure)
-                        else:
-                            versions[origin.server] = origin.version
-                            writer.add(origin, row)
-                writer.publish(
-                    source="synthetic",
-                    ended=timestamp(moment + timedelta(seconds=slowest)),
-                    servers=len(versions),
-                    servers_known=len(versions) + len(missing),
-                    missing=missing,
-                    complete=not missing,
-                    versions=dict(Counter(versions.values())),
-                    clock_offset={"min": 0.0, "median": 0.0, "max": 0.0},
-                    slowest_rtt=0.001,
-                )
+            write(self.parts, lake, at, FLEET)
 
     def journal(self) -> Iterator[str]:
         """Yield the journal of operations: who was restarted on purpose."""

@@ -196,8 +196,8 @@ _MENTION = re.compile(r"`([a-z_]+)`")
 
 
 def addressed(remedy: str, keys: Collection[str]) -> str:
-    """Return a remedy in which each module or playbook is followed by what names the subject, where it is mentioned first. `keys`:
-    what the finding names."""
+    """Return a remedy in which each module or playbook is followed by what names the subject to it, where it is mentioned first.
+    `keys`: what the finding names."""
     seen: set[str] = set()
 
     def with_options(match: re.Match[str]) -> str:
