@@ -429,7 +429,7 @@ def test_fleets_do_not_explain_each_other() -> None:
 @pytest.mark.parametrize(("domain", "several"), [("hub", False), ("edge", True), ("", True)])
 def test_domains_are_named_only_where_there_are_several(domain: str, several: bool) -> None:
     """Those of servers that did not answer are not known."""
-    servers = [
+    servers: list[dict[str, Any]] = [
         {"server": "n1", "domain": "hub", "answered": True},
         {"server": "e1", "domain": domain, "answered": True},
         {"server": "n9", "domain": None, "answered": False},

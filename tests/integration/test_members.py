@@ -146,7 +146,7 @@ def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner, tmp_path: 
     run_module("nats_stream_stepdown", cluster.system(), streams=[*names, "ORDERS"], preferred="n1", **users)
     assert led() == [0, 0, 6]
     day = write_report(tmp_path / "report.json", {("lab", name): 1000.0 for name in names})
-    recorded = {"nats_cluster_rebalance_rates_file": str(tmp_path / "report.json")}
+    recorded: dict[str, Any] = {"nats_cluster_rebalance_rates_file": str(tmp_path / "report.json")}
     shown = words(cluster.playbook("rebalance", "--check", nats_cluster_rebalance_moves=0, **recorded).output)
     assert shown.count(f"write rates: of {len(names)} streams from the report of {day}") == 2
     # Each of n2 and n3 leads the single replica that it has.

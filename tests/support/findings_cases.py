@@ -398,7 +398,7 @@ def _moment(step: int) -> Rows:
             "max_subs": -1,
             "expired": False,
             "expires": "2028-01-01T00:00:00Z",
-            "imports": [{"subject": "orders.>", "account": "B", "type": "stream", "invalid": False}],
+            "extra": {"imports": [{"subject": "orders.>", "account": "B", "invalid": False, "share": False}]},
         }
         for name in ("A", "SYS", "$G")
     ]
@@ -745,7 +745,7 @@ CASES: dict[str, Case] = {
     "ACCOUNTS_201": case("accounts", lambda step: {"total_conns": 5000 * step}),
     "ACCOUNTS_106": case(
         "account_limits",
-        {"imports": [{"subject": "orders.>", "account": "gone", "type": "stream", "invalid": True}]},
+        {"extra": {"imports": [{"subject": "orders.>", "account": "gone", "invalid": True, "share": False}]}},
         where={"account": "A"},
     ),
     "ACCOUNTS_107": case(

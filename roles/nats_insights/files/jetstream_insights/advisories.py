@@ -13,13 +13,13 @@ from datetime import datetime, timezone
 from functools import partial, reduce
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS, Field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import Field, converted, in_document, rest
+from jetstream_insights.fields import converted, in_document, rest
 from jetstream_insights.lake import ADVISORIES_FORMAT, Lake, new_run, place
 from jetstream_insights.messages import Connection, SourceError, state_of
-from jetstream_insights.silver import PEERS
 from jetstream_insights.source import JetStreamSource, Settings
 
 LAYER, TABLE = "silver", "advisories"

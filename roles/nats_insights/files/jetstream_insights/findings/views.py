@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import NANOSECONDS, ORIGIN, Field
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import NANOSECONDS, Field, with_fields
+from jetstream_insights.fields import with_fields
 from jetstream_insights.keys import ACCOUNT, CLUSTER, CONSUMER, DOMAIN, SNAPSHOT, STREAM
-from jetstream_insights.silver import ORIGIN
 
 Tables = Mapping[str, DataFrame]
 
@@ -418,6 +418,9 @@ def backups(tables: Tables) -> DataFrame:
 # --- accounts and connections ---------------------------------------------------------------------------------------------
 
 
+_IMPORTS = "array<struct<subject:string,account:string,invalid:boolean>>"
+
+
 def accounts(tables: Tables) -> DataFrame:
     """Return the accounts over all servers of a domain, as their limits count, with these: -1 and null are none."""
     system = (
@@ -433,7 +436,7 @@ def accounts(tables: Tables) -> DataFrame:
         "max_subs",
         "expired",
         "expires",
-        "imports",
+        F.try_variant_get("extra", "$.imports", _IMPORTS).alias("imports"),
         F.lit(True).alias("limits_reported"),
     )
     grouped = (

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -16,7 +17,7 @@ from jetstream_insights.gold.balance import write_rates
 from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, with_day, zone
 from jetstream_insights.gold.tables import Table, ratio
 from jetstream_insights.keys import DOMAIN, STREAM
-from jetstream_insights.silver import PEERS, peer_id
+from jetstream_insights.silver import peer_id
 
 _STRINGS = "array<string>"
 
