@@ -51,7 +51,10 @@ def linked(cluster: Linked) -> dict[str, list[Any]]:
 def keeps_secrets(cluster: Linked, directory: Path, kept: Sequence[str]) -> None:
     """Back up what somebody else wrote, before anything of it is deployed: no secret is in it or shown."""
     user = {"account": "APP", "user": APP_USER, "password": APP_PASSWORD}
-    options = {"nats_cluster_backup_directory": str(directory), "nats_cluster_account_users": [user]}
+    options: dict[str, Any] = {
+        "nats_cluster_backup_directory": str(directory),
+        "nats_cluster_account_users": [user],
+    }
     shown = cluster.playbook("backup", "-vvv", **options).output
     (own,) = directory.glob("cluster@*.json")
     files = json.loads(own.read_text())["files"]

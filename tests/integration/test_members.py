@@ -151,7 +151,7 @@ def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner, tmp_path: 
     assert shown.count(f"write rates: of {len(names)} streams from the report of {day}") == 2
     # Each of n2 and n3 leads the single replica that it has.
     assert "4 leaders step down (4 streams)" in shown
-    assert "n1 leads 7 streams, 0 consumers; afterwards 3 streams, 0 consumers" in shown
+    assert "n1 leads 7 streams, 0 consumers, 5.9 KiB/s; afterwards 3 streams, 0 consumers" in shown
     assert led() == [0, 0, 6]
     cluster.playbook("rebalance")
     assert led() in ([2, 2, 2], [1, 2, 3])

@@ -82,16 +82,13 @@ def test_a_failed_update_leaves_its_host_out_of_service_and_the_next_run_goes_on
         check_out_of_service(cluster, broken)
         for host in HOSTS:
             ssh(host, "rm /root/broken")
-        run = cluster.play("maintenance_patch", nats_cluster_on_failure="rollback")
+        run = cluster.play("maintenance_patch", limit=broken)
         assert run.status == 0, run.output
     assert load.report().longest_gap < 5
-    assert set(versions(cluster.controller, HOSTS).values()) == {"ii 2"}
+    assert versions(cluster.controller, [broken]) == {broken: "ii 2"}
     assert marks(cluster) == {}
-    assert cluster.restarted(pids) == set(HOSTS)
     # The update asked for no reboot.
     assert cluster.boots() == before
-    again = cluster.play("maintenance_patch")
-    assert (again.status, again.changed) == (0, []), again.output
 
 
 @pytest.mark.chaos

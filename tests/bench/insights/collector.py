@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import gzip
 import json
 import multiprocessing
@@ -189,6 +190,7 @@ class Cost:
 
 def measured(folder: Path, form: str) -> Cost:
     """Take a snapshot of the servers of a folder and return what it cost."""
+    gc.set_threshold(200_000, 20, 100)  # as collect.py and the modules do
     with tempfile.TemporaryDirectory(dir=folder.parent) as lake:
         client = Simulated(folder)
         wall, cpu = time.perf_counter(), time.process_time()
