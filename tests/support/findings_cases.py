@@ -45,6 +45,8 @@ GOLD = {
     "max_subs bigint, expired boolean, expires timestamp",
     "leadership": "fleet string, day date, kind string, account string, stream string, consumer string, leaders array<string>, "
     "snapshots int, counted int, most_in_10m int, flap double",
+    "advisories": "fleet string, taken timestamp, time timestamp, account string, stream string, consumer string, server string, "
+    "cluster string, kind string, dropped bigint, stream_seq bigint",
     "restarts": "fleet string, day date, server string, taken timestamp, maintenance boolean",
     "storms": "fleet string, day date, storm string, server string, `begin` timestamp, `end` timestamp, groups int, streams int, "
     "consumers int, cause string, maintenance boolean",
@@ -76,6 +78,17 @@ def peer(name: str, **more: Any) -> Row:
     }
 
 
+#: What VARZ tells beside the columns of silver.
+_VARZ = {
+    "http_host": "127.0.0.1",
+    "http_port": 8222,
+    "cluster": {"cluster_port": 6222, "tls_required": True},
+    "leaf": {"port": 7422, "tls_required": True},
+}
+#: A server that connects to hubs, as VARZ tells.
+_SPOKE = {"varz_extra": {**_VARZ, "leaf": {"remotes": [{"urls": ["hub:7422"]}, {"urls": ["hub:7422"]}]}}}
+
+
 def _server(name: str, number: int, moment: datetime, step: int) -> Row:
     row = {
         "server_id": f"ID{name}",
@@ -101,11 +114,14 @@ def _server(name: str, number: int, moment: datetime, step: int) -> Row:
         "gomemlimit": 8 * GIB,
         "connections": 100,
         "max_connections": 65536,
+        "max_payload": 1 << 20,
         "total_connections": 1000 + step,
         "routes": 16,
         "remotes": 4,
         "leafnodes": 0,
         "slow_consumers": 0,
+        "stalled_clients": 0,
+        "stale_connections": 0,
         "auth_required": True,
         "tls_required": True,
         "js_store_dir": "/data",
@@ -125,6 +141,7 @@ def _server(name: str, number: int, moment: datetime, step: int) -> Row:
         "js_api_total": 1000 * step,
         "js_api_errors": step,
         "js_api_inflight": 0,
+        "js_api_level": 5,
         "meta_leader": "n1",
         "meta_size": 5,
         "health": "ok",
@@ -132,7 +149,7 @@ def _server(name: str, number: int, moment: datetime, step: int) -> Row:
         "varz_reported": True,
         "jsz_reported": True,
         "healthz_reported": True,
-        "varz_extra": {},
+        "varz_extra": _VARZ,
     }
     if name == "n1":
         others = [peer(other) for other in SERVERS if other != name]
@@ -158,7 +175,7 @@ def _group(led_by: str, hosts: tuple[str, ...]) -> Row:
 
 
 def _stream(name: str, moment: datetime, step: int) -> Row:
-    mirrored = {"mirror": {"name": "S"}} if name == "MIRROR" else {}
+    mirrored: Row = {"mirror": {"name": "S"}} if name == "MIRROR" else {"duplicate_window": 120_000_000_000}
     return {
         "account": "A",
         "stream": name,
@@ -184,7 +201,7 @@ def _stream(name: str, moment: datetime, step: int) -> Row:
         "max_age": 7 * 86400.0,
         "placement_cluster": "C1",
         "placement_tags": ["ssd"],
-        "metadata": {"io.nats.monitor.enabled": "true"},
+        "metadata": {"io.nats.monitor.enabled": "true", "_nats.req.level": "1"},
     }
 
 
@@ -210,7 +227,8 @@ def _consumer(moment: datetime, step: int) -> Row:
         "max_deliver": 5,
         "max_ack_pending": 1000,
         "max_waiting": 512,
-        "metadata": {"io.nats.monitor.enabled": "true"},
+        "metadata": {"io.nats.monitor.enabled": "true", "_nats.req.level": "1"},
+        "stream_replicas": 3,
         "config": "{}",
     }
 
@@ -307,7 +325,7 @@ def _moment(step: int) -> Rows:
     ]
     place = {"server_id": "IDn1", "server": "n1", "cluster": "C1"}
     network = place | {"rtt": 0.001}
-    rows["routes"] = [network | {"cid": 7, "remote_name": "n2", "pending_size": 0}]
+    rows["routes"] = [network | {"cid": 7, "remote_id": "IDn2", "remote_name": "n2", "pending_size": 0}]
     rows["gateways"] = [
         network
         | {
@@ -315,6 +333,7 @@ def _moment(step: int) -> Rows:
             "server_id": f"ID{name}",
             "gateway": "C1",
             "direction": "outbound",
+            "name": "IDn1",
             "configured": True,
             "cid": 9,
             "pending_bytes": 0,
@@ -322,6 +341,8 @@ def _moment(step: int) -> Rows:
         for name in SERVERS
     ]
     rows["leafnodes"] = [network | {"cid": 11, "name": "leaf", "account": "A"}]
+    line = {"server": "n1", "cluster": "C1", "time": reported(moment), "text": "Server is ready", "kind": "started"}
+    rows["server_events"] = [line | {"lines": 1}]
     rows["connections"] = [
         place
         | {
@@ -332,6 +353,7 @@ def _moment(step: int) -> Rows:
             "connections": 3,
             "rtt_max": 0.002,
             "pending_bytes": 0,
+            "pending_bytes_max": 0,
             "stalls": 0,
         }
     ]
@@ -360,6 +382,7 @@ def _moment(step: int) -> Rows:
             "leafnodes": 0,
             "num_subscriptions": 10,
             "slow_consumers": 0,
+            "total_conns": 100 + step,
             "js_memory": 0,
             "js_storage": stored,
             "js_reserved_memory": 0,
@@ -375,6 +398,7 @@ def _moment(step: int) -> Rows:
             "max_subs": -1,
             "expired": False,
             "expires": "2028-01-01T00:00:00Z",
+            "extra": {"imports": [{"subject": "orders.>", "account": "B", "invalid": False, "share": False}]},
         }
         for name in ("A", "SYS", "$G")
     ]
@@ -382,6 +406,10 @@ def _moment(step: int) -> Rows:
         for made in found:
             made.update({"snapshot": snapshot(step), "taken": reported(moment)})
     return rows
+
+
+def _advisory(kind: str, **about: Any) -> Row:
+    return {"kind": kind, "taken": reported(END), "time": reported(END), "stream_seq": 7, **about}
 
 
 def _gold() -> Rows:
@@ -393,6 +421,10 @@ def _gold() -> Rows:
         "leadership": [
             key | led | {"kind": "stream", "account": "A", "stream": "S", "consumer": ""},
             key | led | consumer | {"kind": "consumer"},
+        ],
+        "advisories": [
+            _advisory("stream_leader_elected", account="A", stream="S", server="n1", cluster="C1"),
+            _advisory("consumer_leader_elected", **consumer, server="n1", cluster="C1"),
         ],
         "restarts": [key | {"server": "n1", "taken": reported(at(3)), "maintenance": False}],
         "storms": [
@@ -437,6 +469,8 @@ def _gold() -> Rows:
                 "num_ack_pending": 1,
                 "pending_slope": 0.0,
                 "trend": 0.0,
+                "ingest_rate": 10.0,
+                "ack_rate": 10.0,
             },
             key
             | consumer
@@ -448,6 +482,8 @@ def _gold() -> Rows:
                 "pending_slope": -1.0,
                 "trend": -1.0,
                 "catch_up": 10.0,
+                "ingest_rate": 10.0,
+                "ack_rate": 20.0,
             },
         ],
         "capacity": [
@@ -572,7 +608,7 @@ CASES: dict[str, Case] = {
     "SERVER_001": case("servers", {"health": "unavailable", "health_code": 503, "health_error": "no meta leader"}),
     "SERVER_002": case("servers", {"version": "2.14.0"}),
     "SERVER_003": case("servers", {"cpu": 395.0}),
-    "SERVER_004": case("servers", {"slow_consumers": 1}),
+    "SERVER_004": case("servers", lambda step: {"slow_consumers": 3 + step}),
     "SERVER_005": case("servers", {"js_storage": 950 * GIB}),
     "SERVER_006": case("servers", {"domain": "my hub"}),
     "SERVER_007": case("servers", {"auth_required": False}),
@@ -594,6 +630,11 @@ CASES: dict[str, Case] = {
     "SERVER_113": case("servers", {"tags": ["ssd"]}),
     "SERVER_114": case("servers", {"js_api_inflight": 900}),
     "SERVER_115": case("servers", {"js_ha_assets": 990, "js_max_ha_assets": 1000}),
+    "SERVER_116": case("servers", {"tls_required": None}),
+    "SERVER_117": case("servers", {"varz_extra": {**_VARZ, "cluster": {"cluster_port": 6222}}}),
+    "SERVER_118": case("servers", {"max_payload": 64 << 20}),
+    "SERVER_119": case("servers", {"mem": 99 * GIB // 10, "gomemlimit": 10 * GIB}),
+    "SERVER_120": case("servers", {"varz_extra": {**_VARZ, "http_host": "0.0.0.0"}}),
     "HOST_101": case("servers", {"config_digest": "sha256:old"}),
     "HOST_102": case("servers", {"connections": 70000}),
     "HOST_103": case("servers", {"server": "plain"}, server="plain"),
@@ -609,6 +650,17 @@ CASES: dict[str, Case] = {
     "CLUSTER_106": case("servers", {"js_streams": 60}),
     "CLUSTER_107": case("servers", {"js_storage": 60 * GIB}),
     "CLUSTER_108": case("servers", {"connections": 900}),
+    "CLUSTER_109": case(
+        "servers", {"js_storage": 90 * GIB, "tags": ["az:a"]}, change("servers", {"tags": ["az:b"]}, server="n5")
+    ),
+    "CLUSTER_110": case(
+        "servers",
+        {"tags": ["az:a"]},
+        *(change("servers", {"tags": ["az:a"]}, server=name) for name in ("n2", "n3")),
+        change("servers", {"tags": ["az:b"]}, server="n4"),
+        where={"server": "n1"},
+    ),
+    "CLUSTER_111": case("servers", {"max_payload": 8 << 20}),
     "GATEWAY_101": case("servers", {"cluster": "C2"}, where={"server": "n5"}),
     "META_001": case("meta_peers", {"offline": True}, server="n2"),
     "META_002": case("servers", {"meta_leader": ""}, where={"server": "n4"}),
@@ -653,13 +705,20 @@ CASES: dict[str, Case] = {
     "STREAM_112": case("streams", {"first_ts": reported(END - timedelta(days=8))}),
     "STREAM_113": case("streams", {"cluster": "C2"}),
     "STREAM_114": case("streams", {"consumer_count": 5000}),
-    "STREAM_115": case("streams", {"account": "$G"}, account="$G"),
     "STREAM_116": case("servers", {"tags": ["az:b", "ssd"]}),
     "STREAM_117": case("stream_replicas", {"messages": 500}, where={"stream": "S", "server": "n3"}),
     "STREAM_118": case("servers", {"tags": ["az:c"]}, where={"server": "n3"}),
     "STREAM_119": case("stream_replicas", _mirror(lag=50000), where=_LEADS_MIRROR, stream="MIRROR"),
     "STREAM_120": case("stream_replicas", _mirror(active=-1), where=_LEADS_MIRROR, stream="MIRROR"),
     "STREAM_121": case("streams", {"peers": [peer("n2"), peer("n3"), peer("n4")]}),
+    "STREAM_122": case("stream_replicas", {"metadata": {"_nats.req.level": "9"}}, where={"stream": "S"}),
+    "STREAM_123": case(
+        "streams",
+        {"first_ts": reported(END - timedelta(hours=1)), "last_ts": reported(END), "last_seq": 400_000_000},
+    ),
+    "STREAM_124": case("streams", {"retention": "interest", "consumer_count": 0}),
+    "CONSUMER_115": case("consumer_replicas", {"metadata": {"_nats.req.level": "9"}}, where={}),
+    "CONSUMER_116": case("consumers", {"num_replicas": 1}),
     "CONSUMER_101": case("consumers", {"leader": None, "leaders": [], "views": [], "peers": None}),
     "CONSUMER_102": case("consumers", {"leader": None, "leaders": ["n1", "n2"], "peers": None}),
     "CONSUMER_103": case("consumers", _BEHIND),
@@ -678,24 +737,34 @@ CASES: dict[str, Case] = {
     "CONSUMER_114": case("consumers", {"max_deliver": -1, "num_redelivered": 1}),
     "ACCOUNTS_001": case("accounts", {"connections": 95}),
     "ACCOUNTS_101": case("accounts", {"js_storage": 99 * GIB // 10}),
-    "ACCOUNTS_102": case("accounts", {"slow_consumers": 2}),
+    "ACCOUNTS_202": case("accounts", lambda step: {"slow_consumers": 3 + step}),
+    "ACCOUNTS_201": case("accounts", lambda step: {"total_conns": 5000 * step}),
+    "ACCOUNTS_106": case(
+        "account_limits",
+        {"extra": {"imports": [{"subject": "orders.>", "account": "gone", "invalid": True, "share": False}]}},
+        where={"account": "A"},
+    ),
+    "ACCOUNTS_107": case(
+        "accounts",
+        {"js_reserved_storage": None},
+        change("accounts", {"js_storage": 5}, account="$G"),
+    ),
     "ACCOUNTS_103": case("accounts", {"js_storage": 5}, where={"account": "SYS"}, account="SYS"),
     "ACCOUNTS_105": case("account_limits", {"expires": reported(END + timedelta(days=5))}, where={"account": "A"}),
     "ACCOUNTS_104": case("accounts", {"connections": 5}, where={"account": "$G"}, account="$G"),
-    "CONN_101": case("connections", {"pending_bytes": 1 << 24}),
+    "CONN_101": case("connections", {"pending_bytes_max": 1 << 24}),
     "CONN_102": case("connections", {"rtt_max": 0.4}),
-    "CONN_103": case("connections", {"stalls": 400}),
     "ROUTE_101": case("routes", {"rtt": 0.2}),
     "ROUTE_102": case("routes", {"pending_size": 1 << 24}),
     "GATEWAY_102": case("gateways", {"pending_bytes": 1 << 24}),
     "GATEWAY_103": case("gateways", {"configured": False}),
     "LEAF_001": case("leafnodes", {"name": "my leaf"}),
+    "LEAF_102": case("servers", {**_SPOKE, "leafnodes": 1}),
     "LEAF_101": case("leafnodes", {"rtt": 0.9}),
     # --- over a time --------------------------------------------------------------------------------------------------------
     "FLEET_201": Case((Drop("snapshots", {}, (2, 3)),)),
     "SERVER_201": case("servers", lambda step: {"server_id": "IDn1" if step < 3 else "IDnew"}),
     "SERVER_202": case("servers", lambda step: {"server_id": f"ID{step}"}),
-    "SERVER_203": case("servers", lambda step: {"slow_consumers": 10 * step}),
     "SERVER_204": case("servers", lambda step: {"js_api_errors": 50 * step}),
     "SERVER_205": case("servers", lambda step: {"mem": 100_000_000 * (1 + step)}),
     "SERVER_206": case("servers", lambda step: {"config_digest": "sha256:a" if step < 3 else "sha256:b"}),
@@ -705,6 +774,20 @@ CASES: dict[str, Case] = {
     "SERVER_210": case("servers", lambda step: {"js_disabled": step > 3}),
     "SERVER_211": case("servers", {"cpu": 300.0}),
     "SERVER_212": case("servers", lambda step: {"total_connections": 5000 * step}),
+    "SERVER_213": case("servers", lambda step: {"stalled_clients": 100 * step}),
+    "SERVER_214": case("servers", lambda step: {"stale_connections": 50 * step}),
+    "SERVER_215": case("servers", lambda step: {"connections": 1000 if step < 3 else 10}),
+    "SERVER_216": case("advisories", {"kind": "api_limit_reached", "dropped": 900}, where={"consumer": "worker"}),
+    "SERVER_221": case("server_events", {"kind": "no_space"}),
+    "SERVER_222": case("server_events", {"kind": "storage"}),
+    "SERVER_223": case("server_events", {"kind": "authentication"}),
+    "SERVER_224": case("server_events", {"kind": "slow"}),
+    "SERVER_225": case("server_events", {"kind": "route"}),
+    "SERVER_226": case("server_events", {"kind": "no_leader"}),
+    "ROUTE_201": case("routes", lambda step: {"cid": step}),
+    "GATEWAY_201": case("gateways", lambda step: {"cid": step}),
+    "LEAF_201": case("leafnodes", lambda step: {"cid": step}),
+    "LEAF_202": Case((Drop("leafnodes", {}, (4, 5)),)),
     "META_201": case("servers", lambda step: {"meta_leader": SERVERS[step % 2]}, where={}),
     "META_202": case("servers", lambda step: {"meta_leader": "" if step == 2 else "n1"}, where={}),
     "META_203": case("servers", lambda step: {"meta_size": 5 if step else 7}, where={}),
@@ -735,7 +818,17 @@ CASES: dict[str, Case] = {
     "CONSUMER_202": case("consumer_lag", {"state": "stuck", "stuck_seconds": 7200.0}),
     "CONSUMER_203": case("consumer_lag", {"state": "growing", "trend": 1.0, "pending_slope": 3.0, "num_pending": 5000}),
     "CONSUMER_204": case("consumer_lag", {"catch_up": 200_000.0}, where={"consumer": "late"}, consumer="late"),
-    "CONSUMER_205": case("consumers", {"num_waiting": 0, "delivered_stream_seq": 1990, "ack_floor_stream_seq": 1989}),
+    "CONSUMER_205": case(
+        "consumers", {"num_waiting": 0, "num_pending": 0, "delivered_stream_seq": 1990, "ack_floor_stream_seq": 1989}
+    ),
+    "CONSUMER_209": case(
+        "consumer_lag", {"state": "growing", "num_pending": 600_000, "ingest_rate": 1.0, "ack_rate": 0.5}
+    ),
+    "CONSUMER_210": case("advisories", {"kind": "max_deliver"}, where={"consumer": "worker"}),
+    "CONSUMER_211": case("advisories", {"kind": "consumer_quorum_lost"}, where={"consumer": "worker"}),
+    "CONSUMER_212": case("advisories", {"kind": "terminated"}, where={"consumer": "worker"}),
+    "STREAM_210": case("streams", {"last_seq": 2000, "consumer_count": 0, "messages": 2000}, where={"stream": "S"}),
+    "STREAM_211": case("advisories", {"kind": "stream_quorum_lost"}, where={"consumer": None}, consumer=""),
     "CONSUMER_206": case("consumers", {"num_redelivered": 2, "ack_floor_stream_seq": 1989}),
     "CONSUMER_207": case("consumers", lambda step: {"ack_floor_stream_seq": 1989 - 100 * step}),
     "CONSUMER_208": case("consumers", lambda step: {"leader": None if step == 2 else "n3"}),
@@ -748,7 +841,11 @@ CASES: dict[str, Case] = {
 #: Fleets in which something is not known, or is as somebody wants it: what a check says there of which subject.
 OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[str, str]]]]] = {
     "two clusters": (
-        (change("servers", {"cluster": "C2"}, server="n5"), change("gateways", {"gateway": "C2"})),
+        (
+            change("servers", {"cluster": "C2"}, server="n5"),
+            change("gateways", {"gateway": "C2"}),
+            change("consumers", {"num_pending": 0}),
+        ),
         {"GATEWAY_101": ("pass", {"cluster": "C1"})},
     ),
     "a server reported nothing of itself": (
@@ -760,6 +857,22 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
             ),
         ),
         {code: ("unknown", {"server": "n1"}) for code in ("SERVER_001", "SERVER_003", "SERVER_008", "SERVER_105")},
+    ),
+    "a leafnode that reaches both of its hubs": (
+        (change("servers", {**_SPOKE, "leafnodes": 2}, server="n1"),),
+        {"LEAF_102": ("pass", {"server": "n1"})},
+    ),
+    "accounts with limits": (
+        (change("accounts", {"js_storage": 5}, account="$G"),),
+        {"ACCOUNTS_107": ("pass", {"account": "A"})},
+    ),
+    "a work queue with a worker": (
+        (change("streams", {"retention": "workqueue"}, stream="S"),),
+        {"STREAM_124": ("pass", {"stream": "S"})},
+    ),
+    "nobody has to log in": (
+        (change("servers", {"auth_required": False}), change("accounts", {"connections": 5}, account="$G")),
+        {"SERVER_007": ("fail", {"server": "n1"})},
     ),
     "two servers": (
         tuple(Drop("servers", {"server": name}) for name in SERVERS[2:]),
@@ -891,6 +1004,40 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
             change("restarts", {"maintenance": True}),
         ),
         {"SERVER_201": ("pass", {"server": "n1"})},
+    ),
+    "critical in the last snapshot alone": (
+        (
+            change("streams", lambda step: {"leaders": ["n1", "n2"]} if step == LAST else {}, stream="S"),
+            change("consumers", lambda step: {"leaders": ["n1", "n2"]} if step >= LAST - 1 else {}),
+        ),
+        {
+            "STREAM_102": ("fail", {"stream": "S"}),
+            "CONSUMER_102": ("fail", {"consumer": "worker"}),
+        },
+    ),
+    "a consumer that is at its end": (
+        (change("consumers", {"num_pending": 0}),),
+        {"CONSUMER_205": ("pass", {"consumer": "worker"})},
+    ),
+    "an abandoned consumer": (
+        (
+            change(
+                "consumers",
+                {"num_waiting": 0, "last_delivered": reported(END - timedelta(hours=5)), "last_acked": None},
+            ),
+            change("consumer_lag", {"state": "stuck", "stuck_seconds": 7200.0}, consumer="worker"),
+        ),
+        {"CONSUMER_108": ("fail", {"consumer": "worker"})},
+    ),
+    "memory fills after a start": (
+        (
+            change(
+                "servers",
+                lambda step: {"mem": 100_000_000 * (1 + step), "server_id": "IDn1" if step < LAST else "IDnew"},
+                server="n1",
+            ),
+        ),
+        {"SERVER_205": ("unknown", {"server": "n1"})},
     ),
     "at the end nobody leads, and who tells is behind": (
         (

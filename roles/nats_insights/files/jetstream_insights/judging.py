@@ -76,7 +76,7 @@ def make_findings(
     """Make the findings of the days whose tables, thresholds or checks are not those that they were made with."""
     outcome = Outcome()
     for day in of_days:
-        inputs = inputs_of(lake, day, "silver")
+        inputs = inputs_of(lake, day, "silver", "silver/advisories")
         gold = lake.pointer("gold", day)
         before = lake.pointer(LAYER, day - timedelta(days=1))
         earlier = before.get("run") if before.get("format") == FINDINGS_FORMAT else None
@@ -100,9 +100,10 @@ def _tables(lake: Lake, day: date, hosts: Hosts | None) -> dict[str, DataFrame]:
     """Return what there is to judge by: silver, also where it is empty, and of gold and of the hosts what there is."""
     tables: dict[str, DataFrame] = {}
     for name in sorted({"failures", *(name for view in VIEWS.values() for name in view.tables)}):
-        if name in _SILVER:
+        if name in _SILVER or name == "advisories":
             silver = lake.read("silver", name, hours_of(day))
-            tables[name] = empty(lake, name) if silver is None else silver
+            if silver is not None or name in _SILVER:
+                tables[name] = empty(lake, name) if silver is None else silver
         elif (found := lake.read_days("gold", name, [day])) is not None:
             tables[name] = found
     if hosts is not None:

@@ -417,6 +417,7 @@ def connections(lines: Bronze) -> DataFrame:
         F.count("*").alias("connections"),
         F.sum("lines").alias("lines"),
         F.max("rtt").alias("rtt_max"),
+        F.max("pending_bytes").alias("pending_bytes_max"),
         *(F.sum(name).alias(name) for name in ("pending_bytes", "stalls", *traffic)),
     )
 

@@ -12,22 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import go_seconds
 from jetstream_insights.findings.registry import (
+    CRITICAL,
     FAIL,
     MONITOR_METADATA,
     OWN_METADATA,
     PASS,
     SKIP_METADATA,
     UNKNOWN,
+    WARNING,
     Check,
     Registry,
     Settings,
     Threshold,
     View,
+    addressed,
     literal,
     text_sql,
 )
@@ -44,13 +47,13 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
     time on reading that plan.
 
     `tables`: the silver tables of a time, also those that are empty, and what there is of gold tables and `hosts`. Checks of
-    one moment are made of these `snapshots`, the others of the whole time.
+    one moment are made of these `snapshots`, the others of the whole time. What is critical in a moment is a warning as long as
+    the snapshot before did not show it, if there is one: servers do not answer at the same time, and elections take a second.
     """
     checks = [check for check in registry.checks.values() if check.code not in settings.skip]
-    of_moments = {
-        name: frame.where(F.col("snapshot").isin(list(snapshots))) if "snapshot" in frame.columns else frame
-        for name, frame in tables.items()
-    }
+    of_moments = _at(tables, snapshots)
+    looks = _looks(tables["snapshots"], snapshots)
+    before = _at(tables, sorted({row["before"] for row in looks.collect()}))
     spans = (
         tables["snapshots"]
         .groupBy("fleet")
@@ -67,10 +70,52 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
             continue
         frame = MAKE[view.name](there)
         if view.period:
-            frame = frame.join(F.broadcast(spans), "fleet")
-        yield _judged(frame, view, mine, settings)
+            yield _judged(frame.join(F.broadcast(spans), "fleet"), view, mine, settings)
+            continue
+        made = _judged(frame, view, mine, settings)
+        grave = [check for check in mine if check.severity == CRITICAL or check.worse]
+        if grave:
+            made = _confirmed(made, _judged(MAKE[view.name](before), view, grave, settings), looks)
+        yield made
     yield _silent(of_moments, checks)
     yield _unreported(of_moments, checks)
+
+
+def _at(tables: Tables, snapshots: Sequence[str]) -> dict[str, DataFrame]:
+    return {
+        name: frame.where(F.col("snapshot").isin(list(snapshots))) if "snapshot" in frame.columns else frame
+        for name, frame in tables.items()
+    }
+
+
+def _looks(of_snapshots: DataFrame, snapshots: Sequence[str]) -> DataFrame:
+    """Return these snapshots of each fleet with the one `before`, where there is one."""
+    in_order = Window.partitionBy("fleet").orderBy("taken", "snapshot")
+    known = of_snapshots.select("fleet", "snapshot", F.lag("snapshot").over(in_order).alias("before"))
+    return known.where(F.col("snapshot").isin(list(snapshots)) & F.col("before").isNotNull())
+
+
+def _confirmed(results: DataFrame, earlier: DataFrame, looks: DataFrame) -> DataFrame:
+    """Return results in which what is critical is a warning, unless it was no pass in the snapshot before either."""
+    about = F.to_json(F.array("check", *SUBJECT))
+    shown = (
+        earlier.where((F.col("result") != PASS) & (F.col("severity") == CRITICAL))
+        .select("fleet", F.col("snapshot").alias("before"), about.alias("about"), F.lit(True).alias("shown"))
+        .distinct()
+    )
+    grave = (F.col("result") == FAIL) & (F.col("severity") == CRITICAL)
+    known = results.join(F.broadcast(looks), ["fleet", "snapshot"], "left").withColumn("about", F.when(grave, about))
+    new = grave & F.col("before").isNotNull() & F.col("shown").isNull()
+    return (
+        known.join(shown, ["fleet", "before", "about"], "left")
+        .withColumns(
+            {
+                "severity": F.when(new, WARNING).otherwise(F.col("severity")),
+                "text": F.when(new, F.concat("text", F.lit("; not in the snapshot before"))).otherwise(F.col("text")),
+            }
+        )
+        .select(*RESULTS)
+    )
 
 
 def summary(results: DataFrame, registry: Registry) -> DataFrame:
@@ -154,13 +199,14 @@ def _result(check: Check, view: View) -> str:
     if check.worse:
         severity = f"CASE WHEN ({sql(check.worse)}) AND {fails} THEN 'critical' ELSE {severity} END"
     against = sql(check.against) if check.against else columns[0] if columns else "NULL"
+    remedy = sql(text_sql(addressed(check.remedy, view.keys)))
     return (
         f"named_struct('check', '{check.code}', 'severity', {severity}, 'result', {result}, "
         f"'peer', {f'CASE WHEN {fails} THEN {sql(check.peer)} END' if check.peer else 'CAST(NULL AS STRING)'}, "
         f"'value', CAST({sql(check.value)} AS DOUBLE), 'threshold', CAST({against} AS DOUBLE), "
         f"'text', CASE WHEN ({known or 'true'}) IS NOT TRUE THEN {_why_unknown(check, columns)} "
         f"WHEN {fails} THEN {sql(text_sql(check.text))} WHEN NOT {fails} THEN NULL ELSE {_why_unknown(check, columns)} END, "
-        f"'remedy', CASE WHEN ({known or 'true'}) IS TRUE AND {fails} THEN {sql(text_sql(check.remedy))} END)"
+        f"'remedy', CASE WHEN ({known or 'true'}) IS TRUE AND {fails} THEN {remedy} END)"
     )
 
 

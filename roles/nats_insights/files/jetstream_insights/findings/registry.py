@@ -8,7 +8,7 @@ in one pass over it, and so that the documentation shows the very rule that is a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,6 +172,40 @@ def _formatted(expression: str, how: str | None) -> str:
     )
     smallest = "%.3f s" if how == "seconds" else "%.0f B"
     return f"CASE {cases} ELSE format_string('{smallest}', {number}) END"
+
+
+#: What names the subject of a finding to modules (options) and playbooks (variables).
+_STREAM_OPTIONS = "account: {account}, stream: {stream}"
+_CONSUMER_OPTIONS = f"{_STREAM_OPTIONS}, consumer: {{consumer}}"
+_SERVER_OPTION = "server_name: {server}"
+NAMING = {
+    "nats_account_info": "account: {account}",
+    "nats_consumer": _CONSUMER_OPTIONS,
+    "nats_consumer_stepdown": _CONSUMER_OPTIONS,
+    "nats_meta_peer": _SERVER_OPTION,
+    "nats_rebalance_plan": "cluster: {cluster}",
+    "nats_server_evacuate": _SERVER_OPTION,
+    "nats_server_info": "server_names: [{server}]",
+    "nats_stream": _STREAM_OPTIONS,
+    "nats_stream_peer": _STREAM_OPTIONS,
+    "nats_stream_stepdown": _STREAM_OPTIONS,
+    "replace": "nats_cluster_replace: {server}",
+}
+_MENTION = re.compile(r"`([a-z_]+)`")
+
+
+def addressed(remedy: str, keys: Collection[str]) -> str:
+    """Return a remedy in which each module or playbook is followed by what names the subject to it, where it is mentioned first.
+    `keys`: what the finding names."""
+    seen: set[str] = set()
+
+    def with_options(match: re.Match[str]) -> str:
+        options = NAMING.get(match[1], "")
+        known = options and match[1] not in seen and {part[1] for part in _PART.finditer(options)} <= {*keys}
+        seen.add(match[1])
+        return f"{match[0]} (`{options}`)" if known else match[0]
+
+    return _MENTION.sub(with_options, remedy)
 
 
 def text_sql(template: str) -> str:

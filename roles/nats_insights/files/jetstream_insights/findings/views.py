@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import ORIGIN, Field
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import NANOSECONDS, ORIGIN, Field
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -59,6 +59,29 @@ def snapshots(tables: Tables) -> DataFrame:
 # --- servers and what they make up --------------------------------------------------------------------------------------
 
 
+#: What VARZ tells beside the columns of silver.
+_OF_VARZ = {
+    "http_host": ("http_host", "string"),
+    "http_port": ("http_port", "bigint"),
+    "cluster_port": ("cluster.cluster_port", "bigint"),
+    "cluster_tls": ("cluster.tls_required", "boolean"),
+    "gateway_port": ("gateway.port", "bigint"),
+    "gateway_tls": ("gateway.tls_required", "boolean"),
+    "leaf_port": ("leaf.port", "bigint"),
+    "leaf_tls": ("leaf.tls_required", "boolean"),
+    "leaf_remotes": ("leaf.remotes", "array<variant>"),
+}
+#: The listeners for other servers that take connections without TLS.
+_OPEN_TO = (
+    "filter(array("
+    + ", ".join(
+        f"CASE WHEN {name}_port > 0 AND NOT coalesce({name}_tls, false) THEN '{listener}' END"
+        for name, listener in (("cluster", "routes"), ("gateway", "gateways"), ("leaf", "leafnodes"))
+    )
+    + "), listener -> listener IS NOT NULL)"
+)
+
+
 def _named_servers(servers: DataFrame) -> DataFrame:
     """Return the servers with the tag that tells their zone, whether JetStream runs, and their version as a number."""
     zone = F.expr(
@@ -100,6 +123,8 @@ def servers(tables: Tables) -> DataFrame:
         for name in _CERTIFICATES
     ]
     known = _named_servers(tables["servers"]).select("*", *more)
+    of_varz = {name: F.try_variant_get("varz_extra", f"$.{path}", type_) for name, (path, type_) in _OF_VARZ.items()}
+    known = known.withColumns(of_varz).withColumn("open_to", F.expr(_OPEN_TO))
     joined = known.join(
         F.broadcast(_leaders(tables["streams"], tables["consumers"])), [*_MOMENT, *DOMAIN, "server"], "left"
     )
@@ -162,6 +187,14 @@ def clusters(tables: Tables) -> DataFrame:
             ),
         )
     )
+    of_zone = Window.partitionBy(*_MOMENT, *CLUSTER, "zone")
+    zoned = F.col("js_on") & F.col("zone").isNotNull()
+    reported = reported.withColumns(
+        {
+            "zone_storage": F.when(zoned, F.sum(F.when(F.col("js_on"), F.col("js_storage"))).over(of_zone)),
+            "zone_servers": F.when(zoned, F.count_if("js_on").over(of_zone)),
+        }
+    )
     largest = tables["streams"].groupBy(*_MOMENT, *CLUSTER).agg(F.max("num_replicas").alias("most_replicas"))
     zones = F.collect_set(F.when(F.col("js_on"), F.col("zone")))
     grouped = reported.groupBy(*SNAPSHOT, *CLUSTER).agg(
@@ -175,6 +208,12 @@ def clusters(tables: Tables) -> DataFrame:
         F.array_sort(zones).alias("zones"),
         F.max(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("most_storage"),
         F.min(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("least_storage"),
+        F.sum(F.when(zoned, F.col("js_storage"))).alias("zoned_storage"),
+        F.max("zone_storage").alias("most_zone_storage"),
+        F.max_by("zone", "zone_storage").alias("fullest_zone"),
+        F.max("zone_servers").alias("most_zone_servers"),
+        F.min("zone_servers").alias("least_zone_servers"),
+        F.array_sort(F.collect_set("max_payload")).alias("payloads"),
         F.array_sort(F.collect_set("configured")).alias("gateway_sets"),
         F.count("configured").alias("gateways_reported"),
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("lacking")))).alias("lacking"),
@@ -245,7 +284,9 @@ _ORIGINS = (
 
 
 def streams(tables: Tables) -> DataFrame:
-    return _now(with_fields(tables["streams"], "config", (Field("max_msgs_per_subject", "bigint"),)))
+    fields = (Field("max_msgs_per_subject", "bigint"), Field("duplicate_window", "double", reported=NANOSECONDS))
+    rate = F.try_divide(F.col("last_seq") - F.col("first_seq"), _seconds(F.col("first_ts"), F.col("last_ts")))
+    return _now(with_fields(tables["streams"], "config", fields).withColumn("rate", rate))
 
 
 def stream_leaders(tables: Tables) -> DataFrame:
@@ -265,7 +306,9 @@ def _with_origins(replicas: DataFrame) -> DataFrame:
 
 def stream_copies(tables: Tables) -> DataFrame:
     """Return a row for each stream with what its replicas have in common, and what they have not."""
-    places = _named_servers(tables["servers"]).select(*_MOMENT, "server_id", "zone", "tags", "js_unique_tag")
+    places = _named_servers(tables["servers"]).select(
+        *_MOMENT, "server_id", "zone", "tags", "js_unique_tag", "js_api_level"
+    )
     placed = tables["stream_replicas"].join(F.broadcast(places), [*_MOMENT, "server_id"], "left")
     suits = F.expr(
         "forall(placement_tags, wanted -> CASE WHEN startswith(wanted, '!') "
@@ -284,11 +327,23 @@ def stream_copies(tables: Tables) -> DataFrame:
             F.count("zone").alias("zoned"),
             F.array_sort(F.collect_set(F.when(~F.col("suits"), F.col("server")))).alias("misplaced"),
             F.count("suits").alias("tagged"),
+            *_levels(),
             F.first("placement_tags", ignorenulls=True).alias("placement_tags"),
             (_seconds(F.min("received"), F.max("received")) + 1).alias("apart"),
             _rate().alias("rate"),
         )
         .withColumn("meanwhile", F.coalesce(F.col("rate") * F.col("apart"), F.lit(0.0)))
+    )
+
+
+def _levels() -> tuple[Column, ...]:
+    """Return the API level that an asset needs, and the lowest of the servers that hold it."""
+    needed = F.try_element_at("metadata", F.lit("_nats.req.level")).try_cast("int")
+    return (
+        F.max(needed).alias("needed_level"),
+        F.min("js_api_level").alias("least_level"),
+        F.min_by("server", "js_api_level").alias("oldest"),
+        F.count("js_api_level").alias("levels"),
     )
 
 
@@ -334,13 +389,16 @@ def consumers(tables: Tables) -> DataFrame:
 
 
 def consumer_copies(tables: Tables) -> DataFrame:
+    levels = tables["servers"].select(*_MOMENT, "server_id", "js_api_level")
     grouped = (
         tables["consumer_replicas"]
+        .join(F.broadcast(levels), [*_MOMENT, "server_id"], "left")
         .groupBy(*SNAPSHOT, *CONSUMER)
         .agg(
             F.max("num_replicas").alias("num_replicas"),
             F.first("metadata", ignorenulls=True).alias("metadata"),
             *_copies("ack_floor_stream_seq", "delivered_stream_seq"),
+            *_levels(),
         )
     )
     return _now(grouped)
@@ -360,9 +418,16 @@ def backups(tables: Tables) -> DataFrame:
 # --- accounts and connections ---------------------------------------------------------------------------------------------
 
 
+_IMPORTS = "array<struct<subject:string,account:string,invalid:boolean>>"
+
+
 def accounts(tables: Tables) -> DataFrame:
     """Return the accounts over all servers of a domain, as their limits count, with these: -1 and null are none."""
-    system = tables["servers"].groupBy(*_MOMENT, *DOMAIN).agg(F.mode("system_account").alias("system_account"))
+    system = (
+        tables["servers"]
+        .groupBy(*_MOMENT, *DOMAIN)
+        .agg(F.mode("system_account").alias("system_account"), F.bool_and("auth_required").alias("auth_required"))
+    )
     limits = tables["account_limits"].select(
         *_MOMENT,
         *ACCOUNT,
@@ -371,6 +436,7 @@ def accounts(tables: Tables) -> DataFrame:
         "max_subs",
         "expired",
         "expires",
+        F.try_variant_get("extra", "$.imports", _IMPORTS).alias("imports"),
         F.lit(True).alias("limits_reported"),
     )
     grouped = (
@@ -385,6 +451,8 @@ def accounts(tables: Tables) -> DataFrame:
             ),
         )
     )
+    sharing = F.count_if(F.col("js_storage") > 0).over(Window.partitionBy(*_MOMENT, *DOMAIN))
+    grouped = grouped.withColumn("sharing", sharing)
     return _now(
         grouped.join(F.broadcast(system), [*_MOMENT, *DOMAIN], "left").join(limits, [*_MOMENT, *ACCOUNT], "left")
     )
@@ -421,8 +489,14 @@ def server_periods(tables: Tables) -> DataFrame:
     load = F.expr("try_divide(cpu, cores)")
     increase = {
         name: (F.max(name) - F.min(name)).alias(f"{name}_more")
-        for name in ("slow_consumers", "js_api_total", "js_api_errors", "total_connections")
+        for name in (
+            *("slow_consumers", "stalled_clients", "stale_connections"),
+            *("js_api_total", "js_api_errors", "total_connections"),
+        )
     }
+    one_start = Window.partitionBy("fleet", "server", "server_id").orderBy("taken")
+    known = known.withColumn("connections_before", F.lag("connections").over(one_start))
+    fell = F.struct(F.col("connections_before").alias("before"), F.col("connections").alias("after"), "taken")
     starts = known.groupBy("fleet", "server", "server_id").agg(
         *_period(begin, end, *increase.values()),
         F.max_by("cluster", "taken").alias("cluster"),
@@ -435,6 +509,7 @@ def server_periods(tables: Tables) -> DataFrame:
         F.sum(load).alias("load"),
         F.count(load).alias("load_reported"),
         F.avg("connections").alias("connections"),
+        F.max_by(fell, F.col("connections_before") - F.col("connections")).alias("fell"),
         F.avg("mem").alias("mem"),
         F.regr_slope("mem", _hours()).alias("mem_slope"),
         F.regr_r2("mem", _hours()).alias("mem_r2"),
@@ -457,6 +532,7 @@ def server_periods(tables: Tables) -> DataFrame:
             F.sum(name).alias(name)
             for name in ("health_reported", "unhealthy", "load", "load_reported", "api_reported", "slow_reported")
         ),
+        F.max_by("fell", F.col("fell.before") - F.col("fell.after")).alias("fell"),
         F.max("connections").alias("connections"),
         *(F.max_by(name, "end").alias(name) for name in ("mem", "mem_slope", "mem_r2", "js_last")),
         F.max_by("samples", "end").alias("samples_since_start"),
@@ -505,6 +581,118 @@ def snapshot_periods(tables: Tables) -> DataFrame:
     )
 
 
+def server_logs(tables: Tables) -> DataFrame:
+    """Return a row for each server with how many lines of each kind its log has, and the last of each (`KIND_text`). Where no
+    server's log was captured, one row for the fleet."""
+    lines = tables["server_events"].select("fleet", "server", "time", "kind", "text").distinct()
+    counts = (
+        count
+        for kind in LOGGED
+        for count in (
+            F.count_if(F.col("kind") == kind).alias(kind),
+            F.max_by("text", F.when(F.col("kind") == kind, F.col("time"))).alias(f"{kind}_text"),
+        )
+    )
+    captured = lines.select("fleet").distinct().withColumn("captured", F.lit(True))
+    known = tables["servers"].join(F.broadcast(captured), "fleet", "left")
+    named = (F.when(F.col("captured"), F.col(name)).alias(name) for name in ("server", "cluster"))
+    servers = known.select("fleet", "taken", "captured", *named).groupBy("fleet", "server")
+    return (
+        servers.agg(*_period(F.max_by("cluster", "taken").alias("cluster"), F.bool_or("captured").alias("captured")))
+        .join(lines.groupBy("fleet", "server").agg(*counts), ["fleet", "server"], "left")
+        .fillna(0, list(LOGGED))
+    )
+
+
+#: The kinds of lines in logs that checks count.
+LOGGED = ("no_space", "storage", "authentication", "slow", "route", "no_leader")
+#: The kinds of advisories that checks count.
+ADVISED = ("max_deliver", "terminated", "stream_quorum_lost", "consumer_quorum_lost", "api_limit_reached")
+
+
+def advised(tables: Tables) -> DataFrame:
+    """Return a row for each stream and consumer of which there are advisories, with how many of each kind."""
+    return _advised(tables, *CONSUMER).where("stream IS NOT NULL")
+
+
+def advised_servers(tables: Tables) -> DataFrame:
+    """Return a row for each server that published advisories, with how many of each kind, and what it `dropped`."""
+    return _advised(tables, "cluster", "server").where("server IS NOT NULL")
+
+
+def _advised(tables: Tables, *key: str) -> DataFrame:
+    named = tables["advisories"].withColumn("domain", F.coalesce("domain", F.lit("")))
+    once = named.dropDuplicates(["fleet", *key, "kind", "time", "stream_seq"])
+    kinds = (F.count_if(F.col("kind") == kind).alias(kind) for kind in ADVISED)
+    return once.groupBy("fleet", *key).agg(
+        *_period(F.sum("dropped").alias("dropped"), F.max("stream_seq").alias("stream_seq")), *kinds
+    )
+
+
+def account_periods(tables: Tables) -> DataFrame:
+    """Return a row for each account with how its counters rose on all servers, and its most connections at once."""
+    counters = ("slow_consumers", "total_conns")
+    starts = (
+        tables["accounts"]
+        .groupBy("fleet", *ACCOUNT, "server_id")
+        .agg(
+            *_period(*((F.max(name) - F.min(name)).alias(f"{name}_more") for name in counters)),
+            F.avg("connections").alias("connections"),
+        )
+    )
+    return starts.groupBy("fleet", *ACCOUNT).agg(
+        F.max("samples").alias("samples"),
+        *(F.sum(f"{name}_more").alias(f"{name}_more") for name in counters),
+        F.sum("connections").alias("connections"),
+    )
+
+
+def _reconnects(frame: DataFrame, ends: tuple[str, ...], *key: str) -> DataFrame:
+    """Return how often connections were made again between the same two processes (`ends`), and how many there are at once."""
+    at_once = frame.groupBy("fleet", *key, *ends, "taken").agg(
+        F.count(F.lit(1)).alias("connections"), F.collect_set("cid").alias("ids")
+    )
+    of_ends = at_once.groupBy("fleet", *key, *ends).agg(
+        *_period(F.max("connections").alias("at_once")),
+        F.size(F.array_distinct(F.flatten(F.collect_list("ids")))).alias("ids"),
+    )
+    return of_ends.groupBy("fleet", *key).agg(
+        F.max("samples").alias("samples"),
+        F.sum(F.col("ids") - F.col("at_once")).alias("reconnects"),
+        F.max("at_once").alias("at_once"),
+    )
+
+
+def route_periods(tables: Tables) -> DataFrame:
+    ends = ("server_id", "remote_id")
+    made = _reconnects(tables["routes"], ends, "cluster", "server", "remote_name")
+    return made.withColumn("name", F.col("remote_name"))
+
+
+def gateway_periods(tables: Tables) -> DataFrame:
+    outbound = tables["gateways"].where("direction = 'outbound'")
+    return _reconnects(outbound, ("server_id", "name"), "cluster", "server", "gateway").withColumn(
+        "name", F.col("gateway")
+    )
+
+
+def leafnode_periods(tables: Tables) -> DataFrame:
+    """Return a row for each leafnode of an account, by its name: whatever servers it is connected to. `missed`: the last
+    snapshots without it."""
+    named = tables["leafnodes"].where("name IS NOT NULL")
+    of_leaf = (*ACCOUNT, F.col("name").alias("leaf"))
+    made = _reconnects(named.select("fleet", *of_leaf, "server_id", "cid", "taken"), ("server_id",), *ACCOUNT, "leaf")
+    seen = named.groupBy("fleet", *of_leaf).agg(F.max("taken").alias("seen"), F.count_distinct("taken").alias("looks"))
+    moments = tables["snapshots"].groupBy("fleet").agg(F.collect_list("taken").alias("moments"))
+    return (
+        made.join(seen, ["fleet", *ACCOUNT, "leaf"])
+        .join(F.broadcast(moments), "fleet")
+        .withColumn("missed", F.expr("size(filter(moments, moment -> moment > seen))"))
+        .withColumn("name", F.concat_ws(" ", "account", "leaf"))
+        .drop("moments")
+    )
+
+
 def meta_periods(tables: Tables) -> DataFrame:
     """Return a row for each meta group with when its leader changed, in seconds since 1970."""
     known = tables["servers"].where("meta_size IS NOT NULL")
@@ -547,6 +735,9 @@ def stream_periods(tables: Tables) -> DataFrame:
         .groupBy("fleet", *STREAM)
         .agg(
             *_period(_leaderless(), _last("metadata").alias("metadata"), *_led("last_seq")),
+            F.min(F.when(F.col("leader").isNotNull(), F.col("last_seq"))).alias("last_seq_least"),
+            _last("messages"),
+            F.max("consumer_count").alias("consumers_most"),
             F.size(F.collect_set("created")).alias("creations"),
             F.size(F.collect_set("config_hash")).alias("configurations"),
             F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas")).alias("moving"),
@@ -642,6 +833,7 @@ def consumer_periods(tables: Tables) -> DataFrame:
             ),
             F.min("num_redelivered").alias("num_redelivered_least"),
             F.max("num_waiting").alias("num_waiting_most"),
+            F.max("num_pending").alias("num_pending_most"),
             F.bool_or("push_bound").alias("bound"),
             F.bool_or("paused").alias("paused"),
             F.max("ack_policy").alias("ack_policy"),
@@ -685,7 +877,19 @@ def divergence(tables: Tables) -> DataFrame:
 
 
 def consumer_lag(tables: Tables) -> DataFrame:
-    return tables["consumer_lag"].withColumn("samples", F.col("snapshots"))
+    """Return how far consumers are behind, whether a client asked for messages (`asked`), and for how long the stream keeps
+    them."""
+    key = ["fleet", *STREAM]
+    asked = F.coalesce(F.col("num_waiting") > 0, F.lit(False)) | F.coalesce("push_bound", F.lit(False))
+    clients = tables["consumers"].groupBy(*key, "consumer").agg(F.bool_or(asked).alias("asked"))
+    kept = tables["streams"].groupBy(*key).agg(*(_last(name) for name in ("max_age", "retention")))
+    reported = tables["consumer_lag"].withColumn("samples", F.col("snapshots"))
+    joined = reported.join(clients, [*key, "consumer"], "left").join(kept, key, "left")
+    # What waits came in so many seconds; at these rates it grows by so many each second.
+    age = F.try_divide(F.col("num_pending").cast("double"), F.col("ingest_rate"))
+    slower = F.lit(1.0) - F.try_divide(F.col("ack_rate"), F.col("ingest_rate"))
+    left = F.when(age >= F.col("max_age_last"), 0.0).when(slower > 0, (F.col("max_age_last") - age) / slower)
+    return joined.withColumn("until_lost", left)
 
 
 def capacity(tables: Tables) -> DataFrame:
@@ -723,6 +927,13 @@ MAKE: dict[str, Callable[[Tables], DataFrame]] = {
         leafnodes,
         server_periods,
         server_restarts,
+        server_logs,
+        advised,
+        advised_servers,
+        account_periods,
+        route_periods,
+        gateway_periods,
+        leafnode_periods,
         snapshot_periods,
         meta_periods,
         stream_periods,
