@@ -19,7 +19,7 @@ from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import DURATION, JSON, NANOSECONDS, Field, go_seconds, is_line, rows
 from jetstream_insights.jobs import make_silver
-from jetstream_insights.lake import Lake, hours
+from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from support.snapshots import HOUR, RECORDED, cluster_of, recorded, write_snapshot
@@ -234,6 +234,40 @@ def test_half_the_servers_new_names_and_one_name_twice(tables: dict[str, list[Ro
     orders = {row["taken"].minute: row for row in rows_of("streams") if row["stream"] == "ORDERS"}
     assert (orders[0]["members"], orders[0]["hosts"]) == (["n1", "n2", "n3"], ["n1"])
     assert orders[3]["hosts"] == ["n1", "n3"]
+
+
+def test_what_is_written_has_the_declared_columns(spark: SparkSession, made: Lake) -> None:
+    runs = {name: f"{made.uri}/silver/{name}/run=*/*/*" for name in made.silver_tables()}
+    assert {*silver.TABLES, "snapshots"} <= set(runs)
+    for name, files in runs.items():
+        written = {field.name: field.dataType.simpleString() for field in spark.read.parquet(files).schema}
+        declared = made.spark.createDataFrame([], silver.COLUMNS[name]).schema
+        assert written == {field.name: field.dataType.simpleString() for field in declared}, name
+
+
+def test_a_column_that_is_new_is_null_in_older_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Whichever file comes first: files of before and of after are read together, in silver and in gold."""
+    lake, later = Lake(spark, str(tmp_path)), HOUR + timedelta(hours=1)
+    new = spark.createDataFrame(
+        [("F", HOUR, "n1", 7), ("F", later, "n2", 8)], "fleet string, taken timestamp, server string, cid bigint"
+    )
+    for hour, frame in ((HOUR, new.drop("cid")), (later, new)):
+        lake.write("silver", "routes", f"{hour:%H}", frame.where(F.col("taken") == F.lit(hour)))
+        lake.publish("silver", hour, f"{hour:%H}", [], 0)
+    found = lake.read("silver", "routes", [HOUR, later])
+    assert found is not None
+    assert sorted((row["server"], row["cid"], row["rtt"]) for row in found.collect()) == [
+        ("n1", None, None),
+        ("n2", 8, None),
+    ]
+    days = [HOUR.date(), HOUR.date() + timedelta(days=1)]
+    for day, names in zip(days, (["fleet"], ["fleet", "zone"]), strict=True):
+        frame = spark.createDataFrame([("F", "z1")[: len(names)]], names)
+        lake.write_day("gold", "report_servers", f"{day}", day, frame)
+        lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": f"{day}", "inputs": [], "basis": ""})
+    of_days = lake.read_days("gold", "report_servers", days)
+    assert of_days is not None
+    assert {(row["fleet"], row["zone"]) for row in of_days.collect()} == {("F", None), ("F", "z1")}
 
 
 def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from jetstream_insights import silver
 from jetstream_insights.fields import is_line
@@ -26,12 +25,6 @@ HOURS_AT_ONCE = 24
 
 Say = Callable[[str], None]
 
-SNAPSHOTS = """
-    fleet string, snapshot string, taken timestamp, ended timestamp, source string, servers int, servers_known int,
-    missing array<string>, complete boolean, failures int, clock_offset_min double, clock_offset_median double,
-    clock_offset_max double, slowest_rtt double
-"""
-_SCHEMAS: dict[str, StructType] = {}
 _QUARANTINE = "file string, reason string, value string"
 
 
@@ -140,7 +133,7 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
 def _add_rows(lake: Lake, run: str, hours: Sequence[datetime]) -> None:
     """Add to a run the published rows of these hours. What has a row for an hour, not for a snapshot, has then two of them."""
     for table in lake.silver_tables():
-        before = lake.read("silver", table, hours)
+        before = lake.read("silver", table, hours, as_written=True)
         if before is not None:
             lake.write("silver", table, run, before, "append")
 
@@ -160,7 +153,9 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
 
     make_all({name: table.silver for name, table in silver.TABLES.items()}, make, lake.at_once)
     if inputs.snapshots:
-        lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, SNAPSHOTS))
+        lake.write(
+            "silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, silver.COLUMNS["snapshots"])
+        )
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
         written["failures"] = lake.write("silver", "failures", run, silver.failures(lake.lines(failing)))
@@ -168,25 +163,8 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
 
 
 def empty(lake: Lake, name: str) -> DataFrame:
-    """Return a silver table without rows. Of how it is made nothing but its columns gets into plans."""
-    return lake.spark.createDataFrame([], _schema(lake, name)).limit(0)
-
-
-def _schema(lake: Lake, name: str) -> StructType | str:
-    """Return the columns of a silver table. Spark is asked once for each: it has to analyse how the table is made."""
-    if name == "snapshots":
-        return SNAPSHOTS
-    if name not in _SCHEMAS:
-        no_lines = lake.lines([])
-        if name == "failures":
-            made = silver.failures(no_lines)
-        else:
-            table = silver.TABLES[name]
-            made = table.make(
-                *(no_lines for _source in table.bronze), *(empty(lake, source) for source in table.silver)
-            )
-        _SCHEMAS[name] = made.schema
-    return _SCHEMAS[name]
+    """Return a silver table without rows."""
+    return lake.spark.createDataFrame([], silver.COLUMNS[name])
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:

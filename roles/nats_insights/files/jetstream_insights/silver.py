@@ -5,13 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import DURATION, FAILURE, JSON, NANOSECONDS, Field, go_seconds, rows, with_fields
+from jetstream_insights.fields import (
+    DURATION,
+    ENVELOPE,
+    FAILURE,
+    JSON,
+    NANOSECONDS,
+    Field,
+    go_seconds,
+    rows,
+    with_fields,
+)
 
 PEERS = "array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,lag:bigint,pending:bigint>>"
 #: What a stream tells of what it mirrors or sources.
@@ -26,12 +36,29 @@ _HEALTH_ERRORS = "array<struct<type:string,account:string,stream:string,consumer
 SNAPSHOT = ("fleet", "snapshot", "taken")
 
 
+def columns(*parts: str | Sequence[Field], without: Sequence[str] = ()) -> str:
+    """Return fields, and what is written so already, as a Spark SQL schema."""
+    found = (
+        part if isinstance(part, str) else ", ".join(f"{of.name} {of.type}" for of in part if of.name not in without)
+        for part in parts
+    )
+    return ", ".join(part for part in found if part)
+
+
 @dataclass(frozen=True)
 class Reported:
     """A table with a row for each line of one bronze table."""
 
     keys: tuple[Field, ...]
     fields: tuple[Field, ...]
+
+    @property
+    def columns(self) -> str:
+        return self.columns_but()
+
+    def columns_but(self, *without: str) -> str:
+        """Return the columns of the rows, except for some, as a Spark SQL schema."""
+        return columns(ENVELOPE, self.keys, "taken timestamp", self.fields, "extra variant", without=without)
 
     def rows(self, lines: DataFrame) -> DataFrame:
         return rows(lines, self.keys, self.fields)
@@ -296,6 +323,29 @@ _CONNECTION = Reported(
         Field("rtt", "double", reported=DURATION),
         *_TRAFFIC,
     ),
+)
+
+
+#: What the advisories of all kinds tell (server/jetstream_events.go); the rest is in `extra`.
+ADVISORY = (
+    Field("id", "string"),
+    Field("type", "string"),
+    Field("time", "timestamp", "timestamp"),
+    Field("account", "string"),
+    Field("stream", "string"),
+    Field("consumer", "string"),
+    Field("server", "string"),
+    Field("server_id", "string"),
+    Field("cluster", "string"),
+    Field("domain", "string"),
+    Field("leader", "string"),
+    Field("replicas", PEERS),
+    Field("action", "string"),
+    Field("reason", "string"),
+    Field("stream_seq", "bigint"),
+    Field("consumer_seq", "bigint"),
+    Field("deliveries", "bigint"),
+    Field("dropped", "bigint"),
 )
 
 
@@ -642,58 +692,158 @@ def failures(lines: DataFrame) -> DataFrame:
 @dataclass(frozen=True)
 class Table:
     """A silver table: what has a row, what identifies it beside fleet and snapshot, the bronze and silver tables that it is made
-    from, and how. `lines`: how many lines of its only bronze table came into these rows, as an SQL aggregate; empty where rows do
-    not tell."""
+    from, how, and its columns as a Spark SQL schema. `lines`: how many lines of its only bronze table came into these rows, as an
+    SQL aggregate; empty where rows do not tell."""
 
     row: str
     key: str
     bronze: tuple[str, ...]
     silver: tuple[str, ...]
     make: Callable[..., DataFrame]
+    columns: str
     lines: str = ""
 
 
+_OF_SNAPSHOT = "fleet string, snapshot string, taken timestamp"
+#: What a group has beside its figures, which are those of a replica.
+_OF_GROUP = f"cluster string, leader string, leaders {_STRINGS}, hosts {_STRINGS}, members {_STRINGS}, views {_STRINGS}"
+_LED = "is_leader boolean, is_backed boolean"
+_STREAM_FIGURES = columns(
+    STREAM_REPLICAS.keys,
+    STREAM_REPLICAS.fields,
+    _STREAM_CONFIG,
+    "lost_messages int, lost_bytes bigint, config_hash string",
+    without=("leader", "stream_raft_group", "lost"),
+)
+_CONSUMER_FIGURES = columns(
+    CONSUMER_REPLICAS.keys,
+    CONSUMER_REPLICAS.fields,
+    _CONSUMER_CONFIG,
+    "num_replicas int, durable boolean, pull boolean, config_hash string",
+    without=("leader", "line_raft_group", "wanted_replicas", "durable_name", "deliver_subject"),
+)
+_OF_REPLICA = columns(ENVELOPE, "taken timestamp, leader string", _LED, "extra variant")
 _NAMES = ("server_names",)
 TABLES: dict[str, Table] = {
     "server_names": Table(
-        "name of a server in an hour, also of one that was only expected", "server", ("servers",), (), server_names
+        "name of a server in an hour, also of one that was only expected",
+        "server",
+        ("servers",),
+        (),
+        server_names,
+        f"fleet string, taken timestamp, server string, server_ids {_STRINGS}, clusters {_STRINGS}, snapshots bigint, "
+        "received timestamp, peer_id string",
     ),
-    "servers": Table("server that answered", "server_id", ("servers", "varz", "jsz", "healthz"), (), servers),
+    "servers": Table(
+        "server that answered",
+        "server_id",
+        ("servers", "varz", "jsz", "healthz"),
+        (),
+        servers,
+        columns(
+            _SERVER.columns,
+            *(
+                columns(spec.fields, f"{name}_extra variant, {name}_reported boolean")
+                for name, spec in (("varz", _VARZ), ("jsz", _JSZ), ("healthz", _HEALTH))
+            ),
+        ),
+    ),
     "meta_peers": Table(
-        "member of the meta group in the view of one server", "server_id, peer", (), ("servers", *_NAMES), meta_peers
+        "member of the meta group in the view of one server",
+        "server_id, peer",
+        (),
+        ("servers", *_NAMES),
+        meta_peers,
+        f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, leader string, cluster_size bigint, "
+        "by_leader boolean, peer string, peer_id string, current boolean, offline boolean, active double, lag bigint",
     ),
     "stream_replicas": Table(
-        "replica of a stream", "server_id, account, stream", ("jsz_streams",), _NAMES, stream_replicas, "count(*)"
+        "replica of a stream",
+        "server_id, account, stream",
+        ("jsz_streams",),
+        _NAMES,
+        stream_replicas,
+        columns(_OF_REPLICA, _STREAM_FIGURES),
+        "count(*)",
     ),
-    "streams": Table("stream, as its leader sees it", "account, stream", (), ("stream_replicas",), streams),
+    "streams": Table(
+        "stream, as its leader sees it",
+        "account, stream",
+        (),
+        ("stream_replicas",),
+        streams,
+        columns(_OF_SNAPSHOT, _OF_GROUP, "quorum bigint", _STREAM_FIGURES),
+    ),
     "consumer_replicas": Table(
         "replica of a consumer",
         "server_id, account, stream, consumer",
         ("jsz_consumers",),
         _NAMES,
         consumer_replicas,
+        columns(_OF_REPLICA, _CONSUMER_FIGURES),
         "count(*)",
     ),
     "consumers": Table(
-        "consumer, as its leader sees it", "account, stream, consumer", (), ("consumer_replicas",), consumers
+        "consumer, as its leader sees it",
+        "account, stream, consumer",
+        (),
+        ("consumer_replicas",),
+        consumers,
+        columns(_OF_SNAPSHOT, _OF_GROUP, "quorum bigint", _CONSUMER_FIGURES),
     ),
     "raft_groups": Table(
-        "member of a Raft group", "server_id, account, raft_group", ("raftz",), _NAMES, raft_groups, "count(*)"
+        "member of a Raft group",
+        "server_id, account, raft_group",
+        ("raftz",),
+        _NAMES,
+        raft_groups,
+        columns(
+            RAFT_GROUPS.columns_but("reported_peers"),
+            "leader_name string, voted_for_name string, peers array<struct<peer_id:string,name:string,known:boolean,"
+            "last_replicated_index:bigint,last_seen:double>>",
+        ),
+        "count(*)",
     ),
     "ipqueues": Table(
-        "internal queue that is not empty", "server_id, queue", ("ipqueuesz",), (), IPQUEUES.rows, "count(*)"
+        "internal queue that is not empty",
+        "server_id, queue",
+        ("ipqueuesz",),
+        (),
+        IPQUEUES.rows,
+        IPQUEUES.columns,
+        "count(*)",
     ),
-    "routes": Table("route", "server_id, cid", ("routez",), (), ROUTES.rows, "count(*)"),
-    "gateways": Table("gateway connection", "server_id, cid", ("gatewayz",), (), GATEWAYS.rows, "count(*)"),
-    "leafnodes": Table("leafnode connection", "server_id, cid", ("leafz",), (), LEAFNODES.rows, "count(*)"),
-    "accounts": Table("account of a server", "server_id, account", ("accstatz", "jsz_accounts"), (), accounts),
-    "account_limits": Table("account", "account", ("accountz",), (), account_limits, "count(*)"),
+    "routes": Table("route", "server_id, cid", ("routez",), (), ROUTES.rows, ROUTES.columns, "count(*)"),
+    "gateways": Table(
+        "gateway connection", "server_id, cid", ("gatewayz",), (), GATEWAYS.rows, GATEWAYS.columns, "count(*)"
+    ),
+    "leafnodes": Table(
+        "leafnode connection", "server_id, cid", ("leafz",), (), LEAFNODES.rows, LEAFNODES.columns, "count(*)"
+    ),
+    "accounts": Table(
+        "account of a server",
+        "server_id, account",
+        ("accstatz", "jsz_accounts"),
+        (),
+        accounts,
+        columns(_ACCOUNT_STATISTICS.columns, _ACCOUNT_JETSTREAM.fields),
+    ),
+    "account_limits": Table(
+        "account",
+        "account",
+        ("accountz",),
+        (),
+        account_limits,
+        columns(_ACCOUNT_LIMITS.columns_but("expires_at"), "expires timestamp"),
+        "count(*)",
+    ),
     "server_events": Table(
         "line of a server's log, once in an hour",
         "server, time, text",
         ("server_log",),
         (),
         server_events,
+        f"{_OF_SNAPSHOT}, server string, cluster string, time timestamp, level string, text string, kind string, lines bigint",
         "sum(lines)",
     ),
     "backups": Table(
@@ -702,9 +852,36 @@ TABLES: dict[str, Table] = {
         ("backups",),
         (),
         BACKUPS.rows,
+        BACKUPS.columns,
         "count(*)",
     ),
     "connections": Table(
-        "kind of clients", "server_id, account, kind, lang, lang_version", ("connz",), (), connections, "sum(lines)"
+        "kind of clients",
+        "server_id, account, kind, lang, lang_version",
+        ("connz",),
+        (),
+        connections,
+        columns(
+            f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, version string, account string, kind string, "
+            "lang string, lang_version string, connections bigint, lines bigint, rtt_max double, pending_bytes bigint, "
+            "stalls bigint",
+            _TRAFFIC,
+        ),
+        "sum(lines)",
+    ),
+}
+
+#: The columns of all tables of silver, as Spark SQL schemas: they are read by these, so that a new one is null in older files.
+COLUMNS: dict[str, str] = {
+    **{name: table.columns for name, table in TABLES.items()},
+    "snapshots": f"{_OF_SNAPSHOT}, ended timestamp, source string, servers int, servers_known int, missing {_STRINGS}, "
+    "complete boolean, failures int, clock_offset_min double, clock_offset_median double, clock_offset_max double, "
+    "slowest_rtt double",
+    "failures": columns(ENVELOPE, "taken timestamp, endpoint string, code string, description string, subject string"),
+    "quarantine": "file string, reason string, value string, taken timestamp",
+    "advisories": columns(
+        "fleet string, taken timestamp, captured_account string, subject string, seq bigint",
+        ADVISORY,
+        "extra variant, kind string",
     ),
 }
