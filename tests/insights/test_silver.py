@@ -18,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import DURATION, JSON, NANOSECONDS, Field, go_seconds, is_line, rows
-from jetstream_insights.jobs import make_silver
+from jetstream_insights.jobs import Silver, make_silver
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -38,7 +38,17 @@ MORE = {
                 "leader": peer_id("n2"),
                 "committed": 9,
                 "applied": 8,
-                "wal": {"bytes": 100},
+                "system_account": True,
+                "traffic_account": "SYS",
+                "wal": {
+                    "messages": 2,
+                    "bytes": 100,
+                    "first_seq": 1,
+                    "first_ts": "2026-11-21T17:47:04.180491785Z",
+                    "last_seq": 2,
+                    "last_ts": "2026-11-21T17:47:04.187760532Z",
+                    "consumer_count": 0,
+                },
                 "peers": {peer_id("n1"): {"name": "", "known": True, "last_seen": "1.5s"}, "unheard0": {"name": "n8"}},
             }
         },
@@ -89,17 +99,27 @@ def quiet(_text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Return a lake where one hour was made, with a fleet for each version."""
+def making(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Silver, list[str]]:
+    """Return a lake where one hour was made, with a fleet for each version, what the job did, and what it said."""
     path = tmp_path_factory.mktemp("lake")
     for version in RECORDED:
         write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version)
     for minute, replies in enumerate(odd_moments()):
         write_snapshot(path, replies, HOUR + timedelta(minutes=minute), "odd")
-    lake = Lake(spark, str(path))
-    outcome = make_silver(lake, [HOUR], quiet)
+    newer = recorded("2.15.1")
+    for server in newer["jsz"].values():
+        for stream in (stream for account in server["account_details"] for stream in account.get("stream_detail", ())):
+            stream["of_a_newer_server"] = {"a": 1}
+    write_snapshot(path, newer, fleet="newer")
+    lake, said = Lake(spark, str(path)), list[str]()
+    outcome = make_silver(lake, [HOUR], said.append)
     assert (outcome.made, outcome.fresh, outcome.quarantined) == (1, 0, 0)
-    return lake
+    return lake, outcome, said
+
+
+@pytest.fixture(scope="module")
+def made(making: tuple[Lake, Silver, list[str]]) -> Lake:
+    return making[0]
 
 
 def odd_moments() -> Iterator[dict[str, Any]]:
@@ -236,6 +256,20 @@ def test_half_the_servers_new_names_and_one_name_twice(tables: dict[str, list[Ro
     assert orders[3]["hosts"] == ["n1", "n3"]
 
 
+def test_lines_with_keys_that_no_column_takes_are_counted(
+    making: tuple[Lake, Silver, list[str]], tables: dict[str, list[Row]]
+) -> None:
+    """All lines of a newer server have one; of one whose replies are known none has, or reading would take many times as long."""
+    _lake, outcome, said = making
+    odd = [row for row in tables["stream_replicas"] if row["extra"] is not None]
+    assert {row["fleet"] for row in odd} == {"newer"}
+    assert outcome.unknown_keys["jsz_streams"] == len(odd) > 0
+    assert {"jsz_consumers", "raftz"}.isdisjoint(outcome.unknown_keys)
+    (warning,) = [text for text in said if "keys that no column takes" in text]
+    assert warning.startswith(f"{len(odd)} of {len(tables['stream_replicas'])} lines of jsz_streams")
+    assert "of_a_newer_server" in warning
+
+
 def test_what_is_written_has_the_declared_columns(spark: SparkSession, made: Lake) -> None:
     runs = {name: f"{made.uri}/silver/{name}/run=*/*/*" for name in made.silver_tables()}
     assert {*silver.TABLES, "snapshots"} <= set(runs)
@@ -260,6 +294,10 @@ def test_a_column_that_is_new_is_null_in_older_files(spark: SparkSession, tmp_pa
         ("n1", None, None),
         ("n2", 8, None),
     ]
+    # What only a newer program knows stays in what this one writes again.
+    newer = lake.read("silver", "routes", [HOUR, later], as_written=True)
+    assert newer is not None
+    assert newer.columns == new.columns
     days = [HOUR.date(), HOUR.date() + timedelta(days=1)]
     for day, names in zip(days, (["fleet"], ["fleet", "zone"]), strict=True):
         frame = spark.createDataFrame([("F", "z1")[: len(names)]], names)

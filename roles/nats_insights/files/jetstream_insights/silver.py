@@ -205,13 +205,14 @@ _RAFT_PEERS = "map<string,struct<name:string,known:boolean,last_replicated_index
 RAFT_GROUPS = Reported(
     (Field("account", "string"), Field("raft_group", "string")),
     (
-        *_same("string", "state", "leader", "voted_for", "wal_error"),
+        *_same("string", "state", "leader", "voted_for", "wal_error", "traffic_account"),
         Field("peer_id", "string", "id"),
         *_same("bigint", "size", "quorum_needed", "committed", "applied", "term", "pterm", "pindex", "overrun_count"),
         *_same("bigint", "ipq_proposal_len", "ipq_entry_len", "ipq_resp_len", "ipq_apply_len"),
-        *_same("boolean", "observer", "paused", "overrun", "catching_up", "ever_had_leader"),
+        *_same("boolean", "observer", "paused", "overrun", "catching_up", "ever_had_leader", "system_account"),
         *_same("timestamp", "leader_since"),
-        *_same("bigint", "messages", "bytes", under="wal", prefix="wal_"),
+        *_same("bigint", "messages", "bytes", "first_seq", "last_seq", "consumer_count", under="wal", prefix="wal_"),
+        *_same("timestamp", "first_ts", "last_ts", under="wal", prefix="wal_"),
         Field("reported_peers", _RAFT_PEERS, "peers"),
     ),
 )
@@ -693,7 +694,7 @@ def failures(lines: DataFrame) -> DataFrame:
 class Table:
     """A silver table: what has a row, what identifies it beside fleet and snapshot, the bronze and silver tables that it is made
     from, how, and its columns as a Spark SQL schema. `lines`: how many lines of its only bronze table came into these rows, as an
-    SQL aggregate; empty where rows do not tell."""
+    SQL aggregate; empty where rows do not tell. `complete`: whether columns take all that servers of known versions tell."""
 
     row: str
     key: str
@@ -702,6 +703,7 @@ class Table:
     make: Callable[..., DataFrame]
     columns: str
     lines: str = ""
+    complete: bool = False
 
 
 _OF_SNAPSHOT = "fleet string, snapshot string, taken timestamp"
@@ -765,6 +767,7 @@ TABLES: dict[str, Table] = {
         stream_replicas,
         columns(_OF_REPLICA, _STREAM_FIGURES),
         "count(*)",
+        complete=True,
     ),
     "streams": Table(
         "stream, as its leader sees it",
@@ -782,6 +785,7 @@ TABLES: dict[str, Table] = {
         consumer_replicas,
         columns(_OF_REPLICA, _CONSUMER_FIGURES),
         "count(*)",
+        complete=True,
     ),
     "consumers": Table(
         "consumer, as its leader sees it",
@@ -803,6 +807,7 @@ TABLES: dict[str, Table] = {
             "last_replicated_index:bigint,last_seen:double>>",
         ),
         "count(*)",
+        complete=True,
     ),
     "ipqueues": Table(
         "internal queue that is not empty",
@@ -870,6 +875,9 @@ TABLES: dict[str, Table] = {
         "sum(lines)",
     ),
 }
+
+#: The bronze tables of whose lines silver does not tell in which snapshots they are.
+HOURLY = ("server_log",)
 
 #: The columns of all tables of silver, as Spark SQL schemas: they are read by these, so that a new one is null in older files.
 COLUMNS: dict[str, str] = {
