@@ -164,6 +164,12 @@ daemon_reload_needed:
   description: Whether the files of O(unit) are newer than what systemd read of them.
   type: bool
   returned: always
+drop_ins:
+  description: The drop-ins of O(unit), each with its C(path) and the names of the C(options) that it sets.
+  type: list
+  elements: dict
+  returned: always
+  sample: [{path: /etc/systemd/system/nats-server.service.d/limits.conf, options: [LimitNOFILE]}]
 architecture:
   description: The machine's, in the kernel's words.
   type: str
@@ -206,6 +212,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
     newest,
+    read_drop_ins,
     read_mark,
     read_process,
     read_record,
@@ -257,6 +264,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "maintenance": read_mark(given["maintenance"]),
         "service_manager": "systemd" if systemd else "",
         "unit_enabled": properties.get("UnitFileState") == "enabled",
+        "drop_ins": read_drop_ins(properties),
         "daemon_reload_needed": properties.get("NeedDaemonReload") == "yes",
         "architecture": os.uname().machine,
         "memory_mb": memory_mb(),

@@ -68,6 +68,8 @@ def tables_of(spark: SparkSession, schemas: Mapping[str, Any], folder: Path, row
         path = folder / f"{name}.json"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows.get(name, ())))
         tables[name] = spark.read.schema(schema).json(str(path))
+        if "domain" in tables[name].columns:
+            tables[name] = tables[name].na.fill("", ["domain"])
         unknown = {key for row in rows.get(name, ()) for key in row} - set(tables[name].columns)
         assert not unknown, (name, unknown)
     return tables

@@ -70,6 +70,7 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
                     "stream",
                     "file",
                     name,
+                    "",
                     "C1",
                     used(name, day, hour),
                     0.0,
@@ -189,9 +190,9 @@ def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> No
         "connections", "leafnodes", "num_subscriptions", "js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory",
         "js_ha_assets",
     )  # fmt: skip
-    form = f"{key}, server string, account string, {', '.join(f'{name} bigint' for name in (*counters, *gauges))}"
+    form = f"{key}, server string, domain string, account string, {', '.join(f'{name} bigint' for name in (*counters, *gauges))}"
     rows = [
-        ("fleet", f"s{minute}", NOON + timedelta(minutes=minute), identity, "n1", "APP", *([value] * 5), *([7] * 8))
+        ("fleet", f"s{minute}", NOON + timedelta(minutes=minute), identity, "n1", "", "APP", *([value] * 5), *([7] * 8))
         for minute, identity, value in reported
     ]
     accounts = spark.createDataFrame(rows, form)
@@ -207,8 +208,9 @@ def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> No
 def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession) -> None:
     """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short."""
     form = (
-        "fleet string, snapshot string, taken timestamp, account string, stream string, server string, received timestamp, "
-        "is_backed boolean, is_leader boolean, messages bigint, bytes bigint, first_seq bigint, last_seq bigint"
+        "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, server string, "
+        "received timestamp, is_backed boolean, is_leader boolean, messages bigint, bytes bigint, first_seq bigint, "
+        "last_seq bigint"
     )
     rows = []
     for minute in range(4):
@@ -217,7 +219,9 @@ def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSessi
             seq = last - behind
             received = taken + timedelta(seconds=seconds)
             leads = server == "n1"
-            rows.append(("fleet", f"s{minute}", taken, "A", "S", server, received, leads, leads, seq, seq * 10, 1, seq))
+            rows.append(
+                ("fleet", f"s{minute}", taken, "", "A", "S", server, received, leads, leads, seq, seq * 10, 1, seq)
+            )
     found = {row["server"]: row for row in divergence(spark.createDataFrame(rows, form)).collect()}
     assert set(found) == {"n2", "n3"}
     assert (found["n2"]["behind"], found["n2"]["diverged"], found["n2"]["lagging"], found["n2"]["begin"]) == (
@@ -233,11 +237,11 @@ def test_a_sum_is_of_the_servers_that_are_expected(spark: SparkSession) -> None:
     """n3 is taken out after the hour 0; n2 is down in the hour 2, and expected."""
     expected = {0: ["n1", "n2", "n3"], 1: ["n1", "n2"], 2: ["n1", "n2"], 3: ["n1", "n2"]}
     form = (
-        "fleet string, day date, hour int, cluster string, server string, zone string, resource string, used double, "
-        "reserved double, `limit` double, first_seq bigint"
+        "fleet string, day date, hour int, domain string, cluster string, server string, zone string, resource string, "
+        "used double, reserved double, `limit` double, first_seq bigint"
     )
     rows = [
-        ("fleet", LAST, hour, "C1", server, "a", "file", 10.0, 0.0, 100.0, None)
+        ("fleet", LAST, hour, "", "C1", server, "a", "file", 10.0, 0.0, 100.0, None)
         for hour, servers in expected.items()
         for server in servers
         if (hour, server) != (2, "n2")
@@ -262,9 +266,9 @@ def test_an_asset_that_was_made_again_had_no_election(spark: SparkSession) -> No
             begin = NOON + timedelta(minutes=10 * number)
             rows.append(
                 {
-                    "fleet": "fleet", "day": LAST, "kind": "stream", "account": "A", "stream": stream, "consumer": "",
-                    "cluster": "C1", "raft_group": f"S-{stream}", "created": begin if again else NOON, "run": number + 1,
-                    "begin": begin, "end": begin + timedelta(minutes=9), "snapshots": 10, "leader": leader,
+                    "fleet": "fleet", "day": LAST, "domain": "", "kind": "stream", "account": "A", "stream": stream,
+                    "consumer": "", "cluster": "C1", "raft_group": f"S-{stream}", "created": begin if again else NOON,
+                    "run": number + 1, "begin": begin, "end": begin + timedelta(minutes=9), "snapshots": 10, "leader": leader,
                     "leader_since": begin, "state": "ok", "num_replicas": 3,
                 }
             )  # fmt: skip
@@ -317,7 +321,8 @@ def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> N
         "fleet string, snapshot string, object string, server string, account string, stream string, consumer string, "
         "hosts array<string>, created timestamp, alike bigint"
     )
-    found = suspects(spark.createDataFrame(things, of_things), spark.createDataFrame(moments, of_all))
+    all_things = spark.createDataFrame(things, of_things).withColumn("domain", F.lit(""))
+    found = suspects(all_things, spark.createDataFrame(moments, of_all))
     assert {(row["server"], row["stream"]) for row in found.collect()} == {
         ("", "gone"), ("", "changed"), ("", "new"), ("n3", "")
     }  # fmt: skip
@@ -356,7 +361,7 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         [run for number in range(groups) for run in runs(f"S{number}")],
         "fleet string, kind string, account string, stream string, consumer string, run int, state string, before timestamp, "
         "begin timestamp, end timestamp, snapshots int, behind array<string>, members array<string>",
-    )
+    ).withColumn("domain", F.lit(""))
     of_moments = frame(
         [("F", str(number), number, minute(number), []) for number in numbers],
         "fleet string, snapshot string, number int, taken timestamp, absent array<string>",
@@ -380,7 +385,9 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         "fleet string, snapshot string, server string, time timestamp, kind string, text string",
     )
     advisories = frame(
-        [], "fleet string, account string, stream string, consumer string, time timestamp, kind string, taken timestamp"
+        [],
+        "fleet string, domain string, account string, stream string, consumer string, time timestamp, kind string, "
+        "taken timestamp",
     )
     found = incidents(
         of_timeline,

@@ -22,6 +22,7 @@ from jetstream_insights.jobs import Silver, make_silver
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from support.fleet import START, Fleet, write
 from support.snapshots import HOUR, RECORDED, cluster_of, recorded, write_snapshot
 
 #: What the recorded replies do not hold.
@@ -92,6 +93,19 @@ def table(lake: Lake, name: str) -> list[Row]:
     frame = lake.read("silver", name, [HOUR])
     assert frame is not None, name
     return frame.collect()
+
+
+def without_domains(lake: Path) -> None:
+    """Make of what was captured what collectors wrote that did not know of domains."""
+    for path in lake.rglob("*.jsonl.gz"):
+        known = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        older = [{name: told for name, told in line.items() if name != "domain"} for line in known]
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in older)
+        path.write_bytes(gzip.compress(text.encode()))
+    for path in lake.rglob("bronze/manifest/**/*.json"):
+        manifest = json.loads(path.read_text())
+        del manifest["domains"]
+        path.write_text(json.dumps(manifest))
 
 
 def quiet(_text: str) -> None:
@@ -502,12 +516,13 @@ GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
 
 def test_a_stream_has_its_leaders_figures_or_those_of_the_first_server_by_name(spark: SparkSession) -> None:
     replica = (
-        "fleet string, snapshot string, taken timestamp, account string, stream string, server string, server_id string, "
-        f"cluster string, leader string, peers {silver.PEERS}, is_leader boolean, is_backed boolean, "
+        "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, server string, "
+        f"server_id string, cluster string, leader string, peers {silver.PEERS}, is_leader boolean, is_backed boolean, "
         "num_replicas int, messages bigint"
     )
+    moment = ("f", "s", HOUR, "")
     reported = [
-        ("f", "s", HOUR, "A", stream, server, server.upper(), cluster, leader, peers, is_leader, is_backed, 2, messages)
+        (*moment, "A", stream, server, server.upper(), cluster, leader, peers, is_leader, is_backed, 2, messages)
         for stream, (views, _row) in GROUPS.items()
         for server, cluster, leader, names, is_leader, is_backed, messages in views
         for peers in [[(name, "b", True, False, 0, 0, 0) for name in names] if names is not None else None]
@@ -534,3 +549,53 @@ def test_every_table_is_made_from_tables_that_are_made_before_it() -> None:
     for name, found in silver.TABLES.items():
         assert set(found.silver) <= made, name
         made.add(name)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_domains_are_kept_apart(spark: SparkSession, tmp_path: Path, older: bool) -> None:
+    """Each has streams of the same names. An older collector did not write of which domain a line is."""
+    parts = [
+        Fleet(3, 2, 1, domain="hub", prefix="hub-", cluster="HUB"),
+        Fleet(3, 2, 2, domain="edge", prefix="edge-", cluster="EDGE"),
+        Fleet(1, 2, 3, prefix="alone-", cluster="ALONE"),
+    ]
+    write(parts, tmp_path, 60.0)
+    if older:
+        without_domains(tmp_path)
+    lake = Lake(spark, str(tmp_path))
+    assert make_silver(lake, [START], quiet).quarantined == 0
+
+    def read(name: str) -> list[Row]:
+        frame = lake.read("silver", name, [START])
+        assert frame is not None, name
+        return frame.collect()
+
+    for name, part in (("hub", parts[0]), ("edge", parts[1]), ("", parts[2])):
+        for stream in part.assets:
+            (row,) = [row for row in read("streams") if (row["domain"], row["stream"]) == (name, stream.name)]
+            leader = part.leader(stream, 60.0)
+            assert leader is not None
+            assert (row["leaders"], row["last_seq"]) == ([part.name(leader)], part.written(stream, 60.0))
+        assert {row["peer"] for row in read("meta_peers") if row["domain"] == name} == {
+            part.name(server) for server in range(part.servers)
+        }
+    for table_ in ("servers", "stream_replicas", "consumers", "consumer_replicas", "accounts"):
+        assert {row["domain"] for row in read(table_)} == {"hub", "edge", ""}, table_
+
+
+def test_what_is_of_no_server_is_of_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
+    """In lines of older collectors, such as those of backups; with several domains nobody knows."""
+    fleets = {"one": [Fleet(1, 1, 1, domain="hub")], "two": [Fleet(1, 1, 2, domain="hub"), Fleet(1, 1, 3, prefix="e")]}
+    servers = spark.createDataFrame(
+        [(name, part.name(0), part.domain) for name, parts in fleets.items() for part in parts],
+        "fleet string, server_id string, domain string",
+    )
+    lines = [("one", "", None), ("two", "", None), ("two", "n1", None), ("two", "n1", "known"), ("none", "", None)]
+    found = silver.with_domains(spark.createDataFrame(lines, servers.schema), servers).collect()
+    assert sorted(map(tuple, found)) == [
+        ("none", "", ""),
+        ("one", "", "hub"),
+        ("two", "", ""),
+        ("two", "n1", "hub"),
+        ("two", "n1", "known"),
+    ]

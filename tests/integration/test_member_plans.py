@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Callable
 
@@ -159,6 +161,42 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     assert (renewed["reused"], renewed["moves"]) == (False, []), "nothing is left to win"
     wrong = {**moves[0], "from": moves[0]["to"], "to": next(iter(homes()[moves[0]["stream"]] - {moves[0]["to"]}))}
     assert move([wrong])["failure"]["code"] == "not_a_member"
+
+
+def test_what_the_insights_recorded_of_the_writes_counts(
+    five: NatsProcesses, placed: Placed, plan: Plan, tmp_path: Path
+) -> None:
+    """Nothing is written now: without the report nobody knows that the streams are of unequal weight."""
+    rates = {name: 1000.0 * number for number, name in enumerate(sorted(placed.keys() - {"SINGLE"}), 1)}
+    rows = [["lab", "APP", name, rate] for name, rate in rates.items()] + [["other", "APP", "SINGLE", 5.0]]
+    columns = [[name, name, "text"] for name in ("fleet", "account", "stream", "write_bytes")]
+    report = tmp_path / "report.json"
+    day = str(datetime.now(timezone.utc).date())
+    report.write_text(json.dumps({"format": 1, "day": day, "tables": {"streams": {"columns": columns, "rows": rows}}}))
+
+    def carried(found: dict[str, Any]) -> dict[str, int]:
+        return {name: load["bytes_per_second"] for name, load in found["before"].items()}
+
+    options: dict[str, Any] = {"cluster": "C1", "sample": 0}
+    recorded = {**options, "rates_file": str(report), "rates_fleet": "lab"}
+    unknown = plan("nats_rebalance_plan", **options)
+    assert set(carried(unknown).values()) == {0}
+    assert "write bytes" not in {move["goal"] for move in unknown["moves"]}
+    known = plan("nats_rebalance_plan", **recorded)
+    assert carried(known) == {
+        server: sum(rate for name, rate in rates.items() if server in placed[name]) for server in five.names
+    }
+    assert "write bytes" in {move["goal"] for move in known["moves"]}
+    assert known["lines"][-1].startswith(f"write rates: of {len(rates)} streams from the report of {day}, of ")
+
+    leaders = plan("nats_leader_rebalance", check_mode=True, account_users=five.account_users(), **recorded)
+    assert sum(carried(leaders).values()) == sum(rates.values())
+    assert leaders["lines"][-1] == known["lines"][-1]
+
+    several = plan("nats_rebalance_plan", **options, rates_file=str(report))
+    assert "rates_file: " in several["msg"] and "none was named: lab, other" in several["msg"]
+    assert "which is missing" in plan("nats_rebalance_plan", **options, rates_fleet="lab")["msg"]
+    assert "No such file" in plan("nats_rebalance_plan", **options, rates_file=str(tmp_path / "none"))["msg"]
 
 
 def test_how_many_replicas(five: NatsProcesses, placed: Placed, plan: Plan) -> None:

@@ -186,7 +186,14 @@ def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
         time.sleep(0.3)
 
     hosts = inventory(cluster, tmp_path / "inventory.yml")
-    text, data = report(tmp_path / "report.json", "-i", hosts, report=["servers", "jetstream", "streams"])
+    mark = {"server": others[0], "by": "ops", "since": 1.0, "until": 2.0, "reason": "new disk"}
+    entered = {"version": 1, "time": "2026-11-24T10:00:00.000Z", "run": "r", "cluster": "C1", "data": mark}
+    journal = tmp_path / "journal.jsonl"
+    journal.write_text(json.dumps({**entered, "event": "maintenance_entered"}) + "\n")
+    tables = ["servers", "jetstream", "streams"]
+    text, data = report(tmp_path / "report.json", "-i", hosts, report=tables, nats_cluster_journal=str(journal))
+    assert f"{others[0]} is in maintenance since 1970-01-01T00:00:01Z by ops until" in text
+    assert "maintenance_overdue" in {problem["code"] for problem in data["problems"]}
     assert data["not_answering"] == sorted([*dead, others[0]])
     assert f"NOT ANSWERING: {', '.join(data['not_answering'])}" in text
     (stream,) = table(data, "streams")["rows"]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +14,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, build_cluster, parse_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    build_cluster,
+    domains,
+    parse_server,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     Row,
     SnapshotWriter,
@@ -33,6 +39,19 @@ def recorded(version: str) -> dict[str, Any]:
     return content
 
 
+def lines_of(manifest: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the lines of a snapshot by table."""
+    bronze = manifest.parents[3]
+    return {
+        name: [
+            json.loads(line)
+            for file in table["files"]
+            for line in gzip.decompress((bronze / file["path"]).read_bytes()).splitlines()
+        ]
+        for name, table in json.loads(manifest.read_text())["tables"].items()
+    }
+
+
 def cluster_of(replies: Mapping[str, Any]) -> Cluster:
     """Return what the live modules make of the replies."""
     servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
@@ -44,11 +63,12 @@ def write_snapshot(
 ) -> dict[str, Any]:
     """Write the replies as nats_snapshot does, and return the manifest."""
     with SnapshotWriter(lake, fleet, started) as writer:
-        servers = []
-        for item in replies["statsz"]:
-            server = parse_server(item["server"], item["statsz"], 0.001)
-            servers.append(server)
-            origin = replace(origin_of(server), received=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
+        of_domains = domains(servers)
+        for server in servers:
+            origin = replace(
+                origin_of(server, of_domains[server.id]), received=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            )
             reported = {**server.as_dict(), "clock_offset": 0.25}
             del reported["js"], reported["health"]
             writer.add(origin, Row("servers", {}, reported))

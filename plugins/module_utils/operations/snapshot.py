@@ -57,13 +57,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Origin:
-    """The server that reported a row, and when the answer arrived, by the collector's clock."""
+    """The server that reported a row, the JetStream domain that it belongs to (empty for none), and when the answer arrived, by
+    the collector's clock."""
 
     server_id: str
     server: str
     cluster: str = ""
     version: str = ""
     received: str = ""
+    domain: str = ""
 
 
 @dataclass
@@ -86,9 +88,9 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def origin_of(server: Server) -> Origin:
-    """Return the server as the origin of rows that have arrived just now."""
-    return Origin(server.id, server.name, server.cluster, server.version, timestamp(datetime.now(timezone.utc)))
+def origin_of(server: Server, domain: str) -> Origin:
+    """Return the server as the origin of rows that have arrived just now. `domain`: see nats/model.py domains."""
+    return Origin(server.id, server.name, server.cluster, server.version, timestamp(datetime.now(timezone.utc)), domain)
 
 
 def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
@@ -172,6 +174,7 @@ class SnapshotWriter:
         self._place = f"date={self.started:%Y-%m-%d}/hour={self.started:%H}"
         self._tables: dict[str, _Table] = {}
         self._quoted: list[dict[str, Any]] = []
+        self._domains: set[str] = set()
         self._file_size = _FILE_SIZE
 
     def __enter__(self) -> SnapshotWriter:
@@ -215,6 +218,8 @@ class SnapshotWriter:
                 "started": timestamp(self.started),
                 "ended": timestamp(datetime.now(timezone.utc)),
                 **manifest,
+                # Also tells that the lines have it, which those of older collectors have not.
+                "domains": sorted(self._domains),
                 "failures": self.failures,
                 "quoted_failures": self._quoted,
                 "tables": tables,
@@ -227,6 +232,7 @@ class SnapshotWriter:
 
     def _write(self, table: str, origin: Origin, content: Mapping[str, Any]) -> None:
         line = {"snapshot": self.name, "fleet": self.fleet, **asdict(origin), **content}
+        self._domains.add(origin.domain)
         text = json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
         with self._disk():
             file = self._file(table)

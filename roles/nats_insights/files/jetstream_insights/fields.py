@@ -107,6 +107,7 @@ ENVELOPE = (
     Field("cluster", "string"),
     Field("version", "string"),
     Field("received", "timestamp"),
+    Field("domain", "string"),
 )
 #: Why a line has no data, where it tells a failure.
 FAILURE = Field("failure", "string", reported=JSON)

@@ -79,11 +79,13 @@ class Lines:
 
 @dataclass
 class Inputs:
-    """What a run reads: rows of the table of snapshots, the bronze tables, and the manifests that are wrong, with the reason."""
+    """What a run reads: rows of the table of snapshots, the bronze tables, and the manifests that are wrong, with the reason.
+    `domains`: whether all lines say which JetStream domain they are of."""
 
     snapshots: list[tuple[Any, ...]] = field(default_factory=list)
     sources: dict[str, Source] = field(default_factory=dict)
     broken: list[tuple[str, str]] = field(default_factory=list)
+    domains: bool = True
 
     def files(self, *sources: str) -> list[str]:
         """Return the files of some bronze tables."""
@@ -173,16 +175,26 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, DataFr
         begin(name)
         reported = [lake.lines(inputs.files(source)) for source in table.bronze]
         made = [written[source] if source in written else empty(lake, source) for source in table.silver]
-        written[name] = lake.write("silver", name, run, table.make(*reported, *made))
+        written[name] = lake.write("silver", name, run, with_domains(table.make(*reported, *made)))
 
-    make_all({name: table.silver for name, table in silver.TABLES.items()}, make, lake.at_once)
+    def with_domains(frame: DataFrame) -> DataFrame:
+        asked = not inputs.domains and "servers" in written and {"server_id", "domain"} <= {*frame.columns}
+        return silver.with_domains(frame, written["servers"]) if asked else frame
+
+    servers = () if inputs.domains else ("servers",)
+    needs = {
+        name: table.silver if "servers" in table.bronze else (*table.silver, *servers)
+        for name, table in silver.TABLES.items()
+    }
+    make_all(needs, make, lake.at_once)
     if inputs.snapshots:
         lake.write(
             "silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, silver.COLUMNS["snapshots"])
         )
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
-        written["failures"] = lake.write("silver", "failures", run, silver.failures(lake.lines(failing)))
+        failed = with_domains(silver.failures(lake.lines(failing)))
+        written["failures"] = lake.write("silver", "failures", run, failed)
     return written
 
 
@@ -208,6 +220,7 @@ def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
                 inputs.broken.append((f"manifest/{place(hour.start)}/{snapshot}.json", reason))
                 continue
             inputs.snapshots.append(row)
+            inputs.domains &= "domains" in manifest
             for name, files, failing in tables:
                 source = inputs.sources.setdefault(name, Source())
                 source.failing |= failing

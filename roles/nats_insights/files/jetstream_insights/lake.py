@@ -27,9 +27,9 @@ from jetstream_insights.findings import lifetime
 
 #: Of manifests and of pointers. A column more is none: it is null in older files. See docs/internals/lake.md.
 BRONZE_FORMAT = 1
-SILVER_FORMAT = 3
-GOLD_FORMAT = 1
-FINDINGS_FORMAT = 3
+SILVER_FORMAT = 4
+GOLD_FORMAT = 2
+FINDINGS_FORMAT = 4
 ADVISORIES_FORMAT = 3
 _FORMATS = {
     "silver": SILVER_FORMAT,
@@ -309,7 +309,7 @@ class Lake:
     def publish(self, layer: str, hour: datetime, run: str, inputs: Sequence[str], quarantined: int) -> None:
         """Make a run's tables those of the hour."""
         self.repoint(
-            layer, hour, {"format": SILVER_FORMAT, "run": run, "inputs": list(inputs), "quarantined": quarantined}
+            layer, hour, {"format": _FORMATS[layer], "run": run, "inputs": list(inputs), "quarantined": quarantined}
         )
 
     def repoint(self, layer: str, when: date, pointer: Mapping[str, Any]) -> None:

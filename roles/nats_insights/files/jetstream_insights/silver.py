@@ -22,6 +22,7 @@ from jetstream_insights.fields import (
     rows,
     with_fields,
 )
+from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
 
 PEERS = "array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,lag:bigint,pending:bigint>>"
 #: What a stream tells of what it mirrors or sources.
@@ -31,9 +32,6 @@ ORIGIN = (
 )
 _STRINGS = "array<string>"
 _HEALTH_ERRORS = "array<struct<type:string,account:string,stream:string,consumer:string,error:string>>"
-
-#: What identifies a snapshot in every table.
-SNAPSHOT = ("fleet", "snapshot", "taken")
 
 
 def columns(*parts: str | Sequence[Field], without: Sequence[str] = ()) -> str:
@@ -72,7 +70,8 @@ def _same(type_: str, *names: str, under: str = "", prefix: str = "") -> tuple[F
 _SERVER = Reported(
     (),
     (
-        *_same("string", "host", "domain"),
+        *_same("string", "host"),
+        Field("js_domain", "string", "domain"),
         *_same(_STRINGS, "tags"),
         *_same("boolean", "jetstream"),
         *_same("double", "uptime", "rtt", "clock_offset"),
@@ -355,6 +354,18 @@ ADVISORY = (
 _SERVER_KEY = ("fleet", "snapshot", "server_id")
 
 
+def with_domains(frame: DataFrame, of_servers: DataFrame) -> DataFrame:
+    """Return rows that may be of older collectors, whose lines have no domain, with that of the server that reported them;
+    what is of no server, with the fleet's only one. `of_servers`: the table servers, whose rows have it."""
+    by_id = of_servers.groupBy("fleet", "server_id").agg(F.max("domain").alias("of_server"))
+    only = F.when(F.min("domain") == F.max("domain"), F.max("domain")).alias("of_fleet")
+    joined = frame.join(F.broadcast(by_id), on=["fleet", "server_id"], how="left").join(
+        F.broadcast(of_servers.groupBy("fleet").agg(only)), on="fleet", how="left"
+    )
+    domain = F.coalesce("domain", "of_server", "of_fleet", F.lit(""))
+    return joined.withColumn("domain", domain).select(*frame.columns)
+
+
 def servers(reported: DataFrame, varz: DataFrame, jsz: DataFrame, healthz: DataFrame) -> DataFrame:
     """Return a row for each server that answered, with null where it did not give an answer."""
     joined = _SERVER.rows(reported)
@@ -366,7 +377,7 @@ def servers(reported: DataFrame, varz: DataFrame, jsz: DataFrame, healthz: DataF
             F.lit(True).alias(f"{name}_reported"),
         )
         joined = joined.join(side, on=list(_SERVER_KEY), how="left")
-    return joined
+    return joined.withColumn("domain", F.coalesce("domain", "js_domain", F.lit("")))
 
 
 def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
@@ -374,6 +385,7 @@ def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
     its replicas. Only what the leader says of the others holds (2.12.5 and 2.14 on)."""
     view = _with_peer_names(of_servers.where(F.col("meta_size").isNotNull()), "meta_replicas", names).select(
         *SNAPSHOT,
+        "domain",
         "server_id",
         "server",
         "cluster",
@@ -581,12 +593,12 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
 
 def streams(replicas: DataFrame) -> DataFrame:
     """Return one row for each stream, from its replicas."""
-    return _groups(replicas, ("account", "stream"))
+    return _groups(replicas, STREAM)
 
 
 def consumers(replicas: DataFrame) -> DataFrame:
     """Return one row for each consumer, from its replicas."""
-    return _groups(replicas, ("account", "stream", "consumer"))
+    return _groups(replicas, CONSUMER)
 
 
 def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
@@ -663,7 +675,8 @@ def connections(lines: DataFrame) -> DataFrame:
     `lines` tells how often it was reported."""
     reported = _CONNECTION.rows(lines)
     traffic = [field.name for field in _TRAFFIC]
-    kind = [*SNAPSHOT, "server_id", "server", "cluster", "version", "account", "kind", "lang", "lang_version"]
+    server = ("server_id", "server", "cluster", "version", "domain")
+    kind = [*SNAPSHOT, *server, "account", "kind", "lang", "lang_version"]
     most = (F.max(name).alias(name) for name in ("rtt", "pending_bytes", "stalls", *traffic))
     once = reported.groupBy(*kind, "cid").agg(F.count("*").alias("lines"), *most)
     return once.groupBy(*kind).agg(
@@ -725,6 +738,7 @@ _CONSUMER_FIGURES = columns(
     without=("leader", "line_raft_group", "wanted_replicas", "durable_name", "deliver_subject"),
 )
 _OF_REPLICA = columns(ENVELOPE, "taken timestamp, leader string", _LED, "extra variant")
+_STREAM, _CONSUMER = ", ".join(STREAM), ", ".join(CONSUMER)
 _NAMES = ("server_names",)
 TABLES: dict[str, Table] = {
     "server_names": Table(
@@ -756,12 +770,12 @@ TABLES: dict[str, Table] = {
         (),
         ("servers", *_NAMES),
         meta_peers,
-        f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, leader string, cluster_size bigint, "
+        f"{_OF_SNAPSHOT}, domain string, server_id string, server string, cluster string, leader string, cluster_size bigint, "
         "by_leader boolean, peer string, peer_id string, current boolean, offline boolean, active double, lag bigint",
     ),
     "stream_replicas": Table(
         "replica of a stream",
-        "server_id, account, stream",
+        f"server_id, {_STREAM}",
         ("jsz_streams",),
         _NAMES,
         stream_replicas,
@@ -771,15 +785,15 @@ TABLES: dict[str, Table] = {
     ),
     "streams": Table(
         "stream, as its leader sees it",
-        "account, stream",
+        _STREAM,
         (),
         ("stream_replicas",),
         streams,
-        columns(_OF_SNAPSHOT, _OF_GROUP, "quorum bigint", _STREAM_FIGURES),
+        columns(_OF_SNAPSHOT, _OF_GROUP, "domain string, quorum bigint", _STREAM_FIGURES),
     ),
     "consumer_replicas": Table(
         "replica of a consumer",
-        "server_id, account, stream, consumer",
+        f"server_id, {_CONSUMER}",
         ("jsz_consumers",),
         _NAMES,
         consumer_replicas,
@@ -789,11 +803,11 @@ TABLES: dict[str, Table] = {
     ),
     "consumers": Table(
         "consumer, as its leader sees it",
-        "account, stream, consumer",
+        _CONSUMER,
         (),
         ("consumer_replicas",),
         consumers,
-        columns(_OF_SNAPSHOT, _OF_GROUP, "quorum bigint", _CONSUMER_FIGURES),
+        columns(_OF_SNAPSHOT, _OF_GROUP, "domain string, quorum bigint", _CONSUMER_FIGURES),
     ),
     "raft_groups": Table(
         "member of a Raft group",
@@ -853,7 +867,7 @@ TABLES: dict[str, Table] = {
     ),
     "backups": Table(
         "stream of which the catalogue of backups was asked",
-        "account, stream",
+        _STREAM,
         ("backups",),
         (),
         BACKUPS.rows,
@@ -867,9 +881,9 @@ TABLES: dict[str, Table] = {
         (),
         connections,
         columns(
-            f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, version string, account string, kind string, "
-            "lang string, lang_version string, connections bigint, lines bigint, rtt_max double, pending_bytes bigint, "
-            "stalls bigint",
+            f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, version string, domain string, account string, "
+            "kind string, lang string, lang_version string, connections bigint, lines bigint, rtt_max double, "
+            "pending_bytes bigint, stalls bigint",
             _TRAFFIC,
         ),
         "sum(lines)",

@@ -17,8 +17,9 @@ from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, union
 from jetstream_insights.gold.report import meta_groups, moments
 from jetstream_insights.gold.tables import Table
+from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
 
-_NAMES = ("server", "account", "stream", "consumer")
+_NAMES = ("server", *CONSUMER)
 _THING = ("fleet", "object", *_NAMES)
 
 #: What a thing's state holds → what its change is called.
@@ -84,19 +85,19 @@ def things(
     }
     members, hosts, led = {"members": F.to_json("members")}, F.col("hosts"), F.col("leader").isNotNull()
     of_asset = {**members, "config": F.col("config_hash")}
-    stream = {"account": F.col("account"), "stream": F.col("stream")}
+    domain, account, stream = ({name: F.col(name) for name in key} for key in (DOMAIN, ACCOUNT, STREAM))
     durable = consumers.where("durable")
     hosting = (
         accounts.where(F.col("js_storage").isNotNull())
-        .groupBy(*SNAPSHOT_KEY, "taken", "account")
+        .groupBy(*SNAPSHOT_KEY, "taken", *ACCOUNT)
         .agg(F.collect_set("server").alias("hosts"))
     )
     return union([
         _things("server", servers, F.array("server"), of_server, server=F.col("server")),
-        _things("meta", meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led),
+        _things("meta", meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led, **domain),
         _things("stream", streams, hosts, of_asset, led, **stream),
         _things("consumer", durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
-        _things("account", hosting, hosts, {"account": F.col("account")}, account=F.col("account")),
+        _things("account", hosting, hosts, {"account": F.col("account")}, **account),
     ])  # fmt: skip
 
 
@@ -226,10 +227,10 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
 
 def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return the top-level fields in which configurations differ. Only those that did are read again."""
-    key = ["fleet", "snapshot", "account", "stream", "consumer"]
+    key = ["fleet", "snapshot", *CONSUMER]
 
     def of(snapshot: str, name: str) -> DataFrame:
-        wanted = changed.select("fleet", F.col(snapshot).alias("snapshot"), "account", "stream", "consumer").distinct()
+        wanted = changed.select("fleet", F.col(snapshot).alias("snapshot"), *CONSUMER).distinct()
         every = (
             streams.withColumn("consumer", F.lit(""))
             .select(*key, "config")
@@ -237,10 +238,10 @@ def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame
         )
         fields = F.from_json("config", "map<string,string>")
         return every.join(F.broadcast(wanted), on=key, how="left_semi").select(
-            "fleet", F.col("snapshot").alias(snapshot), "account", "stream", "consumer", fields.alias(name)
+            "fleet", F.col("snapshot").alias(snapshot), *CONSUMER, fields.alias(name)
         )
 
-    asset = ["fleet", "account", "stream", "consumer"]
+    asset = ["fleet", *CONSUMER]
     joined = (
         changed.join(of("snapshot", "new_fields"), on=[*asset, "snapshot"])
         .join(of("old_snapshot", "old_fields"), on=[*asset, "old_snapshot"])

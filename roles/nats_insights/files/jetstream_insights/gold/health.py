@@ -18,6 +18,7 @@ from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, in_maintenance
 from jetstream_insights.gold.leadership import last_runs
 from jetstream_insights.gold.tables import GROUP_KEY, Table, not_negative, ratio, seconds
+from jetstream_insights.keys import CONSUMER
 
 _BAD = ("no_leader", "no_quorum", "not_redundant")
 
@@ -180,7 +181,7 @@ def server_availability(of_moments: DataFrame, servers: DataFrame, of_restarts: 
     )
 
 
-_INCIDENT_KEY = ("fleet", "incident", "kind", "account", "stream", "consumer", "server")
+_INCIDENT_KEY = ("fleet", "incident", *GROUP_KEY, "server")
 
 
 def _group_incidents(of_timeline: DataFrame) -> DataFrame:
@@ -230,8 +231,7 @@ def _server_incidents(of_presence: DataFrame) -> DataFrame:
     ).withColumn("session", F.sum("begins").over(server.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
     nobody = F.lit("").alias
     return marked.where(F.col("state") != "ok").groupBy(
-        "fleet", F.col("state").alias("incident"), F.lit("server").alias("kind"), nobody("account"), nobody("stream"),
-        nobody("consumer"), "server", "session",
+        "fleet", F.col("state").alias("incident"), F.lit("server").alias("kind"), *map(nobody, CONSUMER), "server", "session",
     ).agg(
         F.min_by("old", "number").alias("before"),
         F.min("taken").alias("begin"),
@@ -293,6 +293,7 @@ def _advised(advisories: DataFrame) -> DataFrame:
     """Return what advisories tell of streams and consumers, by their names."""
     return advisories.where(~F.col("kind").isin(*_BUSY)).select(
         F.col("fleet").alias("a_fleet"),
+        F.coalesce("domain", F.lit("")).alias("a_domain"),
         F.col("account").alias("a_account"),
         F.col("stream").alias("a_stream"),
         F.coalesce("consumer", F.lit("")).alias("a_consumer"),
@@ -419,7 +420,8 @@ def incidents(
     margin = F.expr(_BEFORE)
     by_advisory = marked.join(
         advised,
-        (F.col("fleet") == F.col("a_fleet")) & (F.col("account") == F.col("a_account")) & (F.col("stream") == F.col("a_stream"))
+        (F.col("fleet") == F.col("a_fleet")) & (F.col("domain") == F.col("a_domain"))
+        & (F.col("account") == F.col("a_account")) & (F.col("stream") == F.col("a_stream"))
         & ((F.col("consumer") == F.col("a_consumer")) | (F.col("consumer") == "")),
     ).where((F.col("a_at") >= since - margin) & (F.col("a_at") <= F.col("last") + margin)).groupBy(*key, "a_kind").agg(
         F.min("a_at").alias("a_at"), F.count(F.lit(1)).alias("many")
