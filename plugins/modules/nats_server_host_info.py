@@ -46,6 +46,9 @@ options:
     description: The version to look for there.
     type: str
     required: true
+  src:
+    description: A file on the controller that O(version) is installed from, whose sum is wanted.
+    type: path
   user:
     description: Name of the user that the server shall run as.
     type: str
@@ -137,6 +140,10 @@ installed:
   returned: always
 installed_from:
   description: SHA-256 of the file that it was installed from. Empty when it is not recorded.
+  type: str
+  returned: always
+src_sha256:
+  description: SHA-256 of O(src) on the controller. Empty when there is no such file.
   type: str
   returned: always
 maintenance:
@@ -285,6 +292,7 @@ def main() -> None:
             "monitoring": {"type": "dict", "default": {}},
             "install_dir": {"type": "path", "required": True},
             "version": {"type": "str", "required": True},
+            "src": {"type": "path"},
             "user": {"type": "str", "required": True},
             "group": {"type": "str", "required": True},
             "paths": paths,

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from jetstream_insights import silver
+from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import RESULTS, judge, summary
 from jetstream_insights.findings.lifetime import findings
@@ -53,7 +54,7 @@ Result = tuple[str, frozenset[tuple[str, str]]]
 @pytest.fixture(scope="module")
 def schemas(spark: SparkSession) -> dict[str, Any]:
     """Return the schemas of the silver tables, as silver makes them, and of the others."""
-    lines = Lake(spark, "/nowhere").lines([])
+    lines = Bronze(Lake(spark, "/nowhere").lines([]))
     made: dict[str, DataFrame] = {}
     for name, table in silver.TABLES.items():
         made[name] = table.make(*(lines for _source in table.bronze), *(made[source] for source in table.silver))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -14,79 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import JSON as JSON_LINES
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+    DURATION,
+    JSON,
+    NANOSECONDS,
+    PEERS,
+    Field,
+)
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
-from jetstream_insights.fields import DURATION, JSON, NANOSECONDS, Field, go_seconds, is_line, rows
+from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
 from jetstream_insights.jobs import Silver, make_silver
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from support.fleet import START, Fleet, write
-from support.snapshots import HOUR, RECORDED, cluster_of, recorded, write_snapshot
-
-#: What the recorded replies do not hold.
-MORE = {
-    "varz": {"mem": 1000, "jetstream": {"config": {"sync_interval": 120000000000}}, "new": {"a": 1}},
-    "routez": {"routes": [{"rid": 7, "remote_name": "n2", "rtt": "350µs", "in_msgs": 5}]},
-    "connz": {"connections": [{"cid": cid, "account": "APP", "lang": "go", "in_msgs": cid + 1} for cid in (1, 1, 2)]},
-    "accstatz": {"account_statz": [{"acc": "APP", "conns": 2, "sent": {"msgs": 9, "bytes": 90}}]},
-    "raftz": {
-        "$SYS": {
-            "_meta_": {
-                "id": "fjFyEjc1",
-                "state": "LEADER",
-                "leader": peer_id("n2"),
-                "committed": 9,
-                "applied": 8,
-                "system_account": True,
-                "traffic_account": "SYS",
-                "wal": {
-                    "messages": 2,
-                    "bytes": 100,
-                    "first_seq": 1,
-                    "first_ts": "2026-11-21T17:47:04.180491785Z",
-                    "last_seq": 2,
-                    "last_ts": "2026-11-21T17:47:04.187760532Z",
-                    "consumer_count": 0,
-                },
-                "peers": {peer_id("n1"): {"name": "", "known": True, "last_seen": "1.5s"}, "unheard0": {"name": "n8"}},
-            }
-        },
-        "APP": {
-            "S-R3F": {
-                "id": "fjFyEjc1",
-                "leader": "unheard0",
-                "voted_for": "fjFyEjc1",
-                "peers": {"unheard0": {"name": "n8"}},
-            },
-            "S-R1F": {
-                "id": "fjFyEjc1",
-                "leader": "",
-                "voted_for": peer_id("n2"),
-                "peers": {peer_id("n1"): {"name": "Server name unknown at this time"}},
-            },
-        },
-    },
-    "ipqueuesz": {"sendq": {"pending": 3}},
-    "accountz": {
-        "account_detail": {
-            "account_name": "APP",
-            "jetstream_enabled": True,
-            "decoded_jwt": {
-                "exp": 1795286460,
-                "nats": {"limits": {"conn": 10, "disk_storage": -1, "tiered_limits": {"R3": {}}}},
-            },
-        }
-    },
-    "server_log": {
-        "time": "2026-11-21T18:00:00.5Z",
-        "text": "[7] 2026/11/21 19:00:00.123456 [WRN] Slow Consumer Detected",
-    },
-    "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
-    "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
-    "backups": {"excluded": False, "saved": "2026-11-21T02:00:00.5Z", "problem": "", "drill_problem": ""},
-}
+from support.snapshots import HOUR, MORE, RECORDED, cluster_of, recorded, write_snapshot
 
 
 def table(lake: Lake, name: str) -> list[Row]:
@@ -114,12 +60,13 @@ def quiet(_text: str) -> None:
 
 @pytest.fixture(scope="module")
 def making(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Silver, list[str]]:
-    """Return a lake where one hour was made, with a fleet for each version, what the job did, and what it said."""
+    """Return a lake where one hour was made, with a fleet for each version, as lines and as columns, what the job did, and what
+    it said."""
     path = tmp_path_factory.mktemp("lake")
-    for version in RECORDED:
-        write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version)
+    for version, form in zip(RECORDED, itertools.cycle((PARQUET, JSON_LINES))):
+        write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version, form=form)
     for minute, replies in enumerate(odd_moments()):
-        write_snapshot(path, replies, HOUR + timedelta(minutes=minute), "odd")
+        write_snapshot(path, replies, HOUR + timedelta(minutes=minute), "odd", PARQUET)
     newer = recorded("2.15.1")
     for server in newer["jsz"].values():
         for stream in (stream for account in server["account_details"] for stream in account.get("stream_detail", ())):
@@ -372,9 +319,9 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: Spar
     assert main([*arguments[:3], "--from", "2026-11-22", "--to", "2026-11-23", "--master", "local[1]"]) == DONE
 
 
-def lines_of(spark: SparkSession, *texts: str) -> DataFrame:
+def lines_of(spark: SparkSession, *texts: str) -> Bronze:
     file = "lake/bronze/varz/date=2026-11-21/hour=18/1.jsonl.gz"
-    return spark.createDataFrame([(file, text) for text in texts], "file string, value string")
+    return Bronze(spark.createDataFrame([(file, text) for text in texts], "file string, value string"))
 
 
 #: What is in `extra` of these, in place of the document's data.
@@ -424,7 +371,8 @@ TORN = (
 def test_what_is_no_line_of_the_hour_is_no_row(spark: SparkSession, torn: str) -> None:
     lines = lines_of(spark, torn)
     assert rows(lines, (), (Field("a", "bigint"),)).collect() == []
-    assert lines.where(is_line(F.col("file"), F.col("value"))).count() == 0
+    assert lines.lines is not None
+    assert lines.lines.where(is_line(F.col("file"), F.col("value"))).count() == 0
 
 
 def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
@@ -517,7 +465,7 @@ GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
 def test_a_stream_has_its_leaders_figures_or_those_of_the_first_server_by_name(spark: SparkSession) -> None:
     replica = (
         "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, server string, "
-        f"server_id string, cluster string, leader string, peers {silver.PEERS}, is_leader boolean, is_backed boolean, "
+        f"server_id string, cluster string, leader string, peers {PEERS}, is_leader boolean, is_backed boolean, "
         "num_replicas int, messages bigint"
     )
     moment = ("f", "s", HOUR, "")

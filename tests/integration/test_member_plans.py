@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
+from support.recorded import write_report
 
 Plan = Callable[..., dict[str, Any]]
 Placed = dict[str, set[str]]
@@ -168,11 +167,8 @@ def test_what_the_insights_recorded_of_the_writes_counts(
 ) -> None:
     """Nothing is written now: without the report nobody knows that the streams are of unequal weight."""
     rates = {name: 1000.0 * number for number, name in enumerate(sorted(placed.keys() - {"SINGLE"}), 1)}
-    rows = [["lab", "APP", name, rate] for name, rate in rates.items()] + [["other", "APP", "SINGLE", 5.0]]
-    columns = [[name, name, "text"] for name in ("fleet", "account", "stream", "write_bytes")]
     report = tmp_path / "report.json"
-    day = str(datetime.now(timezone.utc).date())
-    report.write_text(json.dumps({"format": 1, "day": day, "tables": {"streams": {"columns": columns, "rows": rows}}}))
+    day = write_report(report, {**{("lab", name): rate for name, rate in rates.items()}, ("other", "SINGLE"): 5.0})
 
     def carried(found: dict[str, Any]) -> dict[str, int]:
         return {name: load["bytes_per_second"] for name, load in found["before"].items()}

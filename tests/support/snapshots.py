@@ -19,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     build_cluster,
     domains,
     parse_server,
+    peer_id,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     Row,
@@ -32,6 +33,68 @@ REPLIES = Path(__file__).with_name("replies")
 #: The versions of nats-server whose replies were recorded.
 RECORDED = sorted(path.stem for path in REPLIES.glob("*.json"))
 HOUR = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+#: What the recorded replies do not hold.
+MORE: dict[str, Any] = {
+    "varz": {"mem": 1000, "jetstream": {"config": {"sync_interval": 120000000000}}, "new": {"a": 1}},
+    "routez": {"routes": [{"rid": 7, "remote_name": "n2", "rtt": "350µs", "in_msgs": 5}]},
+    "connz": {"connections": [{"cid": cid, "account": "APP", "lang": "go", "in_msgs": cid + 1} for cid in (1, 1, 2)]},
+    "accstatz": {"account_statz": [{"acc": "APP", "conns": 2, "sent": {"msgs": 9, "bytes": 90}}]},
+    "raftz": {
+        "$SYS": {
+            "_meta_": {
+                "id": "fjFyEjc1",
+                "state": "LEADER",
+                "leader": peer_id("n2"),
+                "committed": 9,
+                "applied": 8,
+                "system_account": True,
+                "traffic_account": "SYS",
+                "wal": {
+                    "messages": 2,
+                    "bytes": 100,
+                    "first_seq": 1,
+                    "first_ts": "2026-11-21T17:47:04.180491785Z",
+                    "last_seq": 2,
+                    "last_ts": "2026-11-21T17:47:04.187760532Z",
+                    "consumer_count": 0,
+                },
+                "peers": {peer_id("n1"): {"name": "", "known": True, "last_seen": "1.5s"}, "unheard0": {"name": "n8"}},
+            }
+        },
+        "APP": {
+            "S-R3F": {
+                "id": "fjFyEjc1",
+                "leader": "unheard0",
+                "voted_for": "fjFyEjc1",
+                "peers": {"unheard0": {"name": "n8"}},
+            },
+            "S-R1F": {
+                "id": "fjFyEjc1",
+                "leader": "",
+                "voted_for": peer_id("n2"),
+                "peers": {peer_id("n1"): {"name": "Server name unknown at this time"}},
+            },
+        },
+    },
+    "ipqueuesz": {"sendq": {"pending": 3}},
+    "accountz": {
+        "account_detail": {
+            "account_name": "APP",
+            "jetstream_enabled": True,
+            "decoded_jwt": {
+                "exp": 1795286460,
+                "nats": {"limits": {"conn": 10, "disk_storage": -1, "tiered_limits": {"R3": {}}}},
+            },
+        }
+    },
+    "server_log": {
+        "time": "2026-11-21T18:00:00.5Z",
+        "text": "[7] 2026/11/21 19:00:00.123456 [WRN] Slow Consumer Detected",
+    },
+    "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
+    "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
+    "backups": {"excluded": False, "saved": "2026-11-21T02:00:00.5Z", "problem": "", "drill_problem": ""},
+}
 
 
 def recorded(version: str) -> dict[str, Any]:
@@ -59,10 +122,15 @@ def cluster_of(replies: Mapping[str, Any]) -> Cluster:
 
 
 def write_snapshot(
-    lake: Path, replies: Mapping[str, Any], started: datetime = HOUR, fleet: str = "test"
+    lake: Path,
+    replies: Mapping[str, Any],
+    started: datetime = HOUR,
+    fleet: str = "test",
+    form: str = "json",
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Write the replies as nats_snapshot does, and return the manifest."""
-    with SnapshotWriter(lake, fleet, started) as writer:
+    with SnapshotWriter(lake, fleet, started, name, form) as writer:
         servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
         of_domains = domains(servers)
         for server in servers:

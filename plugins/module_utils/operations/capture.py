@@ -32,8 +32,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     parse_time,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi, new_accounts
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+    JSON,
     LAKE,
     Origin,
     Row,
@@ -95,7 +97,7 @@ _LARGEST_ARTIFACT = 1 << 30
 class Wanted:
     """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked. `logs`: a
     folder with a file of log lines for each server, called by its name. `backups`: where backups are, whose catalogue is
-    read."""
+    read. `form`: how it is written, one of snapshot.FORMATS."""
 
     lake: Path
     fleet: str
@@ -104,6 +106,7 @@ class Wanted:
     deadline: float = 60.0
     logs: Path | None = None
     backups: Store | None = None
+    form: str = JSON
 
 
 def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
@@ -117,7 +120,7 @@ def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
 
 class _Pass:
     def __init__(self, client: Client, wanted: Wanted) -> None:
-        self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline)
+        self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline, decode=json_text.document)
         self._client = client
         self._wanted = wanted
         self._seconds: dict[str, float] = {}
@@ -133,7 +136,7 @@ class _Pass:
         self._domains = domains(servers)
         # Backups are made through the JetStream that this connection asks.
         self._backed_up = self._client.options.jetstream_domain or self._domains.get(self._client.identity[0], "")
-        with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started) as writer:
+        with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started, form=self._wanted.form) as writer:
             self._writer = writer
             for server in servers:
                 writer.add(self._origin(server), Row("servers", {}, _described(server)))
@@ -152,8 +155,8 @@ class _Pass:
             summary = servers_summary(servers, discovery.missing, writer.failures)
             return writer.publish(source="nats_snapshot", **summary, seconds=self._seconds)
 
-    def _origin(self, server: Server) -> Origin:
-        return origin_of(server, self._domains[server.id])
+    def _origin(self, server: Server, arrived: datetime | None = None) -> Origin:
+        return origin_of(server, self._domains[server.id], arrived)
 
     def _read(self, endpoint: str, servers: Sequence[Server]) -> None:
         """Read one endpoint of all servers, some at once."""
@@ -241,15 +244,16 @@ class _Pass:
             self._writer.add(here, Row(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
 
     def _take(self, endpoint: str, server: Server, page: Answer, first: bool = True) -> None:
-        origin = self._origin(server)
         if isinstance(page, NatsFailure):
-            self._writer.fail(endpoint, origin, page)
+            self._writer.fail(endpoint, self._origin(server), page)
             return
+        origin = self._origin(server, self._api.arrived.get(server.id))
         for row in rows_of(endpoint, page, first):
             if row.table == "jsz_accounts":
                 self._accounts.setdefault(server.id, set()).add(row.keys["account"])
             elif row.table == "jsz_streams" and self._wanted.backups is not None and origin.domain == self._backed_up:
-                self._streams.add((row.keys["account"], row.data["name"]))
+                name = json_text.name_of(row.data) if json_text.is_text(row.data) else row.data["name"]
+                self._streams.add((row.keys["account"], name or ""))
             self._writer.add(origin, row)
 
 
@@ -288,7 +292,7 @@ def _described(server: Server) -> dict[str, Any]:
 # --- archives of `nats audit gather` ------------------------------------------------------------------------------------
 
 
-def import_archive(archive: Path, lake: Path, fleet: str) -> tuple[Path, dict[str, Any]]:
+def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> tuple[Path, dict[str, Any]]:
     """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
 
     The snapshot is named after the archive's own manifest: imported again, it replaces itself. There is nothing that tells the
@@ -303,7 +307,7 @@ def import_archive(archive: Path, lake: Path, fleet: str) -> tuple[Path, dict[st
         reason = f"archive: {archive} is not a readable archive of `nats audit gather`: {error}"
         raise NatsFailure("invalid_option", reason) from error
     name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(listing).hexdigest()[:6]}"
-    with zipped, SnapshotWriter(lake, fleet, taken, name) as writer:
+    with zipped, SnapshotWriter(lake, fleet, taken, name, form) as writer:
         servers = _write_artifacts(zipped, tags, writer)
         unknown = {"clock_offset": None, "slowest_rtt": None}
         return writer.publish(

@@ -12,11 +12,12 @@ from datetime import datetime, timezone
 from functools import reduce
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES, Reported
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights import silver
-from jetstream_insights.fields import is_line
+from jetstream_insights.fields import columns_of, is_line
 from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
 from jetstream_insights.side_by_side import make_all
 
@@ -28,6 +29,8 @@ _MANY = 0.1
 
 Say = Callable[[str], None]
 
+#: Of a table nothing but what all tables of bronze have.
+NOTHING = Reported((), ())
 _QUARANTINE = "file string, reason string, value string"
 
 
@@ -173,7 +176,7 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, DataFr
         if not inputs.files(*table.bronze[:1]) and (table.bronze or table.silver[0] not in written):
             return  # no server reported anything of it
         begin(name)
-        reported = [lake.lines(inputs.files(source)) for source in table.bronze]
+        reported = [lake.bronze(inputs.files(source), columns_of(TABLES[source])) for source in table.bronze]
         made = [written[source] if source in written else empty(lake, source) for source in table.silver]
         written[name] = lake.write("silver", name, run, with_domains(table.make(*reported, *made)))
 
@@ -193,7 +196,7 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, DataFr
         )
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
-        failed = with_domains(silver.failures(lake.lines(failing)))
+        failed = with_domains(silver.failures(lake.bronze(failing, columns_of(NOTHING))))
         written["failures"] = lake.write("silver", "failures", run, failed)
     return written
 
@@ -256,10 +259,13 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
 def _quarantine(lake: Lake, run: str, inputs: Inputs, arrived: Mapping[str, Lines]) -> dict[str, int]:
     """Write what could not be read, with the reason, and return how much of it there is in each hour, by its directories."""
     suspects = _suspects(inputs, arrived)
+    files = lake.bronze(inputs.files(*suspects), columns_of(NOTHING))
+    kinds = ((files.lines, _torn()), (files.columns, F.lit(False)))
+    each = [frame.select("file", bad.alias("bad")) for frame, bad in kinds if frame is not None]
     counted = (
-        lake.lines(inputs.files(*suspects))
+        reduce(DataFrame.unionByName, each)
         .groupBy("file")
-        .agg(F.count("*").alias("lines"), F.count_if(_torn()).alias("bad"))
+        .agg(F.count("*").alias("lines"), F.count_if("bad").alias("bad"))
     )
     found = {relative(row["file"]): (row["lines"], row["bad"]) for row in counted.collect()}
     whole = list(inputs.broken)

@@ -21,12 +21,14 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from jetstream_insights import gold, silver
+from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import lifetime
 
 #: Of manifests and of pointers. A column more is none: it is null in older files. See docs/internals/lake.md.
-BRONZE_FORMAT = 1
+BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 2
 FINDINGS_FORMAT = 4
@@ -38,6 +40,8 @@ _FORMATS = {
     "findings": FINDINGS_FORMAT,
 }
 
+#: How the name of a bronze file ends that has typed columns; others are lines of JSON.
+COLUMNS = ".parquet"
 #: How the name of a pack ends: many snapshots of an hour in few files.
 PACK = ".jsonl"
 
@@ -195,6 +199,14 @@ class Lake:
         finally:
             out.close()
 
+    def join_columns(self, sources: Sequence[str], target: str, columns: StructType, draft: str) -> None:
+        """Write the rows of Parquet files into a new one; `draft`: a folder for that."""
+        read = self.spark.read.schema(columns).parquet(*(f"{self.uri}/{name}" for name in sources))
+        read.coalesce(1).write.mode("overwrite").parquet(f"{self.uri}/{draft}")
+        (part,) = (name for name in self.names(draft) if name.endswith(COLUMNS))
+        self.move(f"{draft}/{part}", target)
+        self.delete(draft)
+
     def move(self, source: str, target: str) -> None:
         """Rename a file or a folder to a name that is not taken; what is not there is left."""
         start, end = self._path(source), self._path(target)
@@ -257,13 +269,25 @@ class Lake:
         content = json.loads(text)
         if (
             not isinstance(content, dict)
-            or content.get("format") != BRONZE_FORMAT
+            or content.get("format") not in BRONZE_FORMATS
             or content.get("snapshot") != snapshot
         ):
-            raise ValueError(f"it is not of format {BRONZE_FORMAT} or not of the snapshot that it is named after")
+            formats = " or ".join(map(str, BRONZE_FORMATS))
+            raise ValueError(f"it is not of format {formats}, or not of the snapshot that it is named after")
         if not snapshot.startswith(f"{hour:%Y%m%dT%H}"):
             raise ValueError("it is in the folder of another hour")
         return content
+
+    def bronze(self, paths: Sequence[str], columns: StructType) -> Bronze:
+        """Return what those of the bronze files that are there hold; `columns`: what is read of those that have any."""
+        typed = [path for path in paths if path.endswith(COLUMNS)]
+        lines = self.lines([path for path in paths if not path.endswith(COLUMNS)]) if len(typed) < len(paths) else None
+        roots = self._roots(typed)
+        if not roots:
+            return Bronze(self.lines([]) if lines is None else lines)
+        read = self.spark.read.option("ignoreCorruptFiles", "true").schema(columns)
+        frame = read.parquet(*(f"{self.uri}/{root}" for root in roots))
+        return Bronze(lines, frame.select(F.col("_metadata.file_path").alias("file"), "*"))
 
     def lines(self, paths: Sequence[str]) -> DataFrame:
         """Return what those of the bronze files that are there hold: `file`, and the `value` of each line as it stands there."""

@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES
+
+from jetstream_insights.fields import columns_of
 from jetstream_insights.jobs import Say
-from jetstream_insights.lake import APART, PACK, Lake, new_run, place
+from jetstream_insights.lake import APART, COLUMNS, PACK, Lake, new_run, place
 
 #: Bytes of a pack's file, compressed, after which the next one begins: gzip cannot be read by two tasks at once.
 _PACKED = 32 << 20
@@ -139,16 +142,23 @@ def _readable(lake: Lake, hour: datetime, manifests: Mapping[str, tuple[str, str
 
 
 def _write_pack(lake: Lake, hour: datetime, name: str, manifests: Sequence[dict[str, Any]]) -> None:
-    """Write files of gzip members one after the other, then the manifests that name them."""
+    """Write the files of each table into few, then the manifests that name them."""
     pack = f"{new_run()}-pack"
     new_paths: dict[str, str] = {}
     for table in sorted({table for manifest in manifests for table in manifest["tables"]}):
         files = [file["path"] for manifest in manifests for file in manifest["tables"].get(table, {}).get("files", ())]
         there = set(lake.names(f"bronze/{table}/{name}"))
-        for number, group in enumerate(_groups(lake, [path for path in files if path.rpartition("/")[2] in there])):
-            target = f"{table}/{name}/{pack}-{number}.jsonl.gz"
-            lake.concatenate((f"bronze/{path}" for path in group), f"bronze/{target}")
-            new_paths.update(dict.fromkeys(group, target))
+        found = [path for path in files if path.rpartition("/")[2] in there]
+        for suffix in (".jsonl.gz", COLUMNS):
+            for number, group in enumerate(_groups(lake, [path for path in found if path.endswith(suffix)])):
+                target = f"{table}/{name}/{pack}-{number}{suffix}"
+                sources = [f"bronze/{path}" for path in group]
+                if suffix == COLUMNS:
+                    columns = columns_of(TABLES[table])
+                    lake.join_columns(sources, f"bronze/{target}", columns, f"bronze/_incoming/{pack}")
+                else:
+                    lake.concatenate(sources, f"bronze/{target}")
+                new_paths.update(dict.fromkeys(group, target))
     for manifest in manifests:
         for reported in manifest["tables"].values():
             for file in reported["files"]:

@@ -332,7 +332,7 @@ def test_each_metric_is_fed() -> None:
     summary = JetStreamSummary(storage=1, reserved_storage=1, max_storage=1)
     live = cluster(NAMES, orders, stream("LOST", NAMES, led=False))
     live = replace(live, servers=tuple(replace(one, summary=summary) for one in live.servers[:2]))
-    tls = {"tls_cert_not_after": "2026-12-01T00:00:00Z"}
+    tls = {"tls_cert_not_after": "2026-11-27T00:00:00Z", "now": "2026-11-25T00:00:00Z"}
     varz = {"config_load_time": "2026-11-20T10:00:00.5Z", "config_digest": "sha256:1", **tls}
     marks = {"n3": Mark("n3", "ops", 0.0, 4e9)}
     out = metrics(read(live, NAMES, selected=["*"], varz={"Nn1": varz}, marks=marks), looks=2)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import ORIGIN, Field
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import Field, with_fields
+from jetstream_insights.fields import with_fields
 from jetstream_insights.keys import ACCOUNT, CLUSTER, CONSUMER, DOMAIN, SNAPSHOT, STREAM
-from jetstream_insights.silver import ORIGIN
 
 Tables = Mapping[str, DataFrame]
 

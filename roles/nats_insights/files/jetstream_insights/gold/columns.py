@@ -142,6 +142,11 @@ REPORT_STREAMS = (
     Col("api_level", "int", "API level that a server must have to serve it"),
     *_VOTES,
     Col("moving", "boolean", "whether it is being moved or reconfigured (2.15)"),
+    Col(
+        "write_bytes",
+        "double",
+        "bytes per second over the day, by the rise of last_seq and the mean size of what is stored; null with one snapshot",
+    ),
 )
 REPORT_BACKUPS = (
     *MOMENT,

@@ -8,14 +8,16 @@
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
+from jetstream_insights.gold.balance import write_rates
 from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, with_day, zone
-from jetstream_insights.gold.tables import Table
+from jetstream_insights.gold.tables import Table, ratio
 from jetstream_insights.keys import DOMAIN, STREAM
-from jetstream_insights.silver import PEERS, peer_id
+from jetstream_insights.silver import peer_id
 
 _STRINGS = "array<string>"
 
@@ -205,12 +207,13 @@ def report_meta(of_moments: DataFrame, servers: DataFrame, meta_peers: DataFrame
 
 
 def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
-    """Return the streams of each fleet's last snapshot."""
+    """Return the streams of each fleet's last snapshot, and what was written to each over the day."""
     moment = last_of_day(of_moments)
     key = [*SNAPSHOT_KEY, *STREAM]
     many = at(consumers, moment).groupBy(*key).agg(F.count(F.lit(1)).alias("consumers"))
     zero = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
-    rows = at(streams, moment).join(many, on=key, how="left")
+    rated = write_rates(streams).withColumnRenamed("write_msgs", "rate")
+    rows = at(streams, moment).join(many, on=key, how="left").join(rated, on=["fleet", *STREAM], how="left")
     return with_day(
         rows.withColumns(
             {
@@ -219,6 +222,7 @@ def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFra
                 "consumers": F.coalesce("consumers", F.lit(0)),
                 "retention": F.coalesce("retention", F.lit("limits")),
                 "moving": F.col("leader").isNotNull() & F.col("desired").isNotNull(),
+                "write_bytes": F.col("rate") * F.coalesce(ratio(F.col("bytes"), F.col("messages")), F.lit(0.0)),
                 **{name: F.coalesce(F.col(name), F.lit(0)) for name in zero},
             }
         )

@@ -398,7 +398,7 @@ TABLES: tuple[Table, ...] = (
             *_of("count", num_replicas="replicas"),
             *_of("text", storage="storage"),
             *_of("count", messages="messages"),
-            *_of("bytes", bytes="data"),
+            *_of("bytes", bytes="data", write_bytes="bytes/s"),
             *_of("count", consumers="consumers", num_deleted="deleted"),
         ),
         ("bytes DESC NULLS LAST",),
