@@ -259,13 +259,14 @@ _RAFT_PEERS = "map<string,struct<name:string,known:boolean,last_replicated_index
 RAFT_GROUPS = Reported(
     (Field("account", "string"), Field("raft_group", "string")),
     (
-        *same("string", "state", "leader", "voted_for", "wal_error"),
+        *same("string", "state", "leader", "voted_for", "wal_error", "traffic_account"),
         Field("peer_id", "string", "id"),
         *same("bigint", "size", "quorum_needed", "committed", "applied", "term", "pterm", "pindex", "overrun_count"),
         *same("bigint", "ipq_proposal_len", "ipq_entry_len", "ipq_resp_len", "ipq_apply_len"),
-        *same("boolean", "observer", "paused", "overrun", "catching_up", "ever_had_leader"),
+        *same("boolean", "observer", "paused", "overrun", "catching_up", "ever_had_leader", "system_account"),
         *same("timestamp", "leader_since"),
-        *same("bigint", "messages", "bytes", under="wal", prefix="wal_"),
+        *same("bigint", "messages", "bytes", "first_seq", "last_seq", "consumer_count", under="wal", prefix="wal_"),
+        *same("timestamp", "first_ts", "last_ts", under="wal", prefix="wal_"),
         Field("reported_peers", _RAFT_PEERS, "peers"),
     ),
 )

@@ -90,6 +90,7 @@ def test_hours_without_snapshots_and_clocks_that_are_ahead_are_said(
         "fresh": 0,
         "empty": 2,
         "quarantined": 0,
+        "unknown_keys": {},
         "later_days": [f"{ahead:%Y-%m-%d}"],
     }
 

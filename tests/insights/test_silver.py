@@ -27,8 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
-from jetstream_insights.jobs import make_silver
-from jetstream_insights.lake import Lake, hours
+from jetstream_insights.jobs import Silver, make_silver
+from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from support.fleet import START, Fleet, write
@@ -59,17 +59,28 @@ def quiet(_text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Return a lake where one hour was made, with a fleet for each version, as lines and as columns."""
+def making(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Silver, list[str]]:
+    """Return a lake where one hour was made, with a fleet for each version, as lines and as columns, what the job did, and what
+    it said."""
     path = tmp_path_factory.mktemp("lake")
     for version, form in zip(RECORDED, itertools.cycle((PARQUET, JSON_LINES))):
         write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version, form=form)
     for minute, replies in enumerate(odd_moments()):
         write_snapshot(path, replies, HOUR + timedelta(minutes=minute), "odd", PARQUET)
-    lake = Lake(spark, str(path))
-    outcome = make_silver(lake, [HOUR], quiet)
+    newer = recorded("2.15.1")
+    for server in newer["jsz"].values():
+        for stream in (stream for account in server["account_details"] for stream in account.get("stream_detail", ())):
+            stream["of_a_newer_server"] = {"a": 1}
+    write_snapshot(path, newer, fleet="newer")
+    lake, said = Lake(spark, str(path)), list[str]()
+    outcome = make_silver(lake, [HOUR], said.append)
     assert (outcome.made, outcome.fresh, outcome.quarantined) == (1, 0, 0)
-    return lake
+    return lake, outcome, said
+
+
+@pytest.fixture(scope="module")
+def made(making: tuple[Lake, Silver, list[str]]) -> Lake:
+    return making[0]
 
 
 def odd_moments() -> Iterator[dict[str, Any]]:
@@ -204,6 +215,58 @@ def test_half_the_servers_new_names_and_one_name_twice(tables: dict[str, list[Ro
     orders = {row["taken"].minute: row for row in rows_of("streams") if row["stream"] == "ORDERS"}
     assert (orders[0]["members"], orders[0]["hosts"]) == (["n1", "n2", "n3"], ["n1"])
     assert orders[3]["hosts"] == ["n1", "n3"]
+
+
+def test_lines_with_keys_that_no_column_takes_are_counted(
+    making: tuple[Lake, Silver, list[str]], tables: dict[str, list[Row]]
+) -> None:
+    """All lines of a newer server have one; of one whose replies are known none has, or reading would take many times as long."""
+    _lake, outcome, said = making
+    odd = [row for row in tables["stream_replicas"] if row["extra"] is not None]
+    assert {row["fleet"] for row in odd} == {"newer"}
+    assert outcome.unknown_keys["jsz_streams"] == len(odd) > 0
+    assert {"jsz_consumers", "raftz"}.isdisjoint(outcome.unknown_keys)
+    (warning,) = [text for text in said if "keys that no column takes" in text]
+    assert warning.startswith(f"{len(odd)} of {len(tables['stream_replicas'])} lines of jsz_streams")
+    assert "of_a_newer_server" in warning
+
+
+def test_what_is_written_has_the_declared_columns(spark: SparkSession, made: Lake) -> None:
+    runs = {name: f"{made.uri}/silver/{name}/run=*/*/*" for name in made.silver_tables()}
+    assert {*silver.TABLES, "snapshots"} <= set(runs)
+    for name, files in runs.items():
+        written = {field.name: field.dataType.simpleString() for field in spark.read.parquet(files).schema}
+        declared = made.spark.createDataFrame([], silver.COLUMNS[name]).schema
+        assert written == {field.name: field.dataType.simpleString() for field in declared}, name
+
+
+def test_a_column_that_is_new_is_null_in_older_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Whichever file comes first: files of before and of after are read together, in silver and in gold."""
+    lake, later = Lake(spark, str(tmp_path)), HOUR + timedelta(hours=1)
+    new = spark.createDataFrame(
+        [("F", HOUR, "n1", 7), ("F", later, "n2", 8)], "fleet string, taken timestamp, server string, cid bigint"
+    )
+    for hour, frame in ((HOUR, new.drop("cid")), (later, new)):
+        lake.write("silver", "routes", f"{hour:%H}", frame.where(F.col("taken") == F.lit(hour)))
+        lake.publish("silver", hour, f"{hour:%H}", [], 0)
+    found = lake.read("silver", "routes", [HOUR, later])
+    assert found is not None
+    assert sorted((row["server"], row["cid"], row["rtt"]) for row in found.collect()) == [
+        ("n1", None, None),
+        ("n2", 8, None),
+    ]
+    # What only a newer program knows stays in what this one writes again.
+    newer = lake.read("silver", "routes", [HOUR, later], as_written=True)
+    assert newer is not None
+    assert newer.columns == new.columns
+    days = [HOUR.date(), HOUR.date() + timedelta(days=1)]
+    for day, names in zip(days, (["fleet"], ["fleet", "zone"]), strict=True):
+        frame = spark.createDataFrame([("F", "z1")[: len(names)]], names)
+        lake.write_day("gold", "report_servers", f"{day}", day, frame)
+        lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": f"{day}", "inputs": [], "basis": ""})
+    of_days = lake.read_days("gold", "report_servers", days)
+    assert of_days is not None
+    assert {(row["fleet"], row["zone"]) for row in of_days.collect()} == {("F", None), ("F", "z1")}
 
 
 def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake) -> None:

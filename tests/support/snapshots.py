@@ -47,7 +47,17 @@ MORE: dict[str, Any] = {
                 "leader": peer_id("n2"),
                 "committed": 9,
                 "applied": 8,
-                "wal": {"bytes": 100},
+                "system_account": True,
+                "traffic_account": "SYS",
+                "wal": {
+                    "messages": 2,
+                    "bytes": 100,
+                    "first_seq": 1,
+                    "first_ts": "2026-11-21T17:47:04.180491785Z",
+                    "last_seq": 2,
+                    "last_ts": "2026-11-21T17:47:04.187760532Z",
+                    "consumer_count": 0,
+                },
                 "peers": {peer_id("n1"): {"name": "", "known": True, "last_seen": "1.5s"}, "unheard0": {"name": "n8"}},
             }
         },

@@ -13,13 +13,13 @@ from datetime import datetime, timezone
 from functools import partial, reduce
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS, Field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import converted, in_document, rest
 from jetstream_insights.lake import ADVISORIES_FORMAT, Lake, new_run, place
 from jetstream_insights.messages import Connection, SourceError, state_of
+from jetstream_insights.silver import ADVISORY
 from jetstream_insights.source import JetStreamSource, Settings
 
 LAYER, TABLE = "silver", "advisories"
@@ -31,28 +31,6 @@ _POSITIONS = f"{_TABLE}/_positions"
 
 #: What a row's advisory is called when it is none.
 UNREADABLE = "unreadable"
-
-#: What the advisories of all kinds tell (server/jetstream_events.go); the rest is in `extra`.
-FIELDS = (
-    Field("id", "string"),
-    Field("type", "string"),
-    Field("time", "timestamp", "timestamp"),
-    Field("account", "string"),
-    Field("stream", "string"),
-    Field("consumer", "string"),
-    Field("server", "string"),
-    Field("server_id", "string"),
-    Field("cluster", "string"),
-    Field("domain", "string"),
-    Field("leader", "string"),
-    Field("replicas", PEERS),
-    Field("action", "string"),
-    Field("reason", "string"),
-    Field("stream_seq", "bigint"),
-    Field("consumer_seq", "bigint"),
-    Field("deliveries", "bigint"),
-    Field("dropped", "bigint"),
-)
 
 
 @dataclass(frozen=True)
@@ -181,8 +159,8 @@ def rows_of(messages: DataFrame, fleet: str, account: str) -> DataFrame:
         F.lit(account).alias("captured_account"),
         F.col("subject"),
         F.col("seq"),
-        *(converted(reported_of(field), field).alias(field.name) for field in FIELDS),
-        rest(F.col("document"), FIELDS, reported_of).alias("extra"),
+        *(converted(reported_of(field), field).alias(field.name) for field in ADVISORY),
+        rest(F.col("document"), ADVISORY, reported_of).alias("extra"),
     )
     kind = F.coalesce(F.regexp_extract("type", r"([^.]+)$", 1), F.lit(UNREADABLE))
     own = F.when(F.col("stream").isNotNull(), F.lit(account))

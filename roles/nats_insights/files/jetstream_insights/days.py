@@ -52,12 +52,6 @@ def up_to_date(known: Mapping[str, Any], format_: int, basis: str, inputs: Itera
     return known.get("format") == format_ and known["basis"] == basis and set(inputs) <= set(known["inputs"])
 
 
-#: What gold reads of advisories, where none were captured.
-ADVISORIES = (
-    "fleet string, domain string, account string, stream string, consumer string, time timestamp, kind string, "
-    "taken timestamp"
-)
-
 #: The days before that a day may be made from.
 HISTORY = max(
     (int(source.partition(":")[2]) for table in TABLES.values() for source in table.of if ":" in source), default=0
@@ -141,6 +135,4 @@ class _Day:
 
     def _silver(self, name: str, of_hours: Iterable[datetime]) -> DataFrame:
         found = self._lake.read("silver", name, of_hours)
-        if found is not None:
-            return found
-        return self._lake.spark.createDataFrame([], ADVISORIES) if name == "advisories" else empty(self._lake, name)
+        return empty(self._lake, name) if found is None else found

@@ -15,24 +15,20 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES, Reported
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from jetstream_insights import silver
-from jetstream_insights.fields import Bronze, columns_of, is_line
+from jetstream_insights.fields import columns_of, is_line
 from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
 from jetstream_insights.side_by_side import make_all
 
 #: Hours that one run takes: enough to make the tables' own cost small, few enough to lose little when it is killed.
 HOURS_AT_ONCE = 24
 
+#: The part of a table's lines with unknown keys beyond which the job says so: such a line takes many times as long.
+_MANY = 0.1
+
 Say = Callable[[str], None]
 
-SNAPSHOTS = """
-    fleet string, snapshot string, taken timestamp, ended timestamp, source string, servers int, servers_known int,
-    missing array<string>, complete boolean, failures int, clock_offset_min double, clock_offset_median double,
-    clock_offset_max double, slowest_rtt double
-"""
-_SCHEMAS: dict[str, StructType] = {}
 #: Of a table nothing but what all tables of bronze have.
 NOTHING = Reported((), ())
 _QUARANTINE = "file string, reason string, value string"
@@ -40,12 +36,20 @@ _QUARANTINE = "file string, reason string, value string"
 
 @dataclass
 class Outcome:
-    """What a job did: hours that were made, that were up to date, that have no snapshots; lines and files in quarantine."""
+    """What a job did: hours or days that were made, that were up to date, that have no snapshots; lines and files in
+    quarantine."""
 
     made: int = 0
     fresh: int = 0
     empty: int = 0
     quarantined: int = 0
+
+
+@dataclass
+class Silver(Outcome):
+    """`unknown_keys`: by bronze tables, how many of the lines that were read have keys which no column takes."""
+
+    unknown_keys: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,20 @@ class Hour:
 
 @dataclass
 class Source:
-    """What the manifests say of a bronze table: its files with the lines that each has, and whether any tells a failure."""
+    """What the manifests say of a bronze table: the lines that each of its files has, and each snapshot in it, and whether any
+    tells a failure."""
 
     files: Counter[str] = field(default_factory=Counter)
+    snapshots: Counter[str] = field(default_factory=Counter)
     failing: bool = False
+
+
+@dataclass
+class Lines:
+    """The lines of a bronze table that came into silver: of each snapshot, and how many of all have unknown keys."""
+
+    of: Counter[str] = field(default_factory=Counter)
+    unknown: int = 0
 
 
 @dataclass
@@ -81,15 +95,15 @@ class Inputs:
         return [path for source in sources if source in self.sources for path in self.sources[source].files]
 
 
-def make_silver(lake: Lake, hours: Iterable[datetime], say: Say, force: bool = False) -> Outcome:
+def make_silver(lake: Lake, hours: Iterable[datetime], say: Say, force: bool = False) -> Silver:
     """Make the silver tables of the hours whose snapshots are not those that they were made from."""
-    outcome = Outcome()
+    outcome = Silver()
     stale = list(_stale(lake, hours, outcome, force, say))
     whole, late = ([hour for hour in stale if bool(hour.before) == added] for added in (False, True))
     for some in (
         of[start : start + HOURS_AT_ONCE] for of in (whole, late) for start in range(0, len(of), HOURS_AT_ONCE)
     ):
-        outcome.quarantined += _run(lake, some, say)
+        outcome.quarantined += _run(lake, some, say, outcome.unknown_keys)
         outcome.made += len(some)
         say(f"{outcome.made} of {len(stale)} hours made, {outcome.quarantined} lines or files in quarantine")
     return outcome
@@ -120,14 +134,17 @@ def _older(pointer: Mapping[str, Any]) -> bool:
     return int(pointer.get("format", 0)) < SILVER_FORMAT
 
 
-def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
+def _run(lake: Lake, hours: Sequence[Hour], say: Say, unknown_keys: dict[str, int]) -> int:
     """Make and publish the tables of some hours, of which all or none have rows before; return how much of what was read is in
-    quarantine."""
+    quarantine, and count the lines with `unknown_keys`."""
     run = new_run()
     inputs = read_manifests(lake, hours)
     earlier = [hour.start for hour in hours if hour.before]
     try:
-        found = _write(lake, run, inputs, lambda name: say(f"{hours[0].start:%Y-%m-%d %H}:00 … {name}"))
+        written = _write(lake, run, inputs, lambda name: say(f"{hours[0].start:%Y-%m-%d %H}:00 … {name}"))
+        arrived = _lines(written)
+        found = _quarantine(lake, run, inputs, arrived)
+        _count_unknown(written, arrived, unknown_keys, say)
         if earlier:
             _add_rows(lake, run, earlier)
     except Exception:
@@ -145,13 +162,13 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
 def _add_rows(lake: Lake, run: str, hours: Sequence[datetime]) -> None:
     """Add to a run the published rows of these hours. What has a row for an hour, not for a snapshot, has then two of them."""
     for table in lake.silver_tables():
-        before = lake.read("silver", table, hours)
+        before = lake.read("silver", table, hours, as_written=True)
         if before is not None:
             lake.write("silver", table, run, before, "append")
 
 
-def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
-    """Write the tables of a run; return how much is in quarantine by the directories of the hours."""
+def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, DataFrame]:
+    """Write the tables of a run, and return them as they were written."""
     written: dict[str, DataFrame] = {}
 
     def make(name: str) -> None:
@@ -174,34 +191,19 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
     }
     make_all(needs, make, lake.at_once)
     if inputs.snapshots:
-        lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, SNAPSHOTS))
+        lake.write(
+            "silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, silver.COLUMNS["snapshots"])
+        )
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
         failed = with_domains(silver.failures(lake.bronze(failing, columns_of(NOTHING))))
         written["failures"] = lake.write("silver", "failures", run, failed)
-    return _quarantine(lake, run, inputs, written)
+    return written
 
 
 def empty(lake: Lake, name: str) -> DataFrame:
-    """Return a silver table without rows. Of how it is made nothing but its columns gets into plans."""
-    return lake.spark.createDataFrame([], _schema(lake, name)).limit(0)
-
-
-def _schema(lake: Lake, name: str) -> StructType | str:
-    """Return the columns of a silver table. Spark is asked once for each: it has to analyse how the table is made."""
-    if name == "snapshots":
-        return SNAPSHOTS
-    if name not in _SCHEMAS:
-        no_lines = Bronze(lake.lines([]))
-        if name == "failures":
-            made = silver.failures(no_lines)
-        else:
-            table = silver.TABLES[name]
-            made = table.make(
-                *(no_lines for _source in table.bronze), *(empty(lake, source) for source in table.silver)
-            )
-        _SCHEMAS[name] = made.schema
-    return _SCHEMAS[name]
+    """Return a silver table without rows."""
+    return lake.spark.createDataFrame([], silver.COLUMNS[name])
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
@@ -227,6 +229,7 @@ def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
                 source.failing |= failing
                 for path, rows in files:
                     source.files[path] += rows
+                    source.snapshots[snapshot] += rows
     return inputs
 
 
@@ -253,9 +256,9 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _quarantine(lake: Lake, run: str, inputs: Inputs, written: Mapping[str, DataFrame]) -> dict[str, int]:
+def _quarantine(lake: Lake, run: str, inputs: Inputs, arrived: Mapping[str, Lines]) -> dict[str, int]:
     """Write what could not be read, with the reason, and return how much of it there is in each hour, by its directories."""
-    suspects = _suspects(inputs, written)
+    suspects = _suspects(inputs, arrived)
     files = lake.bronze(inputs.files(*suspects), columns_of(NOTHING))
     kinds = ((files.lines, _torn()), (files.columns, F.lit(False)))
     each = [frame.select("file", bad.alias("bad")) for frame, bad in kinds if frame is not None]
@@ -287,23 +290,50 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, written: Mapping[str, Data
     return dict(counts)
 
 
-def _suspects(inputs: Inputs, written: Mapping[str, DataFrame]) -> list[str]:
+def _lines(written: Mapping[str, DataFrame]) -> dict[str, Lines]:
+    """Return what came into silver of those bronze tables of which silver tells it."""
+    frames = []
+    for name, table in silver.TABLES.items():
+        if table.lines and name in written:
+            unknown = F.count("extra") if "extra" in written[name].columns else F.lit(0)
+            counted = written[name].groupBy("snapshot", F.lit(table.bronze[0]).alias("source"))
+            frames.append(counted.agg(F.expr(table.lines).alias("lines"), unknown.alias("unknown")))
+    if "failures" in written:
+        counted = written["failures"].groupBy("snapshot", F.col("endpoint").alias("source"))
+        frames.append(counted.agg(F.count("*").alias("lines"), F.lit(0).alias("unknown")))
+    found: dict[str, Lines] = {}
+    for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
+        lines = found.setdefault(row["source"], Lines())
+        lines.of[row["snapshot"]] += row["lines"] or 0
+        lines.unknown += row["unknown"]
+    return found
+
+
+def _suspects(inputs: Inputs, arrived: Mapping[str, Lines]) -> list[str]:
     """Return the bronze tables that may hold lines that could not be read: those of which not as many lines came into silver as
     the manifests say, and those where silver does not tell. So what is whole is read once."""
-    counts = [
-        written[name].agg(F.expr(table.lines).alias("lines")).select(F.lit(table.bronze[0]).alias("source"), "lines")
-        for name, table in silver.TABLES.items()
-        if table.lines and name in written
-    ]
-    if "failures" in written:
-        counts.append(written["failures"].groupBy(F.col("endpoint").alias("source")).agg(F.count("*").alias("lines")))
-    arrived: Counter[str] = Counter()
-    if counts:
-        for row in reduce(DataFrame.unionByName, counts).collect():
-            arrived[row["source"]] += row["lines"] or 0
     reported = {table.bronze[0] for table in silver.TABLES.values() if table.lines}
-    return [
-        name
-        for name, source in inputs.sources.items()
-        if name not in reported or arrived[name] != sum(source.files.values())
-    ]
+
+    def whole(name: str, source: Source) -> bool:
+        lines = arrived.get(name, Lines()).of
+        return lines.total() == source.snapshots.total() if name in silver.HOURLY else lines == source.snapshots
+
+    return [name for name, source in inputs.sources.items() if name not in reported or not whole(name, source)]
+
+
+def _count_unknown(
+    written: Mapping[str, DataFrame], arrived: Mapping[str, Lines], unknown_keys: dict[str, int], say: Say
+) -> None:
+    """Count the lines with unknown keys, and say where there are so many that they make the job slow."""
+    for name, table in silver.TABLES.items():
+        lines = arrived.get(table.bronze[0]) if table.bronze else None
+        if name not in written or not table.lines or lines is None or not lines.unknown:
+            continue
+        source, many = table.bronze[0], lines.of.total()
+        unknown_keys[source] = unknown_keys.get(source, 0) + lines.unknown
+        if table.complete and lines.unknown > many * _MANY:
+            extra = written[name].where("extra IS NOT NULL").select(F.schema_of_variant("extra").alias("keys")).first()
+            keys = extra["keys"] if extra else ""
+            say(
+                f"{lines.unknown} of {many} lines of {source} have keys that no column takes: {keys}. They are slow to read."
+            )

@@ -15,7 +15,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,9 +23,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from jetstream_insights import gold, silver
 from jetstream_insights.fields import Bronze
+from jetstream_insights.findings import lifetime
 
-#: Of manifests and of pointers; see docs/internals/lake.md.
+#: Of manifests and of pointers. A column more is none: it is null in older files. See docs/internals/lake.md.
 BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 2
@@ -46,6 +48,12 @@ PACK = ".jsonl"
 #: Tables of silver that are not made from snapshots, and have pointers of their own, below their own folder.
 APART = ("advisories",)
 
+#: The columns of all tables, by layers.
+_COLUMNS = {
+    "silver": silver.COLUMNS,
+    "gold": {name: table.schema for name, table in gold.TABLES.items()},
+    "findings": lifetime.COLUMNS,
+}
 _HOUR = timedelta(hours=1)
 _HOURS = 24
 
@@ -367,11 +375,16 @@ class Lake:
                 raise LakeError(f"{layer} of {day} is of the older format {pointer['format']}: make it again")
             if pointer and self.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(day)}"):
                 paths.append(f"{self.uri}/{name}")
-        return self.spark.read.parquet(*paths) if paths else None
+        return self._rows(layer, table, *paths) if paths else None
 
-    def read(self, layer: str, table: str, of_hours: Iterable[datetime]) -> DataFrame | None:
-        """Return the published rows of a table in these hours, None when there are none. Raises LakeError when hours are
-        published in an older format."""
+    def _rows(self, layer: str, table: str, *paths: str, as_written: bool = False) -> DataFrame:
+        if as_written:
+            return self.spark.read.option("mergeSchema", "true").parquet(*paths)
+        return self.spark.read.schema(_COLUMNS[layer][table]).parquet(*paths)
+
+    def read(self, layer: str, table: str, of_hours: Iterable[datetime], as_written: bool = False) -> DataFrame | None:
+        """Return the published rows of a table in these hours, None when there are none; `as_written` also with columns that only
+        a newer program knows. Raises LakeError when hours are published in an older format."""
         paths, days = [], defaultdict[str, list[datetime]](list)
         published = f"{layer}/{table}" if table in APART else layer
         for hour in of_hours:
@@ -384,12 +397,12 @@ class Lake:
                 days[f"{layer}/{table}/run={pointer['day']}/date={hour:%Y-%m-%d}"].append(hour)
             elif pointer and self.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(hour)}"):
                 paths.append(f"{self.uri}/{name}")
-        frames = [self.spark.read.parquet(*paths)] if paths else []
+        frames = [self._rows(layer, table, *paths, as_written=as_written)] if paths else []
         for name, wanted in days.items():
             if self.exists(name):
-                frame = self.spark.read.parquet(f"{self.uri}/{name}")
+                frame = self._rows(layer, table, f"{self.uri}/{name}", as_written=as_written)
                 frames.append(frame if len(wanted) == _HOURS else frame.where(_within(wanted)))
-        return reduce(DataFrame.unionByName, frames) if frames else None
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames) if frames else None
 
 
 def _within(of_hours: Sequence[datetime]) -> Column:

@@ -199,7 +199,7 @@ def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) 
             continue
         run = new_run()
         for table in lake.silver_tables():
-            frame = lake.read("silver", table, hours)
+            frame = lake.read("silver", table, hours, as_written=True)
             if frame is not None:
                 lake.write_whole_day(table, run, day, frame, _LARGE)
         for hour, pointer in pointers.items():

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     BACKUPS,
     CONNECTIONS,
     CONSUMER_REPLICAS,
+    ENVELOPE,
     FAILURE,
     FAILURE_TYPE,
     GATEWAYS,
@@ -24,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     JSZ,
     LEAFNODES,
     NANOSECONDS,
+    PEERS,
     RAFT_GROUPS,
     ROUTES,
     SERVER_LOG,
@@ -78,9 +80,46 @@ EVENTS = {
 }
 
 
+def columns(*parts: str | Sequence[Field], without: Sequence[str] = ()) -> str:
+    """Return fields, and what is written so already, as a Spark SQL schema."""
+    found = (
+        part if isinstance(part, str) else ", ".join(f"{of.name} {of.type}" for of in part if of.name not in without)
+        for part in parts
+    )
+    return ", ".join(part for part in found if part)
+
+
+def reported_columns(table: Reported, *without: str) -> str:
+    """Return the columns of what is made of one bronze table, except for some, as a Spark SQL schema."""
+    return columns(ENVELOPE, table.keys, "taken timestamp", table.fields, "extra variant", without=without)
+
+
 def of_table(table: Reported, bronze: Bronze) -> DataFrame:
     """Return a row for each line of one bronze table."""
     return rows(bronze, table.keys, table.fields)
+
+
+#: What the advisories of all kinds tell (server/jetstream_events.go); the rest is in `extra`.
+ADVISORY = (
+    Field("id", "string"),
+    Field("type", "string"),
+    Field("time", "timestamp", "timestamp"),
+    Field("account", "string"),
+    Field("stream", "string"),
+    Field("consumer", "string"),
+    Field("server", "string"),
+    Field("server_id", "string"),
+    Field("cluster", "string"),
+    Field("domain", "string"),
+    Field("leader", "string"),
+    Field("replicas", PEERS),
+    Field("action", "string"),
+    Field("reason", "string"),
+    Field("stream_seq", "bigint"),
+    Field("consumer_seq", "bigint"),
+    Field("deliveries", "bigint"),
+    Field("dropped", "bigint"),
+)
 
 
 # --- tables that are more than lines ------------------------------------------------------------------------------------
@@ -440,42 +479,122 @@ def failures(lines: Bronze) -> DataFrame:
 @dataclass(frozen=True)
 class Table:
     """A silver table: what has a row, what identifies it beside fleet and snapshot, the bronze and silver tables that it is made
-    from, and how. `lines`: how many lines of its only bronze table came into these rows, as an SQL aggregate; empty where rows do
-    not tell."""
+    from, how, and its columns as a Spark SQL schema. `lines`: how many lines of its only bronze table came into these rows, as an
+    SQL aggregate; empty where rows do not tell. `complete`: whether columns take all that servers of known versions tell."""
 
     row: str
     key: str
     bronze: tuple[str, ...]
     silver: tuple[str, ...]
     make: Callable[..., DataFrame]
+    columns: str
     lines: str = ""
+    complete: bool = False
 
 
+_OF_SNAPSHOT = "fleet string, snapshot string, taken timestamp"
+#: What a group has beside its figures, which are those of a replica.
+_OF_GROUP = f"cluster string, leader string, leaders {STRINGS}, hosts {STRINGS}, members {STRINGS}, views {STRINGS}"
+_LED = "is_leader boolean, is_backed boolean"
+_STREAM_FIGURES = columns(
+    STREAM_REPLICAS.keys,
+    STREAM_REPLICAS.fields,
+    _STREAM_CONFIG,
+    "lost_messages int, lost_bytes bigint, config_hash string",
+    without=("leader", "stream_raft_group", "lost"),
+)
+_CONSUMER_FIGURES = columns(
+    CONSUMER_REPLICAS.keys,
+    CONSUMER_REPLICAS.fields,
+    _CONSUMER_CONFIG,
+    "num_replicas int, durable boolean, pull boolean, config_hash string",
+    without=("leader", "line_raft_group", "wanted_replicas", "durable_name", "deliver_subject"),
+)
+_OF_REPLICA = columns(ENVELOPE, "taken timestamp, leader string", _LED, "extra variant")
 _STREAM, _CONSUMER = ", ".join(STREAM), ", ".join(CONSUMER)
 _NAMES = ("server_names",)
 TABLES: dict[str, Table] = {
     "server_names": Table(
-        "name of a server in an hour, also of one that was only expected", "server", ("servers",), (), server_names
+        "name of a server in an hour, also of one that was only expected",
+        "server",
+        ("servers",),
+        (),
+        server_names,
+        f"fleet string, taken timestamp, server string, server_ids {STRINGS}, clusters {STRINGS}, snapshots bigint, "
+        "received timestamp, peer_id string",
     ),
-    "servers": Table("server that answered", "server_id", ("servers", "varz", "jsz", "healthz"), (), servers),
+    "servers": Table(
+        "server that answered",
+        "server_id",
+        ("servers", "varz", "jsz", "healthz"),
+        (),
+        servers,
+        columns(
+            reported_columns(SERVERS),
+            *(
+                columns(spec.fields, f"{name}_extra variant, {name}_reported boolean")
+                for name, spec in (("varz", VARZ), ("jsz", JSZ), ("healthz", HEALTH))
+            ),
+        ),
+    ),
     "meta_peers": Table(
-        "member of the meta group in the view of one server", "server_id, peer", (), ("servers", *_NAMES), meta_peers
+        "member of the meta group in the view of one server",
+        "server_id, peer",
+        (),
+        ("servers", *_NAMES),
+        meta_peers,
+        f"{_OF_SNAPSHOT}, domain string, server_id string, server string, cluster string, leader string, cluster_size bigint, "
+        "by_leader boolean, peer string, peer_id string, current boolean, offline boolean, active double, lag bigint",
     ),
     "stream_replicas": Table(
-        "replica of a stream", f"server_id, {_STREAM}", ("jsz_streams",), _NAMES, stream_replicas, "count(*)"
+        "replica of a stream",
+        f"server_id, {_STREAM}",
+        ("jsz_streams",),
+        _NAMES,
+        stream_replicas,
+        columns(_OF_REPLICA, _STREAM_FIGURES),
+        "count(*)",
+        complete=True,
     ),
-    "streams": Table("stream, as its leader sees it", _STREAM, (), ("stream_replicas",), streams),
+    "streams": Table(
+        "stream, as its leader sees it",
+        _STREAM,
+        (),
+        ("stream_replicas",),
+        streams,
+        columns(_OF_SNAPSHOT, _OF_GROUP, "domain string, quorum bigint", _STREAM_FIGURES),
+    ),
     "consumer_replicas": Table(
         "replica of a consumer",
         f"server_id, {_CONSUMER}",
         ("jsz_consumers",),
         _NAMES,
         consumer_replicas,
+        columns(_OF_REPLICA, _CONSUMER_FIGURES),
         "count(*)",
+        complete=True,
     ),
-    "consumers": Table("consumer, as its leader sees it", _CONSUMER, (), ("consumer_replicas",), consumers),
+    "consumers": Table(
+        "consumer, as its leader sees it",
+        _CONSUMER,
+        (),
+        ("consumer_replicas",),
+        consumers,
+        columns(_OF_SNAPSHOT, _OF_GROUP, "domain string, quorum bigint", _CONSUMER_FIGURES),
+    ),
     "raft_groups": Table(
-        "member of a Raft group", "server_id, account, raft_group", ("raftz",), _NAMES, raft_groups, "count(*)"
+        "member of a Raft group",
+        "server_id, account, raft_group",
+        ("raftz",),
+        _NAMES,
+        raft_groups,
+        columns(
+            reported_columns(RAFT_GROUPS, "reported_peers"),
+            "leader_name string, voted_for_name string, peers array<struct<peer_id:string,name:string,known:boolean,"
+            "last_replicated_index:bigint,last_seen:double>>",
+        ),
+        "count(*)",
+        complete=True,
     ),
     "ipqueues": Table(
         "internal queue that is not empty",
@@ -483,23 +602,54 @@ TABLES: dict[str, Table] = {
         ("ipqueuesz",),
         (),
         partial(of_table, IPQUEUES),
+        reported_columns(IPQUEUES),
         "count(*)",
     ),
-    "routes": Table("route", "server_id, cid", ("routez",), (), partial(of_table, ROUTES), "count(*)"),
+    "routes": Table(
+        "route", "server_id, cid", ("routez",), (), partial(of_table, ROUTES), reported_columns(ROUTES), "count(*)"
+    ),
     "gateways": Table(
-        "gateway connection", "server_id, cid", ("gatewayz",), (), partial(of_table, GATEWAYS), "count(*)"
+        "gateway connection",
+        "server_id, cid",
+        ("gatewayz",),
+        (),
+        partial(of_table, GATEWAYS),
+        reported_columns(GATEWAYS),
+        "count(*)",
     ),
     "leafnodes": Table(
-        "leafnode connection", "server_id, cid", ("leafz",), (), partial(of_table, LEAFNODES), "count(*)"
+        "leafnode connection",
+        "server_id, cid",
+        ("leafz",),
+        (),
+        partial(of_table, LEAFNODES),
+        reported_columns(LEAFNODES),
+        "count(*)",
     ),
-    "accounts": Table("account of a server", "server_id, account", ("accstatz", "jsz_accounts"), (), accounts),
-    "account_limits": Table("account", "account", ("accountz",), (), account_limits, "count(*)"),
+    "accounts": Table(
+        "account of a server",
+        "server_id, account",
+        ("accstatz", "jsz_accounts"),
+        (),
+        accounts,
+        columns(reported_columns(ACCOUNT_STATISTICS), ACCOUNT_JETSTREAM.fields),
+    ),
+    "account_limits": Table(
+        "account",
+        "account",
+        ("accountz",),
+        (),
+        account_limits,
+        columns(reported_columns(ACCOUNT_LIMITS, "expires_at"), "expires timestamp"),
+        "count(*)",
+    ),
     "server_events": Table(
         "line of a server's log, once in an hour",
         "server, time, text",
         ("server_log",),
         (),
         server_events,
+        f"{_OF_SNAPSHOT}, server string, cluster string, time timestamp, level string, text string, kind string, lines bigint",
         "sum(lines)",
     ),
     "backups": Table(
@@ -508,9 +658,39 @@ TABLES: dict[str, Table] = {
         ("backups",),
         (),
         partial(of_table, BACKUPS),
+        reported_columns(BACKUPS),
         "count(*)",
     ),
     "connections": Table(
-        "kind of clients", "server_id, account, kind, lang, lang_version", ("connz",), (), connections, "sum(lines)"
+        "kind of clients",
+        "server_id, account, kind, lang, lang_version",
+        ("connz",),
+        (),
+        connections,
+        columns(
+            f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, version string, domain string, account string, "
+            "kind string, lang string, lang_version string, connections bigint, lines bigint, rtt_max double, "
+            "pending_bytes bigint, stalls bigint",
+            TRAFFIC,
+        ),
+        "sum(lines)",
+    ),
+}
+
+#: The bronze tables of whose lines silver does not tell in which snapshots they are.
+HOURLY = ("server_log",)
+
+#: The columns of all tables of silver, as Spark SQL schemas: they are read by these, so that a new one is null in older files.
+COLUMNS: dict[str, str] = {
+    **{name: table.columns for name, table in TABLES.items()},
+    "snapshots": f"{_OF_SNAPSHOT}, ended timestamp, source string, servers int, servers_known int, missing {STRINGS}, "
+    "complete boolean, failures int, clock_offset_min double, clock_offset_median double, clock_offset_max double, "
+    "slowest_rtt double",
+    "failures": columns(ENVELOPE, "taken timestamp, endpoint string, code string, description string, subject string"),
+    "quarantine": "file string, reason string, value string, taken timestamp",
+    "advisories": columns(
+        "fleet string, taken timestamp, captured_account string, subject string, seq bigint",
+        ADVISORY,
+        "extra variant, kind string",
     ),
 }

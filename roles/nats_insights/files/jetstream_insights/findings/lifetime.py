@@ -11,11 +11,21 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from jetstream_insights.findings.evaluate import RESULTS
 from jetstream_insights.findings.registry import FAIL, PASS, UNKNOWN
 from jetstream_insights.findings.subjects import SUBJECT
 from jetstream_insights.keys import CLUSTER
 
 OPEN, FIXED = "open", "fixed"
+_NO_TEXTS = {"since": "timestamp", "taken": "timestamp", "value": "double", "threshold": "double"}
+#: The columns of the tables, as Spark SQL schemas.
+COLUMNS = {
+    "findings": ", ".join(f"{name} {_NO_TEXTS.get(name, 'string')}" for name in (*RESULTS, "state")),
+    "findings_unknown": "fleet string, text string, findings bigint, checks array<string>, servers array<string>, "
+    "since timestamp",
+    "findings_summary": "fleet string, snapshot string, taken timestamp, since timestamp, check string, severity string, "
+    "title string, failed bigint, critical bigint, unknown bigint, passed bigint",
+}
 #: What makes two findings the same one.
 IDENTITY = ("fleet", "check", "kind", *SUBJECT)
 #: What a finding names beside the servers that may be silent.

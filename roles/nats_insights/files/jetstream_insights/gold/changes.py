@@ -193,7 +193,7 @@ def changes(
 
 def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
     """Return the rows of the things that may have come, gone or changed: few, so that putting them in order costs little. That
-    nobody told of a thing because all who have it were silent is no reason; of servers it may be one."""
+    nobody reported a thing because all who have it were silent is no reason; of servers it may be one."""
     silences = (
         of_all.select("fleet", "number", F.explode("silent").alias("host"))
         .groupBy("fleet", "host")
@@ -217,7 +217,7 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
     silent = F.transform("hosts", lambda host: F.coalesce(F.try_element_at("silences", host), never))
     all_silent = F.aggregate(silent, F.get(silent, F.lit(0)), F.array_intersect)
     unseen = F.coalesce(F.when(F.col("object") != "server", F.size(all_silent)), F.lit(0))
-    new = F.unix_seconds("created") >= F.unix_seconds("began") - _NEW  # before anybody told of it
+    new = F.unix_seconds("created") >= F.unix_seconds("began") - _NEW  # before anybody reported it
     suspect = (F.col("reported") + unseen != F.col("many")) | F.coalesce(
         F.col("differs") | F.col("again") | (new & (unseen > 0)), F.lit(False)
     )

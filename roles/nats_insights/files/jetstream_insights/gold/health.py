@@ -328,7 +328,7 @@ def _times(kind: str) -> Column:
 
 
 def _within_spans(lines: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return how often each member's log told of each kind, in parts of minutes in which no span begins or ends: as many as there
+    """Return how often each member's log has each kind, in parts of minutes in which no span begins or ends: as many as there
     are minutes and snapshots, however many lines a storm writes."""
     minute = F.date_trunc("minute", "at").alias("minute")
     ends = spans.select("fleet", F.explode(F.array(F.col("from") - F.expr(_BEFORE), F.col("last"))).alias("at"))
