@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 #: Of manifests and of pointers; see docs/internals/lake.md.
 BRONZE_FORMAT = 1
 SILVER_FORMAT = 3
-GOLD_FORMAT = 1
+GOLD_FORMAT = 2
 FINDINGS_FORMAT = 3
 _FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT, "findings": FINDINGS_FORMAT}
 

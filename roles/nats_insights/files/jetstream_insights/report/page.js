@@ -232,11 +232,11 @@
       const mine = asset.points.sort((one, other) => one[0] - other[0]);
       const [begin, now, used] = [mine[0][0], mine[mine.length - 1][0], mine[mine.length - 1][1]];
       const limit = mine[mine.length - 1][2];
-      const forecast = forecasts.find((row) => row.fleet === asset.fleet && row.scope === asset.scope && row.name === asset.name && row.slope_p50 !== null);
+      const forecast = forecasts.find((row) => row.fleet === asset.fleet && row.scope === asset.scope && row.name === asset.name && row.slope !== null);
       const ahead = forecast ? 30 : 0;
       const end = now + Math.max(ahead * DAY, 1);
-      const future = (slope) => Math.max(used + slope * ahead, 0);
-      const highest = Math.max(...mine.map((point) => point[1]), forecast ? future(forecast.slope_p90) : 0);
+      const edge = (name) => [7, 30].map((days) => [now + days * DAY, Math.max(used + forecast[`change_${days}_${name}`], 0)]);
+      const highest = Math.max(...mine.map((point) => point[1]), ...(forecast ? edge("p90").map((point) => point[1]) : [0]));
       const near = limit && highest > limit / 4;
       const top = Math.max(near ? limit : 0, highest) * 1.08 || 1;
       const [width, height, left, bottom] = [1180, 320, 80, 28];
@@ -252,9 +252,9 @@
         days.push(svg("text", { x: x(at), y: height - 8, "text-anchor": "middle", class: "soft" }, new Date(at).toISOString().slice(5, 10)));
       }
       const fan = forecast ? [
-        svg("path", { d: `${path([[now, used], [end, future(forecast.slope_p90)], [end, future(forecast.slope_p10)]])}Z`, fill: "var(--band)", class: "band" },
+        svg("path", { d: `${path([[now, used], ...edge("p90"), ...edge("p10").reverse()])}Z`, fill: "var(--band)", class: "band" },
           svg("title", null, "forecast between p10 and p90")),
-        svg("path", { d: path([[now, used], [end, future(forecast.slope_p50)]]), fill: "none", stroke: "var(--accent)", "stroke-dasharray": "5 4", "stroke-width": 2 })] : [];
+        svg("path", { d: path([[now, used], [end, Math.max(used + forecast.slope * ahead, 0)]]), fill: "none", stroke: "var(--accent)", "stroke-dasharray": "5 4", "stroke-width": 2 })] : [];
       const full = limit && near ? [svg("line", { x1: left, x2: width - 20, y1: y(limit), y2: y(limit), stroke: "var(--critical)", "stroke-width": 1.5 }),
         svg("text", { x: width - 24, y: y(limit) - 5, "text-anchor": "end", style: "fill:var(--critical)" }, `limit ${show(limit, "bytes")}`)] : [];
       const caption = `Files of ${select.value}` + (limit && !near ? `; the limit of ${show(limit, "bytes")} is far away` : "")
