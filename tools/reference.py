@@ -247,7 +247,7 @@ def event_source_page() -> str:
 
 def insights_page(module: str) -> str:
     """Return a page that the pipeline describes itself by. What it imports of Spark is not needed for that, and replaced."""
-    sys.path.insert(0, str(ROOT / "roles" / "nats_insights" / "files"))
+    sys.path[:0] = [str(ROOT / "roles" / "nats_insights" / "files"), os.environ["ANSIBLE_COLLECTIONS_PATH"]]
     with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in SPARK}):
         return f"{NOTICE}\n\n{importlib.import_module(f'jetstream_insights.{module}').page()}"
 

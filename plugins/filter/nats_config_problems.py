@@ -66,6 +66,10 @@ options:
       service_backend:
         description: How the server is run, V(systemd) or V(process).
         type: str
+      drop_ins:
+        description: The drop-ins of the unit that are not the role's, each with C(path) and C(options).
+        type: list
+        elements: dict
       gateway:
         description: The gateway block, which makes the cluster a part of a supercluster.
         type: dict

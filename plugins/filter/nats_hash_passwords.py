@@ -35,6 +35,12 @@ options:
     description: The bcrypt cost, from 4 to 31. One more doubles the work.
     type: int
     default: 11
+  reloadable:
+    description: >-
+      The version of a server that must not be restarted, such as an adopted one. A password stays plaintext where only a
+      restart would bring this server a hash, as that of C(leafnodes.authorization).
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -57,9 +63,11 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import 
 
 
 @reports_problems
-def nats_hash_passwords(config: dict[str, Any], previous: str = "", cost: int = 11) -> dict[str, Any]:
+def nats_hash_passwords(
+    config: dict[str, Any], previous: str = "", cost: int = 11, reloadable: str = ""
+) -> dict[str, Any]:
     """Return the configuration with hashes; see DOCUMENTATION."""
-    return hash_passwords(config, str(previous or ""), int(cost))
+    return hash_passwords(config, str(previous or ""), int(cost), str(reloadable or ""))
 
 
 class FilterModule:

@@ -74,6 +74,10 @@ options:
     description: What C(cluster.compression) of all servers is configured as, a mode or a dictionary with one. The report
       V(routes) notes which routes are compressed otherwise.
     type: raw
+  journal:
+    description: Lines of the journal of operations, by which the report knows the servers in maintenance.
+    type: list
+    elements: str
 seealso:
   - plugin: natsops.jetstream.nats_diagnosis
     plugin_type: filter
@@ -122,6 +126,7 @@ _value:
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnosis_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.journal import read_journal
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import (
     DEFAULT_REPORTS,
     report_data,
@@ -142,6 +147,7 @@ def nats_report(
     catalogue: dict[str, Any] | None = None,
     route_compression: str | dict[str, Any] | None = None,
     consumer_info: dict[str, Any] | None = None,
+    journal: list[str] | None = None,
 ) -> str | dict[str, Any]:
     """Return the report; see DOCUMENTATION."""
     if output not in ("text", "data"):
@@ -161,6 +167,7 @@ def nats_report(
         catalogue or None,
         route_compression,
         consumer_info,
+        read_journal(journal or ()).marks,
     )
     return report_text(data) if output == "text" else data
 

@@ -11,6 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -53,12 +54,17 @@ def without_secrets(value: Any) -> Any:
     """Return a value without the keys whose name speaks of a secret and without users in URLs. The user of a connection is
     one too: older servers tell a token in its place."""
     if isinstance(value, dict):
-        return {key: without_secrets(item) for key, item in value.items() if not _SECRET_KEY.search(key)}
+        return {key: without_secrets(item) for key, item in value.items() if not _speaks_of_a_secret(key)}
     if isinstance(value, list):
         return [without_secrets(item) for item in value]
     if isinstance(value, str) and "://" in value:
         return _URL_USER.sub("", value)
     return value
+
+
+@lru_cache(maxsize=4096)
+def _speaks_of_a_secret(key: str) -> bool:
+    return _SECRET_KEY.search(key) is not None
 
 
 def secrets_in(value: Any, key: str = "") -> set[str]:

@@ -22,6 +22,7 @@ description:
   - One run at a time writes to a directory.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
+  - natsops.jetstream.stream_selection
   - natsops.jetstream.backup_store
   - natsops.jetstream.backup_encryption
   - natsops.jetstream.transfer
@@ -51,19 +52,6 @@ options:
       - Accounts to save, by default all of O(account_users). Without those, the account of the task's own user.
     type: list
     elements: str
-  streams:
-    description:
-      - Which streams are saved, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), with C(*) and C(?) for any characters and
-        any one. A pattern that no stream matches fails.
-    type: list
-    elements: str
-    default: ["*"]
-  exclude:
-    description:
-      - Which of them are not, written likewise.
-    type: list
-    elements: str
-    default: []
   keep:
     description:
       - How many backups of each stream are kept, counted in UTC. Without any number all of them are.
@@ -192,6 +180,7 @@ lines:
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SELECTION_SPEC
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     fail,
@@ -226,8 +215,7 @@ def main() -> None:
         {
             "directory": {"type": "path", "required": True},
             "accounts": {"type": "list", "elements": "str"},
-            "streams": {"type": "list", "elements": "str", "default": ["*"]},
-            "exclude": {"type": "list", "elements": "str", "default": []},
+            **SELECTION_SPEC,
             "keep": {"type": "dict", "options": {name: {"type": "int", "default": 0} for name in PERIODS}},
             "cluster_files": {"type": "dict"},
             "consumers": {"type": "bool", "default": True},

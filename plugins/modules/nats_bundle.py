@@ -14,14 +14,15 @@ author:
 description:
   - Asks every server that answers for all its monitoring endpoints (VARZ, HEALTHZ, JSZ with streams, consumers and Raft groups,
     STATSZ, ROUTEZ, GATEWAYZ, LEAFZ, ACCOUNTZ, CONNZ, SUBSZ, EXPVARZ; RAFTZ for each account, IPQUEUESZ) and for profiles, adds
-    what O(hosts) reported, the findings of the health gate and the roll journal, and writes one ZIP that only its owner can read.
-    Needs a user of the system account.
+    what O(hosts) reported, the findings of the health gate and the roll journal, and writes one ZIP that only its owner can
+    read. Needs a user of the system account.
   - The ZIP has the layout of C(nats audit gather), which C(nats audit analyze) and
     O(natsops.jetstream.nats_snapshot#module:archive) read. Checksums, and what is missing with the reason, are in
     C(capture/misc/bundle.json).
   - It changes nothing on the cluster, takes no lock, and works when servers, hosts or the whole cluster are dead.
-  - Passwords, tokens, JWTs, nkeys, the users of connections and command lines are left out, and so are the values of O(secrets).
-    A file in which one of these is found in the end, plain, in Base64, in URLs or compressed, stays out and is named.
+  - Passwords, tokens, JWTs, nkeys, the users of connections and command lines are left out, and so are the values of
+    O(secrets). A file in which one of these is found in the end, plain, in Base64, in URLs or compressed, stays out and is
+    named.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -82,9 +83,13 @@ options:
     description: File of the roll journal, where the module runs. Its end is taken.
     type: path
   secrets:
-    description: Values that must not be in the bundle. Those of the connection are added.
+    description:
+      - What must not be in the bundle. That is each text, and of each dictionary of variables or configuration, at any depth,
+        the values whose key ends in C(password), C(pass), C(token), C(secret), C(seed), C(jwt), C(key) or C(ek), and the
+        passwords, or tokens, of URLs.
+      - Those of the connection are added.
     type: list
-    elements: str
+    elements: raw
     default: []
   versions:
     description: Versions to note down, such as that of the collection.
@@ -103,7 +108,7 @@ EXAMPLES = r"""
     password: "{{ nats_system_password }}"
     path: /home/ops/incident.zip
     expected_servers: [n1-c1, n2-c1, n3-c1]
-    secrets: "{{ {'app_password': app_password} | natsops.jetstream.nats_secrets }}"
+    secrets: ["{{ app_password }}", "{{ nats_server_accounts }}"]
   register: bundle
 
 - name: Look into it with the insights
@@ -185,7 +190,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundl
     summary,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundle_archive import SMALLEST
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
+from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, secrets_in
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
@@ -244,7 +249,7 @@ def write(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
     contents, path, limit = contents_of(params), Path(params["path"]), limit_of(params)
     if module.check_mode:
         return preview(options, contents, path)
-    redactor = Redactor([*params["secrets"], *secrets_of(options)])
+    redactor = Redactor([*secrets_in(params["secrets"], "secret"), *secrets_of(options)])
     index = bundle(options, path, contents, redactor, limit)
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -285,7 +290,7 @@ def main() -> None:
             },
             "work_directory": {"type": "path"},
             "journal": {"type": "path"},
-            "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
+            "secrets": {"type": "list", "elements": "raw", "default": [], "no_log": True},
             "versions": {"type": "dict", "default": {}},
         }
     )

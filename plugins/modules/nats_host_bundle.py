@@ -133,6 +133,7 @@ cut:
 import os
 import tarfile
 import tempfile
+from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -144,9 +145,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence im
     probes,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.own_files import own_config
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, find_server
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import ConfigSyntaxError
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import read_secrets
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
 
@@ -186,7 +189,12 @@ def collect(module: AnsibleModule) -> dict[str, Any]:
     if module.check_mode:
         wanted = [probe.name for probe in probes(subject, disks_of(subject.store_dir), bounds.size)]
         return {"changed": True, "path": "", "size": 0, "files": wanted, "missing": [], "cut": []}
-    known = read_secrets(read_text(given["secrets"])).values() if given["secrets"] else ()
+    known = set(read_secrets(read_text(given["secrets"])).values() if given["secrets"] else ())
+    try:
+        known |= own_config(given["config"]).secrets
+    except ConfigSyntaxError as error:
+        reason = f"{error}; unless it is understood, its secrets cannot be known"
+        subject = replace(subject, left_out={given["config"]: reason})
     descriptor, path = tempfile.mkstemp(prefix="nats-bundle-", suffix=".tar.gz", dir=given["directory"])
     try:
         with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:

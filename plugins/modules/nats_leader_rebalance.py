@@ -25,6 +25,7 @@ description:
   - Needs a user of the system account, and O(account_users) for the accounts.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.write_rates
   - natsops.jetstream.attributes
   - natsops.jetstream.accounts
 options:
@@ -40,11 +41,6 @@ options:
     elements: str
     choices: [streams, consumers]
     default: [streams, consumers]
-  sample:
-    description:
-      - Seconds between the two looks that tell how much is written to each stream. With V(0) only the numbers count.
-    type: float
-    default: 10
   zone_tag_prefix:
     description:
       - Servers with a tag that begins so stand in the zone that its rest names.
@@ -161,7 +157,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_with_rates
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
+    RATE_OPTIONS,
+    read_with_rates,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import Job, step_down
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset, AssetGroups
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
@@ -174,7 +173,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     for option, least in (("sample", 0), ("max_step_downs", 0), ("concurrency", 1)):
         if params[option] < least:
             raise NatsFailure("invalid_option", f"{option}: must be at least {least}, not {params[option]:g}")
-    cluster, rates = read_with_rates(SystemApi(connections.own), params["cluster"], params["sample"])
+    cluster, rates, source = read_with_rates(SystemApi(connections.own), params)
     zones = zones_of(cluster.servers, params["zone_tag_prefix"])
     accounts = [account for account in connections.accounts if account is not None]
     plan = plan_leaders(cluster, params["cluster"], params["groups"], zones, rates, accounts, params["max_step_downs"])
@@ -183,7 +182,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         groups = AssetGroups(connections, cluster.servers)
         step_down(groups, jobs, groups.servers, groups.supporting, timeout, params["concurrency"])
     done = bool(plan.moves) if module.check_mode else any(job.attempts for job in jobs)
-    result = {**_result(plan), "changed": done, "waited": max((job.waited for job in jobs), default=0.0)}
+    result = {**_result(plan, source), "changed": done, "waited": max((job.waited for job in jobs), default=0.0)}
     if module._diff and done:
         result["diff"] = _diff(plan)
     failed = {job.key.label: job.failed for job in jobs if job.failed is not None}
@@ -203,9 +202,9 @@ def _step_down_of(move: LeaderMove) -> Plan:
     return Plan(STEP_DOWN, wanted, move.group, candidates=(move.target,), target=move.target)
 
 
-def _result(plan: LeaderPlan) -> dict[str, Any]:
+def _result(plan: LeaderPlan, source: str) -> dict[str, Any]:
     return {
-        "lines": leader_lines(plan),
+        "lines": [*leader_lines(plan), *filter(None, [source])],
         "moves": [
             {
                 "account": move.account,
@@ -241,7 +240,7 @@ def main() -> None:
                 "choices": [STREAMS, CONSUMERS],
                 "default": [STREAMS, CONSUMERS],
             },
-            "sample": {"type": "float", "default": 10},
+            **RATE_OPTIONS,
             "zone_tag_prefix": {"type": "str", "default": "az:"},
             "max_step_downs": {"type": "int", "default": 0},
             "concurrency": {"type": "int", "default": 8},

@@ -28,6 +28,7 @@ description:
   - The connection must be that of a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.write_rates
   - natsops.jetstream.attributes
 options:
   cluster:
@@ -76,12 +77,6 @@ options:
       - Servers with a tag that begins so stand in the zone that its rest names.
     type: str
     default: "az:"
-  sample:
-    description:
-      - Seconds between the two looks that tell how much is written to each stream. With V(0) nothing is known of that, and it
-        is no goal.
-    type: float
-    default: 10
   plan_file:
     description:
       - File of the plan, JSON, on the host where the module runs. Its directory must exist.
@@ -231,7 +226,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import utc_now
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_with_rates
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import (
+    RATE_OPTIONS,
+    read_with_rates,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_json
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
 
@@ -241,7 +239,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     params = module.params
     options = _options(params)
     given = _given_plan(params)
-    cluster, rates = read_with_rates(SystemApi(connections.own), params["cluster"], params["sample"])
+    cluster, rates, source = read_with_rates(SystemApi(connections.own), params)
     there = {server.name for server in cluster.servers if server.cluster == params["cluster"]}
     unknown_servers = sorted(set(params["onto"]) - there)
     if unknown_servers:
@@ -262,7 +260,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         "changed": written,
         "reused": given is not None,
         "plan": document,
-        **_result(made, params["max_concurrent"]),
+        **_result(made, params["max_concurrent"], source),
     }
 
 
@@ -330,9 +328,9 @@ def _write(path: str, document: Mapping[str, Any]) -> None:
         raise NatsFailure("write_failed", f"plan_file: {path} cannot be written: {error}") from error
 
 
-def _result(made: RebalancePlan, concurrent: int) -> dict[str, Any]:
+def _result(made: RebalancePlan, concurrent: int, source: str) -> dict[str, Any]:
     return {
-        "lines": rebalance_lines(made, concurrent),
+        "lines": [*rebalance_lines(made, concurrent), *filter(None, [source])],
         "moves": [move.as_dict() for move in made.moves],
         "waves": [[move.as_dict() for move in wave] for wave in waves(made.moves, concurrent)],
         "bytes_moved": made.bytes_moved,
@@ -356,7 +354,7 @@ def main() -> None:
             "max_concurrent": {"type": "int", "default": 1},
             "throughput": {"type": "str", "default": "50MiB"},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
-            "sample": {"type": "float", "default": 10},
+            **RATE_OPTIONS,
             "plan_file": {"type": "path"},
             "renew": {"type": "bool", "default": False},
             "plan": {"type": "dict"},

@@ -237,6 +237,11 @@ fresh:
   description: Whether the steps are those of a fresh cluster, since its servers are older than 2.15.
   returned: success, and on failures of a step
   type: bool
+copies:
+  description: With RV(fresh), the directory below O(copies) of the copy of each survivor's store.
+  returned: success, and on failures of a step
+  type: dict
+  sample: {n1-c1: /srv/nats-rescue/n1-c1, n2-c1: /srv/nats-rescue/n2-c1}
 steps:
   description: What is done, or would be, with the commands (C(commands)) of a step that is done on the hosts.
   returned: success, and on failures of a step
@@ -265,6 +270,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_p
     Plan,
     Request,
     Stored,
+    copies_of,
     going_on,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
@@ -369,7 +375,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
             plan = begun
     else:
         plan = begun
-    result = result_of(plan)
+    result = result_of(plan, request)
     refusals = (*plan.refusals, *([_BY_PLAYBOOK] if plan.fresh else ()))
     if refusals and not module.check_mode:
         refusal = NatsFailure("rescue_refused", "; ".join((*refusals, "nothing was changed")) + ".")
@@ -383,7 +389,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     return result
 
 
-def result_of(plan: Plan) -> dict[str, Any]:
+def result_of(plan: Plan, request: Request) -> dict[str, Any]:
     """Return what every run returns, and all that a check run does."""
     return {
         "changed": plan.due,
@@ -393,6 +399,7 @@ def result_of(plan: Plan) -> dict[str, Any]:
         "lost": list(plan.lost),
         "refused": list(plan.refusals),
         "fresh": plan.fresh,
+        "copies": copies_of(plan.survivors, request) if plan.fresh else {},
         "steps": [step.as_dict() for step in plan.steps],
         "done": [],
         "diff": {

@@ -30,9 +30,8 @@ options:
     required: true
   run:
     description:
-      - Identifies the run that the event belongs to.
+      - Identifies the run that the event belongs to, by default one of its own, of O(cluster) and the time.
     type: str
-    required: true
   cluster:
     description:
       - Name of the cluster that is operated.
@@ -237,7 +236,7 @@ def make_event(params: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     event: dict[str, Any] = {
         "version": VERSION,
         "time": now.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "run": params["run"],
+        "run": params["run"] or f"{params['cluster']}-{now.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}",
         "cluster": params["cluster"],
         "event": params["event"],
     }
@@ -349,7 +348,7 @@ def main() -> None:
     module = make_module(
         {
             "event": {"type": "str", "required": True},
-            "run": {"type": "str", "required": True},
+            "run": {"type": "str"},
             "cluster": {"type": "str", "required": True},
             "batch": {"type": "int"},
             "of": {"type": "int"},

@@ -59,7 +59,8 @@ process:
   returned: when found
 unit:
   description: >-
-    The systemd unit of the process, with C(name), C(fragment), C(drop_ins) and C(enabled). Empty when it has none.
+    The systemd unit of the process, with C(name), C(fragment), C(enabled), and C(drop_ins), each with its C(path) and the names
+    of its C(options). Empty when it has none.
   type: dict
   returned: when found
 config_path:

@@ -46,6 +46,9 @@ options:
     description: The version to look for there.
     type: str
     required: true
+  src:
+    description: A file on the controller that O(version) is installed from, whose sum is wanted.
+    type: path
   user:
     description: Name of the user that the server shall run as.
     type: str
@@ -139,6 +142,10 @@ installed_from:
   description: SHA-256 of the file that it was installed from. Empty when it is not recorded.
   type: str
   returned: always
+src_sha256:
+  description: SHA-256 of O(src) on the controller. Empty when there is no such file.
+  type: str
+  returned: always
 maintenance:
   description:
     - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and C(held),
@@ -164,6 +171,12 @@ daemon_reload_needed:
   description: Whether the files of O(unit) are newer than what systemd read of them.
   type: bool
   returned: always
+drop_ins:
+  description: The drop-ins of O(unit), each with its C(path) and the names of the C(options) that it sets.
+  type: list
+  elements: dict
+  returned: always
+  sample: [{path: /etc/systemd/system/nats-server.service.d/limits.conf, options: [LimitNOFILE]}]
 architecture:
   description: The machine's, in the kernel's words.
   type: str
@@ -206,6 +219,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
     newest,
+    read_drop_ins,
     read_mark,
     read_process,
     read_record,
@@ -257,6 +271,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "maintenance": read_mark(given["maintenance"]),
         "service_manager": "systemd" if systemd else "",
         "unit_enabled": properties.get("UnitFileState") == "enabled",
+        "drop_ins": read_drop_ins(properties),
         "daemon_reload_needed": properties.get("NeedDaemonReload") == "yes",
         "architecture": os.uname().machine,
         "memory_mb": memory_mb(),
@@ -277,6 +292,7 @@ def main() -> None:
             "monitoring": {"type": "dict", "default": {}},
             "install_dir": {"type": "path", "required": True},
             "version": {"type": "str", "required": True},
+            "src": {"type": "path"},
             "user": {"type": "str", "required": True},
             "group": {"type": "str", "required": True},
             "paths": paths,

@@ -65,6 +65,22 @@ options:
       - Fail when a server is missing, or when an endpoint could not be read.
     type: bool
     default: false
+  mesh:
+    description:
+      - Find the routes and gateway connections that are missing between the servers that are read, see RV(mesh_problems).
+      - Needs V(varz), V(routez) and V(gatewayz) of O(endpoints).
+    type: dict
+    suboptions:
+      clusters:
+        description: Names of the clusters that there shall be, beside those that the servers are configured with.
+        type: list
+        elements: str
+        default: []
+      pinned_accounts:
+        description: Accounts with a route of their own (C(cluster.accounts)), which V(varz) does not show.
+        type: list
+        elements: str
+        default: []
   options:
     description:
       - Options of the endpoints, in the words of the servers' own monitoring.
@@ -260,6 +276,13 @@ EXAMPLES = r"""
     fail_on_missing: true
     context: c1-sys
 
+- name: Find routes and gateway connections that are missing
+  natsops.jetstream.nats_server_info:
+    endpoints: [varz, routez, gatewayz]
+    mesh:
+      clusters: [east, west]
+    context: c1-sys
+
 - name: Read every stream of one account from all servers
   natsops.jetstream.nats_server_info:
     endpoints: [jsz]
@@ -307,12 +330,21 @@ incomplete:
     - server: n2-c1
       endpoint: jsz
       failure: {code: timeout, description: no reply within 5 s, subject: $SYS.REQ.SERVER.ND.JSZ, server: n2-c1, account: null}
+mesh_problems:
+  description:
+    - A sentence for each pair of servers of a cluster with fewer routes than their pool and O(mesh.pinned_accounts) need, for
+      each server and cluster that are not connected by a gateway, and for each server of which that is not known.
+  returned: with O(mesh)
+  type: list
+  elements: str
+  sample: ["n1-c1 has 2 of 4 routes to n2-c1", "n1-c1 has no gateway connection to west"]
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import gateway_problems, route_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
@@ -320,6 +352,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 
 _STRING: dict[str, Any] = {"type": "str"}
 _BOOLEAN: dict[str, Any] = {"type": "bool"}
+_NAMES: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
 
 ENDPOINT_OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "connz": {
@@ -370,6 +403,8 @@ WIRE_NAMES = {
 }
 CONNECTION_STATES = {"open": 0, "closed": 1, "any": 2}
 
+#: What `mesh` is judged by.
+MESH_ENDPOINTS = ("varz", "routez", "gatewayz")
 ENDPOINTS = [
     "varz",
     "connz",
@@ -468,21 +503,41 @@ def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     return {"servers": list(rows.values()), "missing": missing, "incomplete": incomplete}
 
 
-def refusal(result: Mapping[str, Any]) -> NatsFailure | None:
-    """Return why a result with holes is a failure, None when it has none."""
-    reasons = []
-    if result["missing"]:
-        reasons.append(f"did not answer: {', '.join(result['missing'])}")
-    reasons += [
+def mesh_problems(found: Mapping[str, Any], clusters: Sequence[str], pinned_accounts: Sequence[str]) -> list[str]:
+    """Return a sentence for each missing route or gateway connection, and for each server of which that is not known.
+
+    `found`: what read_servers returns with the endpoints of MESH_ENDPOINTS.
+    """
+    unknown = {**found, "incomplete": [item for item in found["incomplete"] if item["endpoint"] in MESH_ENDPOINTS]}
+    known = [server for server in found["servers"] if set(MESH_ENDPOINTS) <= server.keys()]
+    return [*_holes(unknown), *route_problems(known, list(pinned_accounts)), *gateway_problems(known, clusters)]
+
+
+def _holes(result: Mapping[str, Any]) -> list[str]:
+    return [f"{name} did not answer" for name in result["missing"]] + [
         f"{item['server']} did not give {item['endpoint']}: {item['failure']['description']}"
         for item in result["incomplete"]
     ]
-    return NatsFailure("server_missing", "; ".join(reasons)) if reasons else None
+
+
+def refusal(result: Mapping[str, Any]) -> NatsFailure | None:
+    """Return why a result with holes is a failure, None when it has none."""
+    holes = _holes(result)
+    return NatsFailure("server_missing", "; ".join(holes)) if holes else None
 
 
 def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Leaves the module when it is to fail for what is missing."""
+    """Return the module's result. Leaves the module when it is to fail for what is missing.
+
+    Raises NatsFailure invalid_option when `mesh` is to be judged without what it is judged by.
+    """
+    mesh = module.params["mesh"]
+    lacking = [name for name in MESH_ENDPOINTS if name not in module.params["endpoints"]] if mesh is not None else []
+    if lacking:
+        raise NatsFailure("invalid_option", f"mesh: needs {', '.join(lacking)} among the endpoints")
     result = read_servers(client, module.params)
+    if mesh is not None:
+        result["mesh_problems"] = mesh_problems(result, mesh["clusters"], mesh["pinned_accounts"])
     failure = refusal(result) if module.params["fail_on_missing"] else None
     if failure is not None:
         fail(module, failure, **result)
@@ -497,6 +552,7 @@ def main() -> None:
             "endpoints": {"type": "list", "elements": "str", "choices": ENDPOINTS, "default": ["varz"]},
             "expected_servers": {"type": "list", "elements": "str", "default": []},
             "fail_on_missing": {"type": "bool", "default": False},
+            "mesh": {"type": "dict", "options": {"clusters": _NAMES, "pinned_accounts": _NAMES}},
             "options": {
                 "type": "dict",
                 "default": {},

@@ -25,6 +25,7 @@ description:
   - Runs on the controller or on a spare host that can read the copies, and needs no cluster and no connection to one. The server
     ends with the module, also when that is killed. Files that a killed run left are removed by the next one.
 extends_documentation_fragment:
+  - natsops.jetstream.stream_selection
   - natsops.jetstream.backup_store
   - natsops.jetstream.backup_encryption
   - natsops.jetstream.transfer
@@ -53,19 +54,6 @@ options:
       - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
     type: path
     required: true
-  streams:
-    description:
-      - Which streams are saved, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), with C(*) and C(?) for any characters and
-        any one. A pattern that no stream matches fails.
-    type: list
-    elements: str
-    default: ["*"]
-  exclude:
-    description:
-      - Which of them are not, written likewise.
-    type: list
-    elements: str
-    default: []
   damaged:
     description:
       - Which streams are saved although less is loaded than their files tell, written likewise.
@@ -194,6 +182,7 @@ lines:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SELECTION_SPEC
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, gc_paused
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import CONTENTS, RECORDS
@@ -215,8 +204,7 @@ def main() -> None:
         argument_spec={
             "copies": {"type": "dict", "required": True},
             "directory": {"type": "path", "required": True},
-            "streams": {"type": "list", "elements": "str", "default": ["*"]},
-            "exclude": {"type": "list", "elements": "str", "default": []},
+            **SELECTION_SPEC,
             "damaged": {"type": "list", "elements": "str", "default": []},
             "held": {"type": "list", "elements": "dict", "default": []},
             "binary": {"type": "path"},

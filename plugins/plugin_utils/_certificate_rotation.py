@@ -18,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates im
 
 
 def host_certificates(host: Mapping[str, Any], api_certificate: str = "") -> HostCertificates:
-    """Return what the rules judge about a host; its texts are described by the filter `nats_certificate_rotation`.
+    """Return what the rules judge about a host; its texts are described by the filter `nats_rotation_plan`.
 
     `api_certificate`: the certificate with which the playbook connects, where the servers ask for one
     Raises ValueError when a text cannot be read.

@@ -188,7 +188,9 @@ def main() -> None:
     figures: list[Figure] = []
     for version in options.versions.split(","):
         directory = Path(tempfile.mkdtemp(prefix="natsops-bench-"))
-        cluster = NatsProcesses(version, directory / "servers", ["n1", "n2", "n3"])
+        # Of the stream, of the one of a tenth, and of a restore that is staged.
+        room = f"max_file_store: {3 * options.megabytes + 256}MB"
+        cluster = NatsProcesses(version, directory / "servers", ["n1", "n2", "n3"], jetstream_options=room)
         try:
             (directory / "servers").mkdir()
             cluster.start()

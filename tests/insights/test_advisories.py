@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jetstream_insights import advisories, cli
-from jetstream_insights.advisories import Capture, captures_of, make_advisories
+from jetstream_insights.advisories import Capture, Portion, captures_of, make_advisories
 from jetstream_insights.lake import Lake, hours
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
-from pyspark.sql import SparkSession
+from jetstream_insights.source import Settings
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support.nats_processes import APP_PASSWORD, NatsProcesses
 from support.streams import Site
@@ -153,9 +154,51 @@ def test_the_table_and_its_going_on(
     assert len(lake.names("silver/advisories")) < len(runs)
 
 
+@pytest.mark.parametrize("step", ["read", "repoint"])
+def test_two_jobs_at_once_keep_the_rows_and_the_position_of_both(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """One job reads another stream and is done with it just before a step of the other one, which has read the table already."""
+    lake, taken = Lake(spark, str(tmp_path)), datetime(2026, 11, 21, 18, 41, tzinfo=timezone.utc)
+    options = {"servers": "nats://nowhere:4222", "stream": "ADVISORIES"}
+    old, one, other = (Capture("F", name, Settings.of(options), options) for name in ("OLD", "A", "B"))
+
+    def portion(capture: Capture, known: Mapping[str, Any], *_more: Any) -> Portion:
+        return Portion(capture, "created", int(known.get("sequence", 0)) + 1, 1)
+
+    def messages(_lake: Lake, portion: Portion) -> DataFrame:
+        data = json.dumps({"type": "io.nats.jetstream.advisory.v1.x", "id": portion.capture.account}).encode()
+        return spark.createDataFrame(
+            [("$JS", 1, taken, data)], "subject string, seq bigint, time timestamp, data binary"
+        )
+
+    monkeypatch.setattr(advisories, "_portion", portion)
+    monkeypatch.setattr(advisories, "_messages", messages)
+    assert make_advisories(lake, [old], say).rows == 1
+    method, began = getattr(Lake, step), False
+
+    def overtaken(self: Lake, *arguments: Any) -> Any:
+        nonlocal began
+        found = method(self, *arguments) if step == "read" else None
+        if not began and "advisories" in str(arguments[:2]):
+            began = True
+            assert make_advisories(lake, [other], say).rows == 1
+        return found if step == "read" else method(self, *arguments)
+
+    monkeypatch.setattr(Lake, step, overtaken)
+    assert make_advisories(lake, [one], say).rows == 1
+    assert began
+    assert {row["id"] for row in lake.read("silver", "advisories", [taken.replace(minute=0)]).collect()} == {
+        "OLD",
+        "A",
+        "B",
+    }  # type: ignore[union-attr]
+    assert make_advisories(lake, [old, one, other], say).rows == 0
+
+
 def _killed_at_the_end(replace_text: Any) -> Any:
     def replacing(self: Lake, name: str, text: str) -> None:
-        if name.endswith("_position.json"):
+        if "/_positions/" in name:
             raise KeyboardInterrupt
         replace_text(self, name, text)
 

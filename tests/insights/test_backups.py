@@ -232,7 +232,7 @@ def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) 
     led: list[dict[str, Any]] = []
     stored = []
     for step, taken in enumerate((begin, NOW)):
-        key = {"fleet": "f", "snapshot": str(step), "taken": taken.isoformat(), "account": "A"}
+        key = {"fleet": "f", "snapshot": str(step), "taken": taken.isoformat(), "domain": "", "account": "A"}
         stored.append({**key, "stream": "O", "last_seq": 3600 * step})
         for name, (kind, origins, sequences, _seconds) in CASES.items():
             wanted = max(len(of_it) for of_it in origins)
@@ -245,7 +245,9 @@ def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) 
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return spark.read.schema(schema).json(str(path))
 
-    same = "fleet string, snapshot string, taken timestamp, account string, stream string, last_seq bigint"
+    same = (
+        "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, last_seq bigint"
+    )
     of_origin = empty(Lake(spark, str(tmp_path)), "stream_replicas").schema["sources"].dataType.simpleString()
     reported = frame("led", f"{same}, origins {of_origin}, replicates int, mirrored string, last_ts timestamp", led)
     made = seconds_behind(reported, frame("stored", same, stored)).where("snapshot = '1'").collect()

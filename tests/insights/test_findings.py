@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from jetstream_insights import silver
+from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import RESULTS, judge, summary
 from jetstream_insights.findings.lifetime import findings
@@ -53,7 +54,7 @@ Result = tuple[str, frozenset[tuple[str, str]]]
 @pytest.fixture(scope="module")
 def schemas(spark: SparkSession) -> dict[str, Any]:
     """Return the schemas of the silver tables, as silver makes them, and of the others."""
-    lines = Lake(spark, "/nowhere").lines([])
+    lines = Bronze(Lake(spark, "/nowhere").lines([]))
     made: dict[str, DataFrame] = {}
     for name, table in silver.TABLES.items():
         made[name] = table.make(*(lines for _source in table.bronze), *(made[source] for source in table.silver))
@@ -68,6 +69,8 @@ def tables_of(spark: SparkSession, schemas: Mapping[str, Any], folder: Path, row
         path = folder / f"{name}.json"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows.get(name, ())))
         tables[name] = spark.read.schema(schema).json(str(path))
+        if "domain" in tables[name].columns:
+            tables[name] = tables[name].na.fill("", ["domain"])
         unknown = {key for row in rows.get(name, ()) for key in row} - set(tables[name].columns)
         assert not unknown, (name, unknown)
     return tables

@@ -107,6 +107,12 @@ def faulty(fault: str) -> list[Stream]:
     return found
 
 
+def rate(stream: Stream) -> float:
+    """Return how many messages per second the snapshots of the first day show."""
+    seen = [one for one in FIRST if FLEET.leader(stream, one) is not None]
+    return (FLEET.written(stream, seen[-1]) - FLEET.written(stream, seen[0])) / (seen[-1] - seen[0])
+
+
 def test_load_and_balance(gold: Gold) -> None:
     moment = FIRST[-1]
     living = [server for server in range(5) if not FLEET.down(server, moment)]
@@ -122,9 +128,12 @@ def test_load_and_balance(gold: Gold) -> None:
         wanted = 0.0
         for stream in mine:
             if FLEET.leader(stream, moment) == server:
-                seen = [one for one in FIRST if FLEET.leader(stream, one) is not None]
-                wanted += (FLEET.written(stream, seen[-1]) - FLEET.written(stream, seen[0])) / (seen[-1] - seen[0])
+                wanted += rate(stream)
         assert row["write_msgs"] == pytest.approx(wanted)
+    rates = {stream.name: rate(stream) for stream in FLEET.assets}
+    for row in gold.rows("report_streams"):
+        if row["messages"]:
+            assert row["write_bytes"] == pytest.approx(rates[row["stream"]] * row["bytes"] / row["messages"])
     (row,) = gold.rows("balance", scope="server", measure="stream_leaders")
     counts = sorted(leaders[server] for server in living)
     total = sum(counts)

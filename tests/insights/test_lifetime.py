@@ -140,3 +140,14 @@ def test_what_is_not_known_is_counted_by_its_reason(spark: SparkSession) -> None
         ("did not answer jsz: no answer in time", 2, "STREAM_101", "STREAM_102", "n2"),
         ("not reported: lag", 1, "STREAM_101"),
     }
+
+
+def test_a_finding_of_one_domain_is_none_of_another(spark: SparkSession) -> None:
+    """Of streams with the same name; that one is well says nothing of the other."""
+    looks = [
+        *(look(at, "fail", domain="hub") for at in range(3)),
+        *(look(at, "fail" if at < 2 else "pass", domain="edge") for at in range(3)),
+        *(look(at, "pass", domain="") for at in range(3)),
+    ]
+    found = findings(results(spark, *looks)).collect()
+    assert {row["domain"]: row["state"] for row in found} == {"hub": "open", "edge": "fixed"}

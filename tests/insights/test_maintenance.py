@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import count
@@ -47,10 +46,15 @@ def make(lake: Lake, force: bool = False) -> tuple[int, int]:
 
 
 def kept(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
-    """Do what is due, with files that were written at the fleet's time."""
-    for path in Path(lake.uri).rglob("*"):
-        os.utime(path, (START.timestamp(), START.timestamp()))
     return maintain(lake, now, keep, lambda _text: None)
+
+
+def settled(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
+    """Do what is due, and remove what that replaced; return what was done first."""
+    first = kept(lake, now, keep)
+    while kept(lake, now, keep) != Maintained():
+        pass
+    return first
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], bool], work: Callable[[], Any]) -> None:
@@ -86,21 +90,29 @@ def test_small_files_become_large_ones_and_old_ones_go(
     assert len(before) == 4 * FLEET.streams
     assert kept(lake, HOURS[0] + timedelta(minutes=59)) == Maintained()  # nothing is old enough
 
-    # Packs of bronze: killed before and after they count.
+    # Packs of bronze: killed before they count.
     written = files(lake, "bronze")
-    for method, end in (("replace_text", ".jsonl"), ("delete", ".json")):
-        killed_at(monkeypatch, method, lambda name, end=end: name.endswith(end), lambda: kept(lake))  # type: ignore[misc]
-        assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
-        assert make(lake) == (0, 0)
-        assert rows(lake, HOURS) == before
-    # Compaction of silver: killed with one of two hours pointing to the day.
+    killed_at(monkeypatch, "replace_text", lambda name: name.endswith(".jsonl"), lambda: kept(lake))
+    assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
+    assert make(lake) == (0, 0)
+    assert rows(lake, HOURS) == before
+    # Compaction of silver: killed with one of two hours pointing to the day. What is replaced stays in the call that replaces it.
     killed_at(
         monkeypatch, "repoint", lambda _layer: bool(lake.pointer("silver", HOURS[0]).get("day")), lambda: kept(lake)
     )
     assert ["day" in lake.pointer("silver", hour) for hour in HOURS] == [True, False]
     assert rows(lake, HOURS) == before
+    assert set(written) < set(files(lake, "bronze"))
+    # What a pack holds: killed while it is removed.
+    killed_at(monkeypatch, "delete", lambda name: name.endswith(".json"), lambda: kept(lake))
+    assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
+    assert make(lake) == (0, 0)
+    apart = files(lake, "silver")
     done = kept(lake)
     assert (done.packed, done.compacted) == (0, 1)
+    assert rows(lake, HOURS) == before
+    assert [name for name in apart if place(HOURS[1]) in name and name not in files(lake, "silver")] == []
+    assert settled(lake).unused > 0
     assert rows(lake, HOURS) == before
     assert len(rows(lake, HOURS[1:])) == 2 * FLEET.streams
     assert make(lake) == (0, 0)
@@ -115,7 +127,7 @@ def test_small_files_become_large_ones_and_old_ones_go(
     late = rows(lake, HOURS)
     assert len(late) == 5 * FLEET.streams
     assert rows(lake, HOURS[:1]) == rows(lake, HOURS)[: 2 * FLEET.streams]
-    done = kept(lake)
+    done = settled(lake)
     assert (done.packed, done.compacted) == (1, 1)
     assert rows(lake, HOURS) == late
     assert make(lake, force=True) == (2, 0)
@@ -127,11 +139,11 @@ def test_small_files_become_large_ones_and_old_ones_go(
     assert (done.bronze_days, done.unmade) == (0, 1)
     assert make(lake) == (1, 0)
     last = rows(lake, HOURS)
-    assert kept(lake, SOON + timedelta(days=9), Keep(bronze=7, unused=timedelta(0))).bronze_days == 1
+    assert settled(lake, SOON + timedelta(days=9), Keep(bronze=7, unused=timedelta(0))).bronze_days == 1
     assert files(lake, "bronze") == []
     assert make(lake, force=True) == (0, 0)
     assert rows(lake, HOURS) == last
-    done = kept(lake, SOON + timedelta(days=99), Keep(silver=90, unused=timedelta(0)))
+    done = settled(lake, SOON + timedelta(days=99), Keep(silver=90, unused=timedelta(0)))
     assert done.silver_hours == 2
     assert rows(lake, HOURS) == files(lake, "silver") == []
 
@@ -151,8 +163,51 @@ def test_replaced_runs_go_and_used_ones_stay(spark: SparkSession, tmp_path: Path
     lake.publish("silver", START, "20261101T000000Z-used", [], 0)
     lake.replace_text(f"gold/_published/{day}.json", '{"run": "20261101T000000Z-used"}')
     (tmp_path / "bronze" / "_incoming" / "20261101T000000.000000Z-dead").mkdir(parents=True)
-    assert kept(lake, SOON, Keep(unused=timedelta(hours=1))) == Maintained(unused=4)
+    keep = Keep(unused=timedelta(hours=1))
+    assert kept(lake, SOON, keep) == Maintained(unused=1)
+    assert kept(lake, SOON + timedelta(minutes=59), keep) == Maintained()
+    assert kept(lake, SOON + timedelta(hours=1), keep) == Maintained(unused=3)
     assert [name for name in (*used, *replaced, *new) if (tmp_path / name).exists()] == [*used, *new]
+
+
+def test_what_is_replaced_stays_for_its_readers(spark: SparkSession, tmp_path: Path) -> None:
+    """However long ago it was made: somebody began to read it just before it was replaced."""
+    lake = Lake(spark, str(tmp_path))
+    hour, keep = START - timedelta(days=3), Keep(unused=timedelta(hours=24))
+    old, new = (f"{made:%Y%m%dT%H%M%SZ}-{made:%f}" for made in (hour + timedelta(hours=1), START))
+    read = tmp_path / f"silver/streams/run={old}/{place(hour)}"
+    read.mkdir(parents=True)
+    lake.publish("silver", hour, old, [], 0)
+    assert kept(lake, START - timedelta(minutes=1), keep) == Maintained()
+    lake.publish("silver", hour, new, [], 0)  # a late snapshot
+    for minutes in (1, 60, 24 * 60):
+        assert kept(lake, START + timedelta(minutes=minutes), keep) == Maintained()
+        assert read.exists()
+    # Whoever forgets since when it is unused keeps it for longer.
+    lake.replace_text("_unused.json", "{}")
+    assert kept(lake, START + timedelta(hours=26), keep) == Maintained()
+    assert kept(lake, START + timedelta(hours=50), keep) == Maintained(unused=1)
+    assert not read.exists()
+
+
+def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_path: Path) -> None:
+    lake, keep = Lake(spark, str(tmp_path)), Keep(bronze=7, unused=timedelta(hours=24))
+    for minute in (0, 1):
+        FLEET.write(tmp_path, minute * 60.0)
+    lake.publish("silver", START, "run", lake.snapshots(START), 0)
+    opened = files(lake, "bronze")
+    assert kept(lake, START + timedelta(hours=25), keep).packed == 1
+    assert kept(lake, START + timedelta(hours=48), keep) == Maintained()  # it takes note
+    assert set(opened) < set(files(lake, "bronze"))
+    assert kept(lake, START + timedelta(hours=72), keep) == Maintained(unused=len(opened))
+    packed = files(lake, "bronze")
+    assert set(packed).isdisjoint(opened)
+    assert kept(lake, START + timedelta(days=8), keep).bronze_days == 1
+    assert lake.snapshots(START) == []
+    assert kept(lake, START + timedelta(days=9), keep) == Maintained()
+    assert files(lake, "bronze") == [name for name in packed if "/manifest/" not in name]
+    assert kept(lake, START + timedelta(days=10), keep).unused > 0
+    assert files(lake, "bronze") == []
 
 
 def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSession, tmp_path: Path) -> None:
@@ -163,3 +218,26 @@ def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSe
     assert make(lake) == make(lake, force=True) == (0, 0)
     assert lake.pointer("silver", HOURS[0])["run"] == "run"
     assert not (tmp_path / "silver" / "_published" / place(HOURS[1])).exists()
+
+
+def test_a_late_archive_of_a_day_whose_bronze_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    lake, keep = Lake(spark, str(tmp_path)), Keep(bronze=1)
+    FLEET.write(tmp_path, 0)
+    assert make(lake) == (1, 0)
+    first, now = rows(lake, HOURS), START + timedelta(days=3)
+    assert kept(lake, now, keep).bronze_days == 1
+    FLEET.write(tmp_path, 60.0)
+    assert kept(lake, now, keep).unmade == 1
+    assert make(lake) == (1, 0)
+    both = rows(lake, HOURS)
+    assert (both[: len(first)], len(both)) == (first, 2 * len(first))
+    assert kept(lake, now, keep).bronze_days == 1
+    assert make(lake) == make(lake, force=True) == (0, 0)
+    assert rows(lake, HOURS) == both
+    # What cannot be read beside it is left, and said.
+    lake.repoint("silver", START, {**lake.pointer("silver", START), "format": 1})
+    FLEET.write(tmp_path, 120.0)
+    heard: list[str] = []
+    assert make_silver(lake, HOURS[:1], heard.append).fresh == 1
+    assert "cannot be added to tables of the older format 1" in heard[0]
+    assert kept(lake, now, keep).unmade == 1

@@ -17,6 +17,7 @@ from typing import Any
 
 import nats
 import pytest
+from jetstream_insights import messages
 from jetstream_insights.messages import (
     BATCHES,
     CONSUMER,
@@ -75,7 +76,7 @@ def state(site: Site, name: str, *subjects: str) -> tuple[Stream, State]:
 def read(
     site: Site, stream: Stream, found: State, first: int, last: int, fail: bool = True, login: Login | None = None
 ) -> list[Message]:
-    wanted = Range(first, last, found.created, found.way, found.average)
+    wanted = Range(first, last, found.created, found.way)
     return [
         Message(rows.subjects[index].decode(), sequence, rows.times[index], rows.headers[index], rows.data[index])
         for rows in read_range(login or site.login, stream, wanted, fail)
@@ -108,6 +109,48 @@ def test_reads_what_nats_py_reads(site: Site, streams: dict[str, list[Message]],
     assert read(site, stream, found, 17, 17) == []
     assert read(site, stream, found, found.last, found.last) == []
     assert site.consumers(name) == 0
+
+
+@pytest.mark.parametrize("name", ["DIRECT", "PLAIN", "QUEUE"])
+def test_a_batch_has_bounded_bytes(site: Site, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small messages, then large ones: what is asked for at once goes by the bytes of what comes, not by an average."""
+    stream_name = f"MIXED_{name}"
+    site.add_stream(
+        stream_name,
+        allow_direct=name == "DIRECT",
+        **({"retention": "workqueue"} if name == "QUEUE" else {}),
+    )
+    sizes = [10] * 300 + [700_000] * 5 + [10] * 20 + [30_000] * 40
+    site.publish_sizes(stream_name, sizes)
+    monkeypatch.setattr(messages, "BATCH_BYTES", 100_000)
+    stream, found = state(site, stream_name)
+    wanted = Range(1, found.last, found.created, found.way)
+    batches = [rows.data for rows in read_range(site.login, stream, wanted, True)]
+    assert [len(data) for batch in batches for data in batch] == sizes
+    # A direct get ends with the message that reaches the limit, a pull before one that would go beyond it.
+    assert all(sum(map(len, batch)) <= 100_000 + len(batch[-1]) for batch in batches)
+    assert max(len(batch) for batch in batches) > 200
+
+
+def test_a_message_that_fills_a_pull_exactly(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server ends such a pull without a word; who waits for one loses the time of the pull, and reads it again for ever."""
+    site.add_stream("EXACT")
+    site.publish_sizes("EXACT", [1000] * 9)
+    stream, found = state(site, "EXACT")
+    one: list[int] = []
+    taken = Connection._tapped
+
+    def tapped(self: Connection, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
+        if reply.startswith(b"$JS.ACK."):
+            one.append(len(subject) + len(reply) + len(data) + len(headers or b""))
+        taken(self, subject, reply, data, headers)
+
+    monkeypatch.setattr(Connection, "_tapped", tapped)
+    assert len(read(site, stream, found, 1, 9)) == 9
+    assert len(set(one)) == 1, "the messages differ in size"
+    monkeypatch.setattr(messages, "BATCH_BYTES", 3 * one[0])
+    login = replace(site.login, patience=0.0)
+    assert len(read(site, stream, found, 1, 9, login=login)) == 9
 
 
 def test_a_server_that_knows_no_batches(site: Site, streams: dict[str, list[Message]]) -> None:
@@ -153,7 +196,9 @@ def test_a_time_is_the_sequence_of_the_first_message_from_then_on(
 
 
 @pytest.mark.parametrize("name", ["GONE", "WENT"])
-def test_what_was_removed_before_it_was_read_is_reported(site: Site, name: str) -> None:
+def test_what_was_removed_before_it_was_read_is_reported(
+    site: Site, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.add_stream(name, allow_direct=name == "GONE")
     site.publish(name, 500)
     stream, found = state(site, name)
@@ -166,7 +211,8 @@ def test_what_was_removed_before_it_was_read_is_reported(site: Site, name: str) 
     with pytest.raises(SourceError, match="up to 100 messages were removed"):
         read(site, stream, found, 1, 100)
     # What was removed after it was read is nobody's loss.
-    reading = read_range(site.login, stream, Range(201, 500, found.created, found.way, 10**5), fail_on_data_loss=True)
+    monkeypatch.setattr(messages, "BATCH_MESSAGES", 83)
+    reading = read_range(site.login, stream, Range(201, 500, found.created, found.way), fail_on_data_loss=True)
     got = next(reading).sequences
     site.api(f"STREAM.PURGE.{name}", {"seq": got[-1] + 1})
     for rows in reading:
@@ -179,14 +225,13 @@ def test_what_was_removed_before_it_was_read_is_reported(site: Site, name: str) 
         read(site, stream, found, 201, 500)
 
 
-def test_a_server_that_restarts_while_a_range_is_read(site: Site) -> None:
+def test_a_server_that_restarts_while_a_range_is_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.add_stream("PATIENT", allow_direct=True)
     site.publish("PATIENT", 3000)
     stream, found = state(site, "PATIENT")
+    monkeypatch.setattr(messages, "BATCH_MESSAGES", 400)
     got: list[int] = []
-    for number, rows in enumerate(
-        read_range(site.login, stream, Range(1, 3000, found.created, found.way, 20_000), True)
-    ):
+    for number, rows in enumerate(read_range(site.login, stream, Range(1, 3000, found.created, found.way), True)):
         got += rows.sequences
         if number == 1:
             site.servers.kill()

@@ -25,7 +25,16 @@ from jetstream_insights.report.causes import CODES, with_causes
 from jetstream_insights.report.content import plain
 from jetstream_insights.report.page import as_json, page
 from jetstream_insights.report.plain import csv_of, markdown, quoted, show
-from jetstream_insights.report.shape import BY_NAME, FORMAT, KINDS, TABLES, dicts, filled, verdict
+from jetstream_insights.report.shape import (
+    BY_NAME,
+    FORMAT,
+    KINDS,
+    TABLES,
+    dicts,
+    filled,
+    verdict,
+    without_single_domain,
+)
 from pyspark.sql import Row
 
 CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
@@ -417,6 +426,26 @@ def test_fleets_do_not_explain_each_other() -> None:
     report = grouped({"tables": {**tables, "findings": failing}})
     kinds = {row["fleet"]: row["kind"] for row in dicts(report, "causes")}
     assert kinds == {"east": "servers_down", "west": "asset_fault"}
+
+
+@pytest.mark.parametrize(("domain", "several"), [("hub", False), ("edge", True), ("", True)])
+def test_domains_are_named_only_where_there_are_several(domain: str, several: bool) -> None:
+    """Those of servers that did not answer are not known."""
+    servers: list[dict[str, Any]] = [
+        {"server": "n1", "domain": "hub", "answered": True},
+        {"server": "e1", "domain": domain, "answered": True},
+        {"server": "n9", "domain": None, "answered": False},
+    ]
+    lost = [{**found("STREAM_101", account="A", stream="S", value=2.0, threshold=2.0), "domain": "hub"}]
+    lost.append({**found("META_002"), "domain": "hub"})
+    report = grouped({"tables": {"servers": rows("servers", *servers), "findings": rows("findings", *lost)}})
+    titles = " ".join(row["title"] for row in dicts(report, "causes"))
+    assert ("stream A@hub/S" in titles, "meta group of the domain hub" in titles) == (several, several)
+    shown = {"tables": without_single_domain(report["tables"])}
+    for table in ("servers", "findings"):
+        assert [("domain" in row) for row in dicts(shown, table)] == [several] * len(report["tables"][table]["rows"])
+    assert [row["server"] for row in dicts(shown, "servers")] == ["n1", "e1", "n9"]
+    assert [row["check"] for row in dicts(shown, "findings")] == ["STREAM_101", "META_002"]
 
 
 def test_only_checks_that_there_are_have_codes_of_the_gate() -> None:

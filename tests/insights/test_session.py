@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 
+import pytest
+from jetstream_insights.cli import main
 from jetstream_insights.session import session
 from pyspark.sql import SparkSession
 
@@ -28,6 +31,32 @@ def test_what_the_jvm_says_is_not_among_the_results() -> None:
     )
     assert done.stdout == "done\n"
     assert "CodeCache: size=245760Kb" in done.stderr
+
+
+def test_what_the_user_sets_wins() -> None:
+    """But for what rows mean: hours are those of UTC."""
+    script = """
+        from jetstream_insights.session import session
+        spark = session("local[1]", "400m", settings={"spark.sql.parquet.compression.codec": "snappy"})
+        wanted = ("shuffle.partitions", "parquet.compression.codec", "session.timeZone", "codegen.hugeMethodLimit")
+        print(*(spark.conf.get(f"spark.sql.{name}") for name in wanted), spark.conf.get("spark.driver.memory"))
+    """
+    given = "--conf spark.sql.shuffle.partitions=3 --conf spark.sql.session.timeZone=Europe/Berlin pyspark-shell"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": given},
+    )
+    assert done.stdout.split() == ["3", "snappy", "UTC", "8000", "400m"]
+
+
+@pytest.mark.parametrize("text", ["spark.ui.enabled", "ui=true"])
+def test_a_setting_that_is_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["silver", "--lake", "/nowhere", "--conf", text])
+    assert "--conf" in capsys.readouterr().err
 
 
 def test_a_session_in_another_time_zone_is_left_alone_and_not_used(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -14,68 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import JSON as JSON_LINES
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+    DURATION,
+    JSON,
+    NANOSECONDS,
+    PEERS,
+    Field,
+)
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
-from jetstream_insights.fields import DURATION, JSON, NANOSECONDS, Field, go_seconds, is_line, rows
+from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, hours
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
-from support.snapshots import HOUR, RECORDED, cluster_of, recorded, write_snapshot
-
-#: What the recorded replies do not hold.
-MORE = {
-    "varz": {"mem": 1000, "jetstream": {"config": {"sync_interval": 120000000000}}, "new": {"a": 1}},
-    "routez": {"routes": [{"rid": 7, "remote_name": "n2", "rtt": "350µs", "in_msgs": 5}]},
-    "connz": {"connections": [{"cid": cid, "account": "APP", "lang": "go", "in_msgs": cid + 1} for cid in (1, 1, 2)]},
-    "accstatz": {"account_statz": [{"acc": "APP", "conns": 2, "sent": {"msgs": 9, "bytes": 90}}]},
-    "raftz": {
-        "$SYS": {
-            "_meta_": {
-                "id": "fjFyEjc1",
-                "state": "LEADER",
-                "leader": peer_id("n2"),
-                "committed": 9,
-                "applied": 8,
-                "wal": {"bytes": 100},
-                "peers": {peer_id("n1"): {"name": "", "known": True, "last_seen": "1.5s"}, "unheard0": {"name": "n8"}},
-            }
-        },
-        "APP": {
-            "S-R3F": {
-                "id": "fjFyEjc1",
-                "leader": "unheard0",
-                "voted_for": "fjFyEjc1",
-                "peers": {"unheard0": {"name": "n8"}},
-            },
-            "S-R1F": {
-                "id": "fjFyEjc1",
-                "leader": "",
-                "voted_for": peer_id("n2"),
-                "peers": {peer_id("n1"): {"name": "Server name unknown at this time"}},
-            },
-        },
-    },
-    "ipqueuesz": {"sendq": {"pending": 3}},
-    "accountz": {
-        "account_detail": {
-            "account_name": "APP",
-            "jetstream_enabled": True,
-            "decoded_jwt": {
-                "exp": 1795286460,
-                "nats": {"limits": {"conn": 10, "disk_storage": -1, "tiered_limits": {"R3": {}}}},
-            },
-        }
-    },
-    "server_log": {
-        "time": "2026-11-21T18:00:00.5Z",
-        "text": "[7] 2026/11/21 19:00:00.123456 [WRN] Slow Consumer Detected",
-    },
-    "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
-    "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
-    "backups": {"excluded": False, "saved": "2026-11-21T02:00:00.5Z", "problem": "", "drill_problem": ""},
-}
+from support.fleet import START, Fleet, write
+from support.snapshots import HOUR, MORE, RECORDED, cluster_of, recorded, write_snapshot
 
 
 def table(lake: Lake, name: str) -> list[Row]:
@@ -84,18 +41,31 @@ def table(lake: Lake, name: str) -> list[Row]:
     return frame.collect()
 
 
+def without_domains(lake: Path) -> None:
+    """Make of what was captured what collectors wrote that did not know of domains."""
+    for path in lake.rglob("*.jsonl.gz"):
+        known = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        older = [{name: told for name, told in line.items() if name != "domain"} for line in known]
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in older)
+        path.write_bytes(gzip.compress(text.encode()))
+    for path in lake.rglob("bronze/manifest/**/*.json"):
+        manifest = json.loads(path.read_text())
+        del manifest["domains"]
+        path.write_text(json.dumps(manifest))
+
+
 def quiet(_text: str) -> None:
     """Progress is for people."""
 
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Return a lake where one hour was made, with a fleet for each version."""
+    """Return a lake where one hour was made, with a fleet for each version, as lines and as columns."""
     path = tmp_path_factory.mktemp("lake")
-    for version in RECORDED:
-        write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version)
+    for version, form in zip(RECORDED, itertools.cycle((PARQUET, JSON_LINES))):
+        write_snapshot(path, {**recorded(version), "more": MORE}, fleet=version, form=form)
     for minute, replies in enumerate(odd_moments()):
-        write_snapshot(path, replies, HOUR + timedelta(minutes=minute), "odd")
+        write_snapshot(path, replies, HOUR + timedelta(minutes=minute), "odd", PARQUET)
     lake = Lake(spark, str(path))
     outcome = make_silver(lake, [HOUR], quiet)
     assert (outcome.made, outcome.fresh, outcome.quarantined) == (1, 0, 0)
@@ -286,9 +256,9 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: Spar
     assert main([*arguments[:3], "--from", "2026-11-22", "--to", "2026-11-23", "--master", "local[1]"]) == DONE
 
 
-def lines_of(spark: SparkSession, *texts: str) -> DataFrame:
+def lines_of(spark: SparkSession, *texts: str) -> Bronze:
     file = "lake/bronze/varz/date=2026-11-21/hour=18/1.jsonl.gz"
-    return spark.createDataFrame([(file, text) for text in texts], "file string, value string")
+    return Bronze(spark.createDataFrame([(file, text) for text in texts], "file string, value string"))
 
 
 #: What is in `extra` of these, in place of the document's data.
@@ -338,7 +308,8 @@ TORN = (
 def test_what_is_no_line_of_the_hour_is_no_row(spark: SparkSession, torn: str) -> None:
     lines = lines_of(spark, torn)
     assert rows(lines, (), (Field("a", "bigint"),)).collect() == []
-    assert lines.where(is_line(F.col("file"), F.col("value"))).count() == 0
+    assert lines.lines is not None
+    assert lines.lines.where(is_line(F.col("file"), F.col("value"))).count() == 0
 
 
 def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
@@ -430,12 +401,13 @@ GROUPS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...]]] = {
 
 def test_a_stream_has_its_leaders_figures_or_those_of_the_first_server_by_name(spark: SparkSession) -> None:
     replica = (
-        "fleet string, snapshot string, taken timestamp, account string, stream string, server string, server_id string, "
-        f"cluster string, leader string, peers {silver.PEERS}, is_leader boolean, is_backed boolean, "
+        "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, server string, "
+        f"server_id string, cluster string, leader string, peers {PEERS}, is_leader boolean, is_backed boolean, "
         "num_replicas int, messages bigint"
     )
+    moment = ("f", "s", HOUR, "")
     reported = [
-        ("f", "s", HOUR, "A", stream, server, server.upper(), cluster, leader, peers, is_leader, is_backed, 2, messages)
+        (*moment, "A", stream, server, server.upper(), cluster, leader, peers, is_leader, is_backed, 2, messages)
         for stream, (views, _row) in GROUPS.items()
         for server, cluster, leader, names, is_leader, is_backed, messages in views
         for peers in [[(name, "b", True, False, 0, 0, 0) for name in names] if names is not None else None]
@@ -462,3 +434,53 @@ def test_every_table_is_made_from_tables_that_are_made_before_it() -> None:
     for name, found in silver.TABLES.items():
         assert set(found.silver) <= made, name
         made.add(name)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_domains_are_kept_apart(spark: SparkSession, tmp_path: Path, older: bool) -> None:
+    """Each has streams of the same names. An older collector did not write of which domain a line is."""
+    parts = [
+        Fleet(3, 2, 1, domain="hub", prefix="hub-", cluster="HUB"),
+        Fleet(3, 2, 2, domain="edge", prefix="edge-", cluster="EDGE"),
+        Fleet(1, 2, 3, prefix="alone-", cluster="ALONE"),
+    ]
+    write(parts, tmp_path, 60.0)
+    if older:
+        without_domains(tmp_path)
+    lake = Lake(spark, str(tmp_path))
+    assert make_silver(lake, [START], quiet).quarantined == 0
+
+    def read(name: str) -> list[Row]:
+        frame = lake.read("silver", name, [START])
+        assert frame is not None, name
+        return frame.collect()
+
+    for name, part in (("hub", parts[0]), ("edge", parts[1]), ("", parts[2])):
+        for stream in part.assets:
+            (row,) = [row for row in read("streams") if (row["domain"], row["stream"]) == (name, stream.name)]
+            leader = part.leader(stream, 60.0)
+            assert leader is not None
+            assert (row["leaders"], row["last_seq"]) == ([part.name(leader)], part.written(stream, 60.0))
+        assert {row["peer"] for row in read("meta_peers") if row["domain"] == name} == {
+            part.name(server) for server in range(part.servers)
+        }
+    for table_ in ("servers", "stream_replicas", "consumers", "consumer_replicas", "accounts"):
+        assert {row["domain"] for row in read(table_)} == {"hub", "edge", ""}, table_
+
+
+def test_what_is_of_no_server_is_of_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
+    """In lines of older collectors, such as those of backups; with several domains nobody knows."""
+    fleets = {"one": [Fleet(1, 1, 1, domain="hub")], "two": [Fleet(1, 1, 2, domain="hub"), Fleet(1, 1, 3, prefix="e")]}
+    servers = spark.createDataFrame(
+        [(name, part.name(0), part.domain) for name, parts in fleets.items() for part in parts],
+        "fleet string, server_id string, domain string",
+    )
+    lines = [("one", "", None), ("two", "", None), ("two", "n1", None), ("two", "n1", "known"), ("none", "", None)]
+    found = silver.with_domains(spark.createDataFrame(lines, servers.schema), servers).collect()
+    assert sorted(map(tuple, found)) == [
+        ("none", "", ""),
+        ("one", "", "hub"),
+        ("two", "", ""),
+        ("two", "n1", "hub"),
+        ("two", "n1", "known"),
+    ]

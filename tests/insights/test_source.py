@@ -14,15 +14,28 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jetstream_insights import source as source_module
 from jetstream_insights.messages import SourceError
+from jetstream_insights.pushdown import Bounds, bounds_of
 from jetstream_insights.source import SCHEMA, JetStreamSource, Settings, _StreamReader
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 from support.streams import Site, messages_of, site_of
@@ -144,6 +157,11 @@ def _sequences(frames: dict[str, DataFrame]) -> list[Any]:
         ),
         pytest.param({"nkey_seed": "/none.nk"}, "option nkey_seed: cannot read /none.nk", id="seed"),
         pytest.param({"domain": "d", "api_prefix": "x"}, "domain and api_prefix exclude each other", id="prefix"),
+        pytest.param(
+            {"max_messages_per_trigger": "5", "max_bytes_per_trigger": "5"},
+            "max_messages_per_trigger and max_bytes_per_trigger exclude each other",
+            id="limits",
+        ),
         pytest.param({"tls_key_file": __file__}, "tls_key_file needs tls_cert_file", id="key"),
     ],
 )
@@ -166,6 +184,71 @@ def test_what_spark_shows_of_a_refusal(source: SparkSession, site: Site) -> None
         read(source, site, start="new").count()
     with pytest.raises(Exception, match="the schema is always subject string, "):
         source.read.schema("a int").format("jetstream").options(**options(site)).load().count()
+
+
+@pytest.fixture
+def pushing(source: SparkSession) -> Iterator[SparkSession]:
+    source.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield source
+    source.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_filters_narrow_what_is_read(pushing: SparkSession, site: Site) -> None:
+    """The rows are those of a query that reads everything."""
+    wanted = asyncio.run(messages_of(site, "DIRECT"))
+    moment = F.lit(_iso(wanted[400].time)).cast("timestamp")
+    conditions = {
+        "sequences": (F.col("seq") > 100) & (F.col("seq") <= 110),
+        "list": F.col("seq").isin(7, 9, 5000),
+        "subject": (F.col("subject") == "DIRECT.kept.a") & (F.col("seq") < 50),
+        "subjects": F.col("subject").isin("DIRECT.kept.a", "DIRECT.kept.b") & (F.col("seq") < 50),
+        "prefix": F.col("subject").startswith("DIRECT.kept.c.de") & (F.col("seq") < 50),
+        "time": (F.col("time") >= moment) & (F.col("seq") < 500),
+        "nothing": F.col("seq") > 10_000,
+        "wildcard": F.col("subject") == "DIRECT.*.a",
+        "not": ~(F.col("seq") > 5),
+    }
+    pushed = {name: read(pushing, site, push_filters="true").where(condition) for name, condition in conditions.items()}
+    plain = {name: read(pushing, site).where(condition) for name, condition in conditions.items()}
+    found = {row.which: row.seqs for row in _sequences(pushed)}
+    assert found == {row.which: row.seqs for row in _sequences(plain)}
+    assert found["sequences"] == list(range(101, 111))
+    assert found["list"] == [7, 9]
+    assert set(found) == set(conditions) - {"nothing", "wildcard"}
+    # A range that Spark would throw away is not even planned.
+    assert pushed["sequences"].rdd.getNumPartitions() == 1
+    assert read(pushing, site, push_filters="true", partitions=4).where("seq > 880").rdd.getNumPartitions() == 4
+    assert read(pushing, site, push_filters="true", partitions=4).where("seq > 898").rdd.getNumPartitions() == 2
+
+
+def test_filters_that_spark_does_not_push_down(source: SparkSession, site: Site) -> None:
+    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        read(source, site, push_filters="true").count()
+
+
+@pytest.mark.parametrize(
+    ("filters", "bounds"),
+    [
+        pytest.param([GreaterThan(("seq",), 5), LessThan(("seq",), 9)], Bounds(first=6, last=8), id="open ends"),
+        pytest.param(
+            [GreaterThanOrEqual(("seq",), 5), LessThanOrEqual(("seq",), 9), GreaterThan(("seq",), 6)],
+            Bounds(first=7, last=9),
+            id="the narrowest",
+        ),
+        pytest.param([In(("seq",), (4, 2))], Bounds(first=2, last=4), id="a list"),
+        pytest.param([Not(EqualTo(("seq",), 4)), EqualTo(("data",), 4)], Bounds(), id="others"),
+        pytest.param([EqualTo(("seq",), None), In(("seq",), (1, None))], Bounds(), id="null"),
+        pytest.param([EqualTo(("time",), datetime(2026, 1, 1))], Bounds(), id="a time without a zone"),
+        pytest.param(
+            [EqualTo(("subject",), "a.b"), EqualTo(("subject",), "c")], Bounds(subjects=("a.b",)), id="subject"
+        ),
+        pytest.param([In(("subject",), ("a", "b.*"))], Bounds(), id="a subject that servers take for a pattern"),
+        pytest.param([StringStartsWith(("subject",), "a.b.c")], Bounds(subjects=("a.b.>",)), id="prefix"),
+        pytest.param([StringStartsWith(("subject",), "ab")], Bounds(), id="prefix of a token"),
+    ],
+)
+def test_bounds(filters: list[Filter], bounds: Bounds) -> None:
+    assert bounds_of(filters) == bounds
 
 
 # --- streaming ----------------------------------------------------------------------------------------------------------------
@@ -193,6 +276,10 @@ def test_available_now_admission_and_a_stream_made_anew(source: SparkSession, si
     assert run_query(source, tmp_path, reported) == [30]
     rows = source.read.parquet(str(tmp_path / "rows")).select("seq").collect()
     assert sorted(row.seq for row in rows) == list(range(1, 281))
+    # By bytes, of which a sequence has so many on average.
+    size = site.api("STREAM.INFO.FLOW")["state"]["bytes"]
+    by_bytes = options(site, "FLOW", max_bytes_per_trigger=size // 4 + 1)
+    assert run_query(source, tmp_path / "bytes", by_bytes) == [70, 70, 70, 70]
     site.api("STREAM.DELETE.FLOW")
     site.add_stream("FLOW", allow_direct=True)
     site.publish("FLOW", 10)

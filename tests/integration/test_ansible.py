@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.nats_processes import NatsProcesses, collections_path
+from support.nats_processes import ONE_VERSION, NatsProcesses, collections_path
 
 pytestmark = pytest.mark.playbook
 
@@ -109,6 +109,7 @@ PLAY = """
 """
 
 
+@ONE_VERSION
 def test_every_module_in_a_playbook(healthy: NatsProcesses, tmp_path: Path) -> None:
     playbook, variables = tmp_path / "play.yml", tmp_path / "vars.json"
     playbook.write_text(PLAY)

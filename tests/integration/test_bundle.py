@@ -24,6 +24,7 @@ import yaml
 from support.audit_archive import AuditArchive
 from support.documents import Document
 from support.module_runs import Runner
+from support.nats_processes import VERSIONS, NatsProcesses
 from support.role_cluster import (
     APP_PASSWORD,
     OPERATOR_PASSWORD,
@@ -45,9 +46,9 @@ PAYLOAD = "x" * 64
 
 
 @pytest.fixture(scope="module")
-def broken(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleCluster]:
     """A cluster with secrets of each kind. The server of n3 is dead, and its host cannot be reached."""
-    cluster = RoleCluster(tmp_path_factory.mktemp("bundle"), ["n1", "n2", "n3"], version)
+    cluster = RoleCluster(tmp_path_factory.mktemp("bundle"), ["n1", "n2", "n3"], VERSIONS[-1])
     cluster.variables |= {
         "nats_server_jetstream_encryption_key": ENCRYPTION_KEY,
         "nats_server_cluster_authorization": {"user": "route", "password": ROUTE_PASSWORD},
@@ -182,25 +183,43 @@ def test_a_profile_and_the_evidence_of_hosts_are_there(bundle: tuple[Run, Path])
     assert any("n3" in str(problem) for problem in problems)
 
 
-def test_natscli_would_read_it(bundle: tuple[Run, Path], version: str) -> None:
+def test_natscli_would_read_it(bundle: tuple[Run, Path]) -> None:
     archive = AuditArchive(bundle[1])
     assert archive.warnings == []
     assert archive.cluster_servers == {"C1": {"n1", "n2"}}
     for server in ("n1", "n2"):
-        for kind in ("variables", "health", "jetstream_info", "gateways", "leafs", "connections", "accounts"):
-            pages = archive.load(cluster="C1", server=server, kind=kind)
-            assert len(pages) == 1, (server, kind)
-            assert pages[0]["server"]["name"] == server
-            assert pages[0]["server"]["ver"] == version
-            assert pages[0]["data"]
+        answers_for_all(archive, server, VERSIONS[-1])
         (replica,) = archive.load(cluster="C1", server=server, account="APP", stream="ORDERS", kind="stream_info")
         assert (replica["name"], replica["state"]["messages"]) == ("ORDERS", 20)
-        (raft,) = archive.load(server=server, account="APP", kind="account_raftz")
-        assert set(raft["data"]) == {"APP"}
-        assert archive.load(server=server, kind="account_ipqueues")
-        (expvars,) = archive.load(server=server, kind="exp_variables")
-        assert "cmdline" not in expvars["data"]
-        assert expvars["data"]["memstats"]
+
+
+def answers_for_all(archive: AuditArchive, server: str, version: str) -> None:
+    """See that the archive has an answer of the server for each of its endpoints."""
+    for kind in ("variables", "health", "jetstream_info", "gateways", "leafs", "connections", "accounts"):
+        pages = archive.load(cluster="C1", server=server, kind=kind)
+        assert len(pages) == 1, (server, kind)
+        assert pages[0]["server"]["name"] == server
+        assert pages[0]["server"]["ver"] == version
+        assert pages[0]["data"]
+    (raft,) = archive.load(server=server, account="APP", kind="account_raftz")
+    assert set(raft["data"]) == {"APP"}
+    assert archive.load(server=server, kind="account_ipqueues")
+    (expvars,) = archive.load(server=server, kind="exp_variables")
+    assert "cmdline" not in expvars["data"]
+    assert expvars["data"]["memstats"]
+
+
+def test_servers_of_each_version_answer_for_all(
+    run_module: Runner, healthy: NatsProcesses, version: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bundle.zip"
+    result = run_module(
+        "nats_bundle", healthy.sys_connection(), path=str(path), expected_servers=healthy.names, secrets=[APP_PASSWORD]
+    )
+    assert (sorted(result["answered"]), result["missing"]) == (sorted(healthy.names), [])
+    archive = AuditArchive(path)
+    for server in healthy.names:
+        answers_for_all(archive, server, version)
 
 
 def test_the_import_of_the_insights_reads_it(bundle: tuple[Run, Path], run_module: Runner, tmp_path: Path) -> None:
@@ -237,7 +256,7 @@ def test_check_mode_says_what_it_would_collect_and_writes_nothing(broken: RoleCl
 
 
 def test_without_any_server_there_is_what_the_hosts_tell(
-    run_module: Runner, broken: RoleCluster, tmp_path: Path, version: str
+    run_module: Runner, broken: RoleCluster, tmp_path: Path
 ) -> None:
     nobody = {"servers": ["nats://127.0.0.1:1"], "user": "sys", "password": SYSTEM_PASSWORD, "timeout": 1}
     told = run_module(
@@ -261,6 +280,26 @@ def test_without_any_server_there_is_what_the_hosts_tell(
     assert (result["changed"], result["answered"]) == (True, [])
     assert any(row["what"] == "servers" and "cannot be asked" in row["reason"] for row in result["missing"])
     assert "host/n1/process/limits.txt" in AuditArchive(path).tags
+
+
+def test_of_a_configuration_by_hand_no_secret_is_in_it(run_module: Runner, tmp_path: Path) -> None:
+    """Its secrets are known by the keys of what was parsed, and what cannot be parsed stays out."""
+    config, log = tmp_path / "hand.conf", tmp_path / "server.log"
+    log.write_text("somebody came with hunter-22\n")
+
+    def collected(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+        config.write_text(text)
+        options = {"log_file": str(log), "directory": str(tmp_path), "timeout": 2.0}
+        told = run_module("nats_host_bundle", {}, config=str(config), **options)
+        with tarfile.open(told["path"]) as archive:
+            return {one.name: archive.extractfile(one).read().decode() for one in archive}, told["missing"]  # type: ignore[union-attr]
+
+    files, _missing = collected("ANYTHING = hunter-22\nport: 4222\nauthorization { token: $ANYTHING }\n")
+    assert "port: 4222" in files["configuration/hand.conf"] and "somebody came" in files["server.log"]
+    assert "hunter-22" not in str(files)
+    files, missing = collected("ANYTHING = hunter-22\nauthorization { token: $ANYTHING")
+    assert "configuration/hand.conf" not in files
+    assert "its secrets cannot be known" in next(row["reason"] for row in missing if "hand.conf" in row["what"])
 
 
 def test_the_size_is_kept_and_what_had_no_room_is_named(

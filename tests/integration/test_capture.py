@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.nats_processes import APP_PASSWORD, NatsProcesses, run_playbook
+from support.nats_processes import APP_PASSWORD, ONE_VERSION, NatsProcesses, run_playbook
 
-pytestmark = pytest.mark.playbook
+pytestmark = [pytest.mark.playbook, ONE_VERSION]
 
 
 def play(tmp_path: Path, healthy: NatsProcesses, *arguments: str, **variables: Any) -> tuple[int, str]:

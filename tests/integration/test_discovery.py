@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import running_servers
+from support.credentials import make_certificates
 from support.module_runs import run_in_process
 from support.nats_processes import binary, free_ports
 
@@ -122,3 +123,15 @@ def test_a_store_that_only_the_process_sees_and_a_server_in_a_container(tmp_path
         assert (found["found"], len(found["contained"])) == (False, 1)
         assert "runs in a container" in found["problem"]
     assert server.read()["problem"].startswith(f"no nats-server runs with {server.config}: start it")
+
+
+def test_the_files_of_a_host_are_read_without_secrets_while_the_server_runs_and_after(tmp_path: Path) -> None:
+    server = Started(tmp_path, "2.15.1")
+    authority = make_certificates(tmp_path).ca
+    remote = f'url: "nats://127.0.0.1:1", tls {{ ca_file: "{authority}" }}'
+    text = f"{server.http}X = hunter-22\nauthorization {{ token: $X }}\nleafnodes {{ remotes: [ {{ {remote} }} ] }}\n"
+    with server.running(text):
+        running = run_in_process("nats_server_files_info", {}, config=str(server.config), prefix="n1/")
+    assert (sorted(running["files"]), running["problems"]) == (["n1/c.conf", f"n1/{authority.name}"], [])
+    assert "hunter-22" not in str(running) and "$SECRET_authorization_token" in running["files"]["n1/c.conf"]
+    assert run_in_process("nats_server_files_info", {}, config=str(server.config), prefix="n1/") == running

@@ -129,6 +129,9 @@ def test_a_server_that_says_nothing_hangs_no_scrape(healthy: NatsProcesses, star
 def test_scrapes_do_not_ask_the_servers(healthy: NatsProcesses, start: Start) -> None:
     exporter = start(healthy.sys_connection(), interval=3600.0)
     first = exporter.until(lambda found: found.get(("natsops_up",)) == 1)
+    took, every = first["natsops_sweep_duration_seconds",], first["natsops_sweep_interval_seconds",]
+    assert 0 < took < every
+    assert 0 <= first["natsops_sweep_timestamp_seconds",] - first["natsops_sweep_success_timestamp_seconds",] < took
     for _scrape in range(20):
         assert exporter.series()["natsops_sweeps_total", "success"] == 1
     assert first["natsops_series",] == len(first)

@@ -15,6 +15,7 @@ import pytest
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses, free_ports
 from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, words
+from support.snapshots import lines_of
 
 pytestmark = pytest.mark.playbook
 
@@ -173,6 +174,18 @@ def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
             assert sorted(info["meta"]["members"]) == cluster.names
             facts = run_module("nats_cluster_facts", cluster.sys_connection())
             assert [found["name"] for found in facts["ansible_facts"]["nats_cluster"]["clusters"]] == [cluster.cluster]
+            # The account has a stream of this name in each domain.
+            cluster.add_stream("TELEMETRY", 1)
+            taken = run_module(
+                "nats_snapshot", cluster.sys_connection(), lake=str(tmp_path / "lake"), fleet=cluster.cluster
+            )
+            assert (taken.get("msg"), taken["answered"]) == (None, 4)
+        lines = lines_of(Path(taken["manifest"]))
+        homes = {name: of.cluster for of in (hub, branch) for name in of.names}
+        for table in ("servers", "varz", "jsz", "accstatz"):
+            assert {line["server"]: line["domain"] for line in lines[table]} == homes, table
+        streams = [(line["domain"], line["data"]["name"]) for line in lines["jsz_streams"]]
+        assert sorted(streams) == [("branch", "TELEMETRY"), ("hub", "TELEMETRY")]
     finally:
         for cluster in (hub, branch):
             cluster.kill()

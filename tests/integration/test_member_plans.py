@@ -12,6 +12,7 @@ from typing import Any, Callable
 import pytest
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
+from support.recorded import write_report
 
 Plan = Callable[..., dict[str, Any]]
 Placed = dict[str, set[str]]
@@ -159,6 +160,39 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     assert (renewed["reused"], renewed["moves"]) == (False, []), "nothing is left to win"
     wrong = {**moves[0], "from": moves[0]["to"], "to": next(iter(homes()[moves[0]["stream"]] - {moves[0]["to"]}))}
     assert move([wrong])["failure"]["code"] == "not_a_member"
+
+
+def test_what_the_insights_recorded_of_the_writes_counts(
+    five: NatsProcesses, placed: Placed, plan: Plan, tmp_path: Path
+) -> None:
+    """Nothing is written now: without the report nobody knows that the streams are of unequal weight."""
+    rates = {name: 1000.0 * number for number, name in enumerate(sorted(placed.keys() - {"SINGLE"}), 1)}
+    report = tmp_path / "report.json"
+    day = write_report(report, {**{("lab", name): rate for name, rate in rates.items()}, ("other", "SINGLE"): 5.0})
+
+    def carried(found: dict[str, Any]) -> dict[str, int]:
+        return {name: load["bytes_per_second"] for name, load in found["before"].items()}
+
+    options: dict[str, Any] = {"cluster": "C1", "sample": 0}
+    recorded = {**options, "rates_file": str(report), "rates_fleet": "lab"}
+    unknown = plan("nats_rebalance_plan", **options)
+    assert set(carried(unknown).values()) == {0}
+    assert "write bytes" not in {move["goal"] for move in unknown["moves"]}
+    known = plan("nats_rebalance_plan", **recorded)
+    assert carried(known) == {
+        server: sum(rate for name, rate in rates.items() if server in placed[name]) for server in five.names
+    }
+    assert "write bytes" in {move["goal"] for move in known["moves"]}
+    assert known["lines"][-1].startswith(f"write rates: of {len(rates)} streams from the report of {day}, of ")
+
+    leaders = plan("nats_leader_rebalance", check_mode=True, account_users=five.account_users(), **recorded)
+    assert sum(carried(leaders).values()) == sum(rates.values())
+    assert leaders["lines"][-1] == known["lines"][-1]
+
+    several = plan("nats_rebalance_plan", **options, rates_file=str(report))
+    assert "rates_file: " in several["msg"] and "none was named: lab, other" in several["msg"]
+    assert "which is missing" in plan("nats_rebalance_plan", **options, rates_fleet="lab")["msg"]
+    assert "No such file" in plan("nats_rebalance_plan", **options, rates_file=str(tmp_path / "none"))["msg"]
 
 
 def test_how_many_replicas(five: NatsProcesses, placed: Placed, plan: Plan) -> None:

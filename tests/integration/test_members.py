@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from support.module_runs import Runner
+from support.recorded import write_report
 from support.role_cluster import OPERATOR_PASSWORD, RoleCluster, create, meta_members, publish, under_load, words
 
 pytestmark = pytest.mark.playbook
@@ -131,7 +132,7 @@ def test_what_may_not_join(cluster: RoleCluster, run_module: Runner) -> None:
     assert meta_members(run_module, cluster) == NAMES
 
 
-def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner) -> None:
+def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner, tmp_path: Path) -> None:
     names = [f"SPREAD{number}" for number in range(6)]
     users = {"account": "APP", "account_users": OPERATOR}
 
@@ -144,10 +145,13 @@ def test_leaders_are_spread(cluster: RoleCluster, run_module: Runner) -> None:
         create(cluster, name, 3)
     run_module("nats_stream_stepdown", cluster.system(), streams=[*names, "ORDERS"], preferred="n1", **users)
     assert led() == [0, 0, 6]
-    shown = words(cluster.playbook("rebalance", "--check", nats_cluster_rebalance_moves=0).output)
+    day = write_report(tmp_path / "report.json", {("lab", name): 1000.0 for name in names})
+    recorded: dict[str, Any] = {"nats_cluster_rebalance_rates_file": str(tmp_path / "report.json")}
+    shown = words(cluster.playbook("rebalance", "--check", nats_cluster_rebalance_moves=0, **recorded).output)
+    assert shown.count(f"write rates: of {len(names)} streams from the report of {day}") == 2
     # Each of n2 and n3 leads the single replica that it has.
     assert "4 leaders step down (4 streams)" in shown
-    assert "n1 leads 7 streams, 0 consumers; afterwards 3 streams, 0 consumers" in shown
+    assert "n1 leads 7 streams, 0 consumers, 5.9 KiB/s; afterwards 3 streams, 0 consumers" in shown
     assert led() == [0, 0, 6]
     cluster.playbook("rebalance")
     assert led() in ([2, 2, 2], [1, 2, 3])

@@ -16,7 +16,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnose
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import report_data, report_text
 from support.module_runs import form
-from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, SYS_USER, NatsProcesses, free_ports, run_playbook
+from support.nats_processes import (
+    APP_PASSWORD,
+    ONE_VERSION,
+    SYS_PASSWORD,
+    SYS_USER,
+    NatsProcesses,
+    free_ports,
+    run_playbook,
+)
 
 pytestmark = pytest.mark.playbook
 
@@ -76,6 +84,7 @@ def table(data: dict[str, Any], name: str) -> dict[str, Any]:
     return next(item for item in data["tables"] if item["name"] == name)
 
 
+@ONE_VERSION
 def test_last_backups_and_last_proven_restores(healthy: NatsProcesses, tmp_path: Path) -> None:
     backups = tmp_path / "backup"
     backups.mkdir()
@@ -98,6 +107,7 @@ def test_last_backups_and_last_proven_restores(healthy: NatsProcesses, tmp_path:
     assert "WARNING: never saved: " in text and "APP/EVENTS" in text
 
 
+@ONE_VERSION
 def test_every_report_of_a_healthy_cluster_without_an_inventory(
     healthy: NatsProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +133,7 @@ def test_every_report_of_a_healthy_cluster_without_an_inventory(
         assert words in text
 
 
+@ONE_VERSION
 def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsProcesses, tmp_path: Path) -> None:
     hosts = inventory(healthy, tmp_path / "inventory.yml", "n9")
     options = {
@@ -149,6 +160,7 @@ def test_a_report_of_one_account_with_the_inventory_and_a_limit(healthy: NatsPro
     ]
 
 
+@ONE_VERSION
 def test_a_report_for_a_user_of_an_account(healthy: NatsProcesses, tmp_path: Path) -> None:
     """It has the tables that a user of the system account sees of that account."""
     own = {"report_as": "account", "nats_connection": healthy.app_connection()}
@@ -186,7 +198,14 @@ def test_dead_servers_leaderless_streams_and_a_lost_meta_leader_are_shown(
         time.sleep(0.3)
 
     hosts = inventory(cluster, tmp_path / "inventory.yml")
-    text, data = report(tmp_path / "report.json", "-i", hosts, report=["servers", "jetstream", "streams"])
+    mark = {"server": others[0], "by": "ops", "since": 1.0, "until": 2.0, "reason": "new disk"}
+    entered = {"version": 1, "time": "2026-11-24T10:00:00.000Z", "run": "r", "cluster": "C1", "data": mark}
+    journal = tmp_path / "journal.jsonl"
+    journal.write_text(json.dumps({**entered, "event": "maintenance_entered"}) + "\n")
+    tables = ["servers", "jetstream", "streams"]
+    text, data = report(tmp_path / "report.json", "-i", hosts, report=tables, nats_cluster_journal=str(journal))
+    assert f"{others[0]} is in maintenance since 1970-01-01T00:00:01Z by ops until" in text
+    assert "maintenance_overdue" in {problem["code"] for problem in data["problems"]}
     assert data["not_answering"] == sorted([*dead, others[0]])
     assert f"NOT ANSWERING: {', '.join(data['not_answering'])}" in text
     (stream,) = table(data, "streams")["rows"]

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from support.module_runs import Runner
 from support.nats_processes import free_ports
-from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster
+from support.role_cluster import APP_PASSWORD, APP_USER, SMOKE_TEST, RoleCluster
 
 pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3"]
-TASK = "nats_cluster : Send messages between all servers"
 RESULT = re.compile(
     r"6 pairs of 3 servers carry messages \(app of account APP\); a stream of 3 replica\(s\) was written, read and deleted"
 )
@@ -27,22 +26,21 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
     app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
     try:
         first = cluster.playbook("deploy")
-        assert first.output.count(TASK) == 1
+        assert first.output.count(SMOKE_TEST) == 1
         assert RESULT.search(first.output), first.output
         assert APP_PASSWORD not in first.output
         assert run_module("nats_stream_info", app)["streams"] == []
 
-        # A run that changes nothing does without, unless it is asked for.
-        assert TASK not in cluster.playbook("deploy").output
+        # A run that changes nothing does without (`deploy_changes_nothing`), unless it is asked for.
         asked = cluster.playbook("deploy", nats_cluster_smoke_test="always").output
         assert RESULT.search(asked), asked
         assert set(re.findall(r"changed=(\d+)", asked)) == {"0"}
-        assert TASK not in cluster.playbook("deploy", "--check", nats_cluster_smoke_test="always").output
+        assert SMOKE_TEST not in cluster.playbook("deploy", "--check", nats_cluster_smoke_test="always").output
 
         # A reload is a change, of which this one is wrong.
         wrong = f"127.0.0.1:{free_ports(1)[0]}"
         cluster.hosts["n2"]["nats_server_client_advertise"] = wrong
-        assert TASK not in cluster.playbook("deploy", "--limit", "n2", nats_cluster_smoke_test="never").output
+        assert SMOKE_TEST not in cluster.playbook("deploy", "--limit", "n2", nats_cluster_smoke_test="never").output
         failed = cluster.playbook("deploy", fails=True, nats_cluster_smoke_test="always").output
         cause = f"n2 advertises {wrong} to clients: connection refused: nothing listens there"
         assert cause in failed, failed

@@ -299,6 +299,7 @@ def test_older_servers_are_not_rescued_in_place(
     rescue = partial(rescue_of(cluster, run_module, tmp_path), dead_servers=["n2", "n3"], expected_servers=names)
     planned = without_leader(rescue)
     assert planned["fresh"] and "there run n1 2.10.27" in str(planned["lines"])
+    assert planned["copies"] == {"n1": "/srv/nats-rescue/n1"}
     assert [step["step"] for step in planned["steps"]] == ["stop", "copy", "bring", "save", "start", "restore"]
     assert any(one.startswith("n1 alone elects no meta leader of a fresh cluster") for one in planned["refused"])
     assert any("its host cannot be read by SSH: it was not reached" in one for one in planned["refused"])

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
@@ -17,20 +16,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import system_api
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
+from support.snapshots import lines_of
 
 
 def read(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """Return the manifest of a snapshot and its lines by table."""
     path = Path(result["manifest"])
     manifest = json.loads(path.read_text())
-    bronze = path.parents[3]
-    lines = {}
-    for name, table in manifest["tables"].items():
-        text = "".join(gzip.decompress((bronze / file["path"]).read_bytes()).decode() for file in table["files"])
+    lines = lines_of(path)
+    for name, found in lines.items():
+        text = json.dumps(found)
         assert SYS_PASSWORD not in text
         assert APP_PASSWORD not in text
-        lines[name] = [json.loads(line) for line in text.splitlines()]
-        assert len(lines[name]) == table["rows"] + table["failures"]
+        assert len(found) == manifest["tables"][name]["rows"] + manifest["tables"][name]["failures"]
     return manifest, lines
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import subprocess
@@ -21,6 +20,7 @@ from lab import LabUnavailableError
 from nats.js.api import StreamConfig
 from support.controller import Controller, Run
 from support.lab_cluster import HOSTS, Cluster
+from support.updates import have_package, offer_update
 
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("whole")]
 
@@ -96,10 +96,6 @@ def test_a_host_that_is_cut_off_stops_the_roll_and_the_next_run_goes_on(cluster:
     assert cluster.restarted(halfway) == set(HOSTS) - first
 
 
-CONTROL = (
-    "Package: lab-update\nVersion: {}\nArchitecture: all\nMaintainer: lab <lab@localhost>\nDescription: for a reboot\n"
-)
-BOOT = "cat /proc/sys/kernel/random/boot_id"
 # Ends the run that it is called by, once, when one batch is done.
 KILL = """
 import os, pathlib, signal, sys
@@ -115,37 +111,12 @@ if journal.read_text().count('"batch_done"') == 1 and not flag.exists():
 """
 
 
-def offer_update(cluster: Cluster, folder: Path) -> None:
-    """Let each host have version 1 of a package, and a repository of its own with version 2, which asks for a reboot."""
-    package = folder / "package" / "DEBIAN"
-    package.mkdir(parents=True)
-    (package / "control").write_text(CONTROL.format(2))
-    (package / "postinst").write_text("#!/bin/sh\ntouch /run/reboot-required\n")
-    (package / "postinst").chmod(0o755)
-    made = folder / "lab-update.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", str(package.parent), str(made)], check=True)
-    digest = hashlib.sha256(made.read_bytes()).hexdigest()
-    size = made.stat().st_size
-    files = {
-        "/srv/repo/lab-update.deb": made.read_bytes(),
-        "/srv/repo/Packages": f"{CONTROL.format(2)}Filename: ./lab-update.deb\nSize: {size}\nSHA256: {digest}\n".encode(),
-        "/etc/apt/sources.list": b"deb [trusted=yes] file:/srv/repo ./\n",
-        "/root/installed": f"{CONTROL.format(1)}Status: install ok installed\n\n".encode(),
-        "/var/lib/dpkg/info/lab-update.list": b"",
-    }
-    for host in HOSTS:
-        cluster.controller.ssh(host, "mkdir -p /var/lib/apt/lists/partial /srv/repo; rm -rf /etc/apt/sources.list.d")
-        for path, content in files.items():
-            command = cluster.controller.lab.ssh_command(host, f"cat > {path}")
-            subprocess.run(command, input=content, check=True)
-        cluster.controller.ssh(host, "cat /root/installed >> /var/lib/dpkg/status")
-
-
 def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     """Killed while the second host is out of service, the run is finished by the same command; no host reboots twice."""
     ssh = cluster.controller.ssh
-    offer_update(cluster, tmp_path)
-    before = {host: ssh(host, BOOT).stdout for host in HOSTS}
+    have_package(cluster.controller, HOSTS)
+    offer_update(cluster.controller, HOSTS, tmp_path, 2)
+    before = cluster.boots()
     # Neither is updated without apt, nor past the checks of a new version.
     ssh(SMALL, "mv /usr/bin/apt-get /root/")
     refused = cluster.play("maintenance_patch", check=True)
@@ -156,7 +127,7 @@ def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_goes_on(clus
     plan = cluster.play("maintenance_patch", check=True)
     assert plan.status == 0, plan.output
     assert plan.output.count("(has updates)") == len(HOSTS), plan.output
-    assert {host: ssh(host, BOOT).stdout for host in HOSTS} == before
+    assert cluster.boots() == before
 
     journal, script, tasks = tmp_path / "C1.jsonl", tmp_path / "kill.py", tmp_path / "tasks.yml"
     script.write_text(KILL)
@@ -167,14 +138,14 @@ def test_five_hosts_are_patched_with_a_reboot_each_and_a_killed_run_goes_on(clus
     with cluster.load() as load:
         killed = cluster.play("maintenance_patch", extra_vars=options)
         assert killed.status != 0
-        halfway = {host: ssh(host, BOOT).stdout for host in HOSTS}
+        halfway = cluster.boots()
         held = [host for host in HOSTS if not ssh(host, "test -e /etc/nats-server/maintenance.hold", False).returncode]
         assert len(held) == 1, killed.output
         # A boot does not start it, nor does anybody by mistake.
         assert ssh(held[0], "systemctl start nats-server", check=False).returncode
         run = cluster.play("maintenance_patch", extra_vars=options)
         assert run.status == 0, run.output
-    after = {host: ssh(host, BOOT).stdout for host in HOSTS}
+    after = cluster.boots()
     first = {host for host in HOSTS if halfway[host] != before[host]}
     assert len(first) == 1
     assert {host for host in HOSTS if after[host] != halfway[host]} == set(HOSTS) - first

@@ -220,7 +220,7 @@ def _finish(command: Sequence[str], environment: Mapping[str, str], timeout: flo
 
 def download_wheels(directory: Path) -> Path:
     """Download what programs of the collection need, for a host that reaches no package index, and return the directory."""
-    packages = ("nats-py", "nkeys", "prometheus-client", "setuptools")
+    packages = ("msgspec", "nats-py", "nkeys", "prometheus-client", "setuptools")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(directory), *packages]
     subprocess.run(command, check=True, capture_output=True)
     return directory

@@ -60,6 +60,7 @@ GOLD = {
     "headroom": "fleet string, day date, snapshot string, taken timestamp, cluster string, scope string, name string, "
     "servers_left int, need double, free double, largest double, fits boolean, days double",
 }
+GOLD |= {name: f"domain string, {columns}" for name, columns in GOLD.items() if name not in ("restarts", "storms")}
 HOSTS = "server string, config_digest string, open_files bigint, plaintext_passwords bigint"
 
 

@@ -81,13 +81,16 @@ class Outage:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet in one cluster, with a zone for each third of its servers."""
+    """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names."""
 
     servers: int = 3
     streams: int = 10
     seed: int = 1
     accounts: int = 2
     outages: tuple[Outage, ...] = ()
+    domain: str = ""
+    cluster: str = "C1"
+    prefix: str = "n"
 
     @cached_property
     def assets(self) -> tuple[Stream, ...]:
@@ -98,7 +101,7 @@ class Fleet:
         return {**asdict(self), "assets": [asdict(stream) for stream in self.assets]}
 
     def name(self, server: int) -> str:
-        return f"n{server + 1}"
+        return f"{self.prefix}{server + 1}"
 
     def _stream(self, number: int) -> Stream:
         dice = random.Random(f"{self.seed}:stream:{number}")
@@ -161,7 +164,7 @@ class Fleet:
         if stream.diverged and server == stream.replicas[-1]:
             messages -= messages // 10
         leader = self.leader(stream, at)
-        cluster: dict[str, Any] = {"name": "C1", "raft_group": f"S-R{len(stream.replicas)}F-{stream.name[-6:]}"}
+        cluster: dict[str, Any] = {"name": self.cluster, "raft_group": f"S-R{len(stream.replicas)}F-{stream.name[-6:]}"}
         if leader is not None:
             cluster["leader"] = self.name(leader)
         if leader == server:
@@ -218,33 +221,26 @@ class Fleet:
 
     def write(self, lake: Path, at: float, fleet: str = "synthetic") -> dict[str, Any]:
         """Write the snapshot of a moment and return its manifest."""
-        moment = START + timedelta(seconds=at)
-        name = f"{moment:%Y%m%dT%H%M%S.%fZ}-{self.seed:06x}"
-        missing = [self.name(server) for server in range(self.servers) if self.down(server, at)]
+        return write([self], lake, at, fleet)
+
+    def write_servers(self, writer: SnapshotWriter, at: float) -> tuple[list[str], list[str]]:
+        """Write what the servers tell at a moment; return the versions of those that answer, and the names of the others."""
+        moment = timestamp(START + timedelta(seconds=at))
         held = self.held(at)
-        with SnapshotWriter(lake, fleet, moment, name) as writer:
-            for server in range(self.servers):
-                identity = f"N{self.name(server)}-{self.started(server, at):.0f}"  # new at each start
-                origin = Origin(identity, self.name(server), "C1", self.version(server, at), timestamp(moment))
-                if self.down(server, at):
-                    failure = NatsFailure("server_missing", f"expected server {origin.server} did not answer")
-                    writer.fail("servers", Origin("", origin.server, received=origin.received), failure)
-                    continue
-                for row in self._rows(server, at, held):
-                    writer.add(origin, row)
-            _path, manifest = writer.publish(
-                source="synthetic",
-                servers=self.servers - len(missing),
-                servers_known=self.servers,
-                missing=missing,
-                complete=not missing,
-                versions=dict(
-                    Counter(self.version(server, at) for server in range(self.servers) if not self.down(server, at))
-                ),
-                clock_offset={"min": 0.0, "median": 0.0, "max": 0.0},
-                slowest_rtt=0.001,
-            )
-        return manifest
+        versions, missing = [], []
+        for server in range(self.servers):
+            name, version = self.name(server), self.version(server, at)
+            if self.down(server, at):
+                missing.append(name)
+                failure = NatsFailure("server_missing", f"expected server {name} did not answer")
+                writer.fail("servers", Origin("", name, received=moment), failure)
+                continue
+            versions.append(version)
+            identity = f"N{name}-{self.started(server, at):.0f}"  # new at each start
+            origin = Origin(identity, name, self.cluster, version, moment, self.domain)
+            for row in self._rows(server, at, held):
+                writer.add(origin, row)
+        return versions, missing
 
     def held(self, at: float) -> dict[str, int]:
         """Return the bytes of each account on all servers, which each server tells."""
@@ -257,7 +253,8 @@ class Fleet:
 
     def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
         zone = "abc"[server % 3]
-        yield Row("servers", {}, {"tags": [f"az:{zone}"], "jetstream": True, "rtt": 0.001, "clock_offset": 0.0})
+        known = {"tags": [f"az:{zone}"], "domain": self.domain, "jetstream": True, "rtt": 0.001, "clock_offset": 0.0}
+        yield Row("servers", {}, known)
         details = [(stream, self.detail(stream, server, at)) for stream in self.assets if server in stream.replicas]
         used = sum(detail["state"]["bytes"] for _stream, detail in details)
         up = at - self.started(server, at)
@@ -302,6 +299,26 @@ class Fleet:
             more = {"stream_replicas": len(stream.replicas), "stream_retention": "limits"}
             for consumer in consumers:
                 yield Row("jsz_consumers", {**keys, **more}, consumer)
+
+
+def write(parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic") -> dict[str, Any]:
+    """Write the snapshot of a moment, in which several clusters are one fleet, and return its manifest."""
+    moment = START + timedelta(seconds=at)
+    with SnapshotWriter(lake, fleet, moment, f"{moment:%Y%m%dT%H%M%S.%fZ}-{parts[0].seed:06x}") as writer:
+        found = [part.write_servers(writer, at) for part in parts]
+        versions = [version for answered, _missing in found for version in answered]
+        missing = [name for _answered, absent in found for name in absent]
+        _path, manifest = writer.publish(
+            source="synthetic",
+            servers=len(versions),
+            servers_known=len(versions) + len(missing),
+            missing=missing,
+            complete=not missing,
+            versions=dict(Counter(versions)),
+            clock_offset={"min": 0.0, "median": 0.0, "max": 0.0},
+            slowest_rtt=0.001,
+        )
+    return manifest
 
 
 def main() -> None:

@@ -180,6 +180,12 @@ class Cluster:
             for host in self.hosts
         }
 
+    def boots(self) -> dict[str, str]:
+        """The id of each host's boot."""
+        return {
+            host: self.controller.ssh(host, "cat /proc/sys/kernel/random/boot_id").stdout.strip() for host in self.hosts
+        }
+
     def restarted(self, before: dict[str, str]) -> set[str]:
         """The hosts of which the server is another process than before."""
         return {host for host, pid in self.pids().items() if pid != before[host]}

@@ -20,11 +20,15 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SYS_USER, SYS_PASSWORD = "sys", "sys-pass#$1"
 APP_USER, APP_PASSWORD = "app", "app-pass"
 #: The versions of nats-server that tests run: the oldest supported series and the newest.
 VERSIONS = ["2.10.27", "2.15.1"]
+#: Marks tests of what a playbook makes of data, whatever the version of the servers: the modules below are tested with each.
+ONE_VERSION = pytest.mark.parametrize("version", VERSIONS[-1:], indirect=True, scope="session")
 
 
 @functools.cache

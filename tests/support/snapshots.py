@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +14,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, build_cluster, parse_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    build_cluster,
+    domains,
+    parse_server,
+    peer_id,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     Row,
     SnapshotWriter,
@@ -26,11 +33,76 @@ REPLIES = Path(__file__).with_name("replies")
 #: The versions of nats-server whose replies were recorded.
 RECORDED = sorted(path.stem for path in REPLIES.glob("*.json"))
 HOUR = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+#: What the recorded replies do not hold.
+MORE: dict[str, Any] = {
+    "varz": {"mem": 1000, "jetstream": {"config": {"sync_interval": 120000000000}}, "new": {"a": 1}},
+    "routez": {"routes": [{"rid": 7, "remote_name": "n2", "rtt": "350µs", "in_msgs": 5}]},
+    "connz": {"connections": [{"cid": cid, "account": "APP", "lang": "go", "in_msgs": cid + 1} for cid in (1, 1, 2)]},
+    "accstatz": {"account_statz": [{"acc": "APP", "conns": 2, "sent": {"msgs": 9, "bytes": 90}}]},
+    "raftz": {
+        "$SYS": {
+            "_meta_": {
+                "id": "fjFyEjc1",
+                "state": "LEADER",
+                "leader": peer_id("n2"),
+                "committed": 9,
+                "applied": 8,
+                "wal": {"bytes": 100},
+                "peers": {peer_id("n1"): {"name": "", "known": True, "last_seen": "1.5s"}, "unheard0": {"name": "n8"}},
+            }
+        },
+        "APP": {
+            "S-R3F": {
+                "id": "fjFyEjc1",
+                "leader": "unheard0",
+                "voted_for": "fjFyEjc1",
+                "peers": {"unheard0": {"name": "n8"}},
+            },
+            "S-R1F": {
+                "id": "fjFyEjc1",
+                "leader": "",
+                "voted_for": peer_id("n2"),
+                "peers": {peer_id("n1"): {"name": "Server name unknown at this time"}},
+            },
+        },
+    },
+    "ipqueuesz": {"sendq": {"pending": 3}},
+    "accountz": {
+        "account_detail": {
+            "account_name": "APP",
+            "jetstream_enabled": True,
+            "decoded_jwt": {
+                "exp": 1795286460,
+                "nats": {"limits": {"conn": 10, "disk_storage": -1, "tiered_limits": {"R3": {}}}},
+            },
+        }
+    },
+    "server_log": {
+        "time": "2026-11-21T18:00:00.5Z",
+        "text": "[7] 2026/11/21 19:00:00.123456 [WRN] Slow Consumer Detected",
+    },
+    "gatewayz": {"outbound_gateways": {"C2": {"configured": True, "connection": {"cid": 3, "rtt": "1.5ms"}}}},
+    "leafz": {"leafs": [{"id": 9, "name": "l1", "account": "APP", "rtt": "2s"}]},
+    "backups": {"excluded": False, "saved": "2026-11-21T02:00:00.5Z", "problem": "", "drill_problem": ""},
+}
 
 
 def recorded(version: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((REPLIES / f"{version}.json").read_text())
     return content
+
+
+def lines_of(manifest: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the lines of a snapshot by table."""
+    bronze = manifest.parents[3]
+    return {
+        name: [
+            json.loads(line)
+            for file in table["files"]
+            for line in gzip.decompress((bronze / file["path"]).read_bytes()).splitlines()
+        ]
+        for name, table in json.loads(manifest.read_text())["tables"].items()
+    }
 
 
 def cluster_of(replies: Mapping[str, Any]) -> Cluster:
@@ -40,15 +112,21 @@ def cluster_of(replies: Mapping[str, Any]) -> Cluster:
 
 
 def write_snapshot(
-    lake: Path, replies: Mapping[str, Any], started: datetime = HOUR, fleet: str = "test"
+    lake: Path,
+    replies: Mapping[str, Any],
+    started: datetime = HOUR,
+    fleet: str = "test",
+    form: str = "json",
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Write the replies as nats_snapshot does, and return the manifest."""
-    with SnapshotWriter(lake, fleet, started) as writer:
-        servers = []
-        for item in replies["statsz"]:
-            server = parse_server(item["server"], item["statsz"], 0.001)
-            servers.append(server)
-            origin = replace(origin_of(server), received=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    with SnapshotWriter(lake, fleet, started, name, form) as writer:
+        servers = [parse_server(item["server"], item["statsz"], 0.001) for item in replies["statsz"]]
+        of_domains = domains(servers)
+        for server in servers:
+            origin = replace(
+                origin_of(server, of_domains[server.id]), received=started.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            )
             reported = {**server.as_dict(), "clock_offset": 0.25}
             del reported["js"], reported["health"]
             writer.add(origin, Row("servers", {}, reported))

@@ -92,6 +92,18 @@ class Site:
         """Publish messages numbered from `begin` on, and wait until the stream has them."""
         asyncio.run(self._publish(stream, many, begin, headers))
 
+    def publish_sizes(self, stream: str, sizes: Sequence[int]) -> None:
+        """Publish messages of so many bytes, one after the other."""
+
+        async def publish() -> None:
+            connection = await self.connect()
+            context = connection.jetstream()
+            for size in sizes:
+                await context.publish(f"{stream}.{SUBJECTS[0]}", b"x" * size)
+            await connection.close()
+
+        asyncio.run(publish())
+
     def only(self, server: str) -> None:
         """Talk to one server from now on."""
         self.servers.processes = {

@@ -13,6 +13,12 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
 
+#: The options of modules that save streams.
+SELECTION_SPEC: dict[str, dict[str, Any]] = {
+    "streams": {"type": "list", "elements": "str", "default": ["*"]},
+    "exclude": {"type": "list", "elements": "str", "default": []},
+}
+
 _DAY = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})")
 #: The time in the name of a backup's directory, to any precision from the minute on.
 _STAMP = re.compile(r"(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})?(\.\d{1,6})?Z")

@@ -10,6 +10,7 @@ of natscli (cli/server_report_command.go, server_list_command.go, stream_command
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
     root_causes,
     scene_of_info,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import split_tolerated
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import known_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import compression_notes
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_texts
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import api_level
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
@@ -727,6 +731,7 @@ def report_data(
     catalogue: Mapping[str, Any] | None = None,
     route_compression: str | Mapping[str, Any] | None = None,
     consumer_info: Mapping[str, Any] | None = None,
+    marks: Mapping[str, Mark] | None = None,
 ) -> dict[str, Any]:
     """Return the reports as data: schema, servers that answered and that did not, tables, problems and their root causes.
 
@@ -734,7 +739,8 @@ def report_data(
     what nats_consumer_info returned. `server_info` is what nats_server_info returned, with the endpoints that the reports need.
     `cluster` and `server_names` narrow the tables; `account` says that both were read for this account. `catalogue`: of the
     backups, as nats_backup_info returns it. `route_compression`: what `cluster.compression` of all servers is configured as, None
-    where that is not known. Raises ValueError for an unknown report, and for an endpoint or a catalogue that was not read.
+    where that is not known. `marks`: the servers in maintenance, of which each is a problem of its own, and what only they cause
+    is none. Raises ValueError for an unknown report, and for an endpoint or a catalogue that was not read.
     """
     unknown = [name for name in reports if name not in REPORTS]
     if unknown:
@@ -774,8 +780,12 @@ def report_data(
         route_compression=route_compression,
     )
     tables = [one.as_dict() for name in reports for one in REPORTS[name](source)]
-    scene = Scene(answered=_online(info)) if "view" in info else scene_of_info(info)
-    causes = root_causes([problem_of(one) for one in info.get("problems") or ()], scene)
+    marks, now = marks or {}, time.time()
+    away = mark_texts(marks, now)
+    scene = Scene(answered=_online(info)) if "view" in info else scene_of_info(info, maintenance=away)
+    problems, _excused = split_tolerated([problem_of(one) for one in info.get("problems") or ()], marks)
+    problems += known_problems(marks.values(), now, answering)
+    causes = root_causes(problems, scene)
     return {
         "schema": SCHEMA,
         "cluster": cluster,
@@ -783,7 +793,7 @@ def report_data(
         "servers": [server["name"] for server in source.servers],
         "not_answering": list(source.absent),
         "tables": tables,
-        "problems": list(info.get("problems") or ()),
+        "problems": [problem.as_dict() for problem in problems],
         "causes": [cause.as_dict() for cause in causes],
     }
 

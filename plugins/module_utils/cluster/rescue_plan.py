@@ -501,7 +501,7 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
                     ["localhost"],
                     "natsops.jetstream.nats_store_backup",
                     {
-                        "copies": {host.server: f"{request.copies}/{host.server}" for host in left},
+                        "copies": copies_of((host.server for host in left), request),
                         "directory": backups,
                     },
                 ),
@@ -520,12 +520,18 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
     )
 
 
+def copies_of(servers: Iterable[str], request: Request) -> dict[str, str]:
+    """Return server → directory of the copy of its store, on the machine that the copies are brought to."""
+    return {name: f"{request.copies}/{name}" for name in servers}
+
+
 def bring_commands(left: Iterable[Host], request: Request) -> list[str]:
     """Return how the copies come to one machine. No module does it: a store may be larger than Ansible can fetch."""
+    hosts = list(left)
+    directories = copies_of((host.server for host in hosts), request)
     return [
-        f"rsync -a --mkpath {shlex.quote(f'{host.address}:{host.copy}/')} "
-        + shlex.quote(f"{request.copies}/{host.server}/")
-        for host in left
+        f"rsync -a --mkpath {shlex.quote(f'{host.address}:{host.copy}/')} {shlex.quote(f'{directories[host.server]}/')}"
+        for host in hosts
     ]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import LoadedConfig, read_loaded
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     RunCommand,
+    read_drop_ins,
     read_endpoint,
     unit_properties,
 )
@@ -64,7 +65,7 @@ def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
         "varz": _varz(loaded.varz),
         "routes": _routes(loaded),
         "store": _store(server, loaded.config, loaded.varz),
-        "tls_files": _tls_files(loaded.config),
+        "tls_files": _tls_files(server, loaded.config),
         "binary_link_free": _free("/usr/local/bin/nats-server"),
     }
 
@@ -104,7 +105,7 @@ def _unit(pid: int, run_command: RunCommand) -> dict[str, Any]:
     return {
         "name": name,
         "fragment": values.get("FragmentPath", ""),
-        "drop_ins": values.get("DropInPaths", "").split(),
+        "drop_ins": read_drop_ins(values),
         "enabled": values.get("UnitFileState") == "enabled",
     }
 
@@ -143,12 +144,13 @@ def _same(inside: str, outside: str) -> bool:
         return False
 
 
-def _tls_files(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the certificates and keys that the configuration names."""
+def _tls_files(server: RunningServer, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the certificates and keys that the configuration names. A relative path is one of the process's directory."""
     found = []
     for leaf in leaves(config):
         if leaf.path[-1] in ("cert_file", "key_file", "ca_file") and isinstance(leaf.value, str):
-            found.append({"option": show(leaf.path), "path": leaf.value, "exists": os.path.exists(leaf.value)})
+            exists = os.path.exists(os.path.join(server.directory, leaf.value))
+            found.append({"option": show(leaf.path), "path": leaf.value, "exists": exists})
     return found
 
 

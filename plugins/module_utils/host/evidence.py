@@ -18,7 +18,7 @@ import signal
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
@@ -54,7 +54,8 @@ _SYSCTLS = (
 @dataclass(frozen=True)
 class Subject:
     """What the evidence is about. `unit` is empty where systemd does not run the server, `pid` 0 where none runs. `since`:
-    seconds of the logs. `files`: configuration files, which lose their secrets."""
+    seconds of the logs. `files`: configuration files, which lose their secrets. `left_out`: those that are not to be
+    read, with the reason."""
 
     unit: str = ""
     pid: int = 0
@@ -62,6 +63,7 @@ class Subject:
     since: int = 7200
     log_file: str = ""
     files: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,11 @@ class Collector:
         """Collect all of it and return what is there and what is not."""
         disks = disks_of(subject.store_dir)
         for path in subject.files:
-            self._file(f"configuration/{os.path.basename(path)}", path, _OUTPUT, configuration)
+            name = f"configuration/{os.path.basename(path)}"
+            if path in subject.left_out:
+                self._miss(name, subject.left_out[path])
+            else:
+                self._file(name, path, _OUTPUT, configuration)
         if subject.pid:
             for name in _PROCESS_FILES:
                 self._file(f"process/{name}.txt", f"/proc/{subject.pid}/{name}")

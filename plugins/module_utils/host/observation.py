@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance impo
 
 #: As `AnsibleModule.run_command`.
 RunCommand = Callable[..., "tuple[int, str, str]"]
+
+_OPTION = re.compile(r"^[ \t]*([A-Z]\w*)[ \t]*=", re.MULTILINE)
 
 #: The options that say which server is meant, and what it read at its start.
 PROCESS_SPEC: dict[str, dict[str, Any]] = {
@@ -68,6 +71,14 @@ def unit_files(properties: Mapping[str, str]) -> list[str]:
     environment = properties.get("EnvironmentFiles", "").partition(" (")[0]
     paths = [properties.get("FragmentPath", ""), environment, *properties.get("DropInPaths", "").split()]
     return [path for path in paths if path]
+
+
+def read_drop_ins(properties: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the drop-ins of the unit by C(path), each with the names of the C(options) that it sets; no values."""
+    return [
+        {"path": path, "options": sorted(set(_OPTION.findall(read_text(path).replace("\\\n", " "))))}
+        for path in properties.get("DropInPaths", "").split()
+    ]
 
 
 def wait(config: str, wanted: Sequence[int], timeout: float) -> tuple[ServerProcess | None, list[int]]:

@@ -282,10 +282,14 @@ class JetStreamApi(_Api):
             return self._call(f"STREAM.SNAPSHOT.{name}", body)
 
         def started(reply: Reply) -> None:
-            on_start(self._require(reply))
+            on_start(self._snapshot_started(self._require(reply)))
 
         idle = pace.idle
         self._client.download(Download(request, started, on_chunk, timeout=idle, idle=idle, rate=pace.rate))
+
+    def _snapshot_started(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """Return what `snapshot_stream` says of the stream (config, state)."""
+        return reply
 
     def restore_stream(
         self, config: Mapping[str, Any], state: Mapping[str, Any], chunks: Iterable[bytes], pace: TransferPace

@@ -420,13 +420,34 @@ def for_domain(servers: Sequence[Server], domain: str | None) -> tuple[Server, .
     A leafnode that binds the system account makes the servers of both sides answer on either, although each domain has its own
     meta group. A cluster belongs to the domain of its servers with JetStream. None: of all domains.
     """
+    if domain is None:
+        return tuple(servers)
+    homes = _homes(servers)
+    return tuple(server for server in servers if domain in homes.get(server.cluster or server.id, {domain}))
+
+
+def domains(servers: Sequence[Server]) -> dict[str, str]:
+    """Return the JetStream domain that each server belongs to, by its id, empty for none.
+
+    Without JetStream it is that of its cluster, otherwise that of the clusters at the other ends of its gateways, which are one
+    JetStream; none where these are of several.
+    """
+    homes = _homes(servers)
+    found = {}
+    for server in servers:
+        reached: set[str] = set().union(*(homes.get(name, ()) for name in server.reaches))
+        of_cluster = {server.domain} if server.jetstream else homes.get(server.cluster or server.id, reached)
+        found[server.id] = min(of_cluster) if len(of_cluster) == 1 else ""
+    return found
+
+
+def _homes(servers: Sequence[Server]) -> dict[str, set[str]]:
+    """Return the domains of each cluster's servers with JetStream; a server without a cluster is one by its id."""
     homes: dict[str, set[str]] = {}
     for server in servers:
         if server.jetstream:
             homes.setdefault(server.cluster or server.id, set()).add(server.domain)
-    if domain is None:
-        return tuple(servers)
-    return tuple(server for server in servers if domain in homes.get(server.cluster or server.id, {domain}))
+    return homes
 
 
 def parse_health(data: Mapping[str, Any]) -> Health:

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
@@ -46,6 +46,13 @@ _ALL_SUBSCRIPTIONS = 10_000_000
 
 Answer = Union[dict[str, Any], NatsFailure]
 
+#: Returns the document of an endpoint's reply (VARZ, JSZ, …). Raises ValueError when it is not JSON.
+Decode = Callable[[bytes, str], Any]
+
+
+def _plain(body: bytes, _endpoint: str) -> Any:
+    return json.loads(body)
+
 
 @dataclass(frozen=True)
 class Discovery:
@@ -68,12 +75,19 @@ class Discovery:
 
 class SystemApi:
     """Questions to the servers over the system account. `page_size` overrides the rows per page. After `deadline` (of
-    time.monotonic) nothing is asked any more, also no further page: the answer then is a NatsFailure with code deadline."""
+    time.monotonic) nothing is asked any more, also no further page: the answer then is a NatsFailure with code deadline.
 
-    def __init__(self, client: Client, page_size: int | None = None, deadline: float | None = None) -> None:
+    `arrived`: when the last answer of each server came, by server id.
+    """
+
+    def __init__(
+        self, client: Client, page_size: int | None = None, deadline: float | None = None, decode: Decode = _plain
+    ) -> None:
         self._client = client
         self._page_size = page_size
         self._deadline = deadline
+        self._decode = decode
+        self.arrived: dict[str, datetime] = {}
 
     def discover(self, expected: Collection[str] = ()) -> Discovery:
         """Return all servers of the (super)cluster with their statistics, waiting for the expected names.
@@ -166,6 +180,7 @@ class SystemApi:
         def on_reply(reply: Reply) -> Progress:
             server = awaited.pop((_document(reply).get("server") or {}).get("id", ""), None)
             if server is not None:
+                self.arrived[server.id] = datetime.now(timezone.utc)
                 on_answer(server, _data(reply))
             return not awaited
 
@@ -322,8 +337,13 @@ class SystemApi:
         timeout = self._timeout()
         if timeout is not None and timeout <= 0:
             return {server.id: _too_late(call.subject, server) for server, call in zip(servers, calls)}
+        asked = datetime.now(timezone.utc)
         for server, outcome in zip(servers, self._client.request_many(calls, timeout)):
-            answer = outcome if isinstance(outcome, NatsFailure) else _data(outcome)
+            if isinstance(outcome, NatsFailure):
+                answer: Answer = outcome
+            else:
+                answer = _data(outcome, self._decode, endpoint)
+                self.arrived[server.id] = asked + timedelta(seconds=outcome.seconds)
             if isinstance(answer, NatsFailure):
                 answer.server = server.name
             answers[server.id] = answer
@@ -414,9 +434,9 @@ def _joined(whole: Answer | None, page: Answer) -> Answer:
     return whole
 
 
-def _document(reply: Reply) -> dict[str, Any]:
+def _document(reply: Reply, decode: Decode = _plain, endpoint: str = "") -> dict[str, Any]:
     try:
-        document = json.loads(reply.body)
+        document = decode(reply.body, endpoint)
     except ValueError as error:
         raise NatsFailure("bad_reply", f"the reply is not JSON: {error}", subject=reply.subject) from error
     if not isinstance(document, dict):
@@ -424,13 +444,13 @@ def _document(reply: Reply) -> dict[str, Any]:
     return document
 
 
-def _data(reply: Reply) -> Answer:
+def _data(reply: Reply, decode: Decode = _plain, endpoint: str = "") -> Answer:
     """Return the data of a server's reply (events.go ServerAPIResponse), or the error it reports.
 
     STATSZ calls its data `statsz`, IDZ replies without an envelope.
     """
     try:
-        document = _document(reply)
+        document = _document(reply, decode, endpoint)
     except NatsFailure as failure:
         return failure
     error = document.get("error")

@@ -25,10 +25,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_server, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Server,
+    domains,
+    parse_server,
+    parse_time,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi, new_accounts
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+    JSON,
     LAKE,
     Origin,
     Row,
@@ -90,7 +97,7 @@ _LARGEST_ARTIFACT = 1 << 30
 class Wanted:
     """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked. `logs`: a
     folder with a file of log lines for each server, called by its name. `backups`: where backups are, whose catalogue is
-    read."""
+    read. `form`: how it is written, one of snapshot.FORMATS."""
 
     lake: Path
     fleet: str
@@ -99,6 +106,7 @@ class Wanted:
     deadline: float = 60.0
     logs: Path | None = None
     backups: Store | None = None
+    form: str = JSON
 
 
 def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
@@ -112,20 +120,26 @@ def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
 
 class _Pass:
     def __init__(self, client: Client, wanted: Wanted) -> None:
-        self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline)
+        self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline, decode=json_text.document)
+        self._client = client
         self._wanted = wanted
         self._seconds: dict[str, float] = {}
         self._accounts: dict[str, set[str]] = {}
         self._streams: set[tuple[str, str]] = set()
+        self._domains: dict[str, str] = {}
+        self._backed_up = ""
 
     def run(self) -> tuple[Path, dict[str, Any]]:
         started = datetime.now(timezone.utc)
         discovery = self._api.discover(self._wanted.expected)
         servers = list(discovery.servers)
-        with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started) as writer:
+        self._domains = domains(servers)
+        # Backups are made through the JetStream that this connection asks.
+        self._backed_up = self._client.options.jetstream_domain or self._domains.get(self._client.identity[0], "")
+        with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started, form=self._wanted.form) as writer:
             self._writer = writer
             for server in servers:
-                writer.add(origin_of(server), Row("servers", {}, _described(server)))
+                writer.add(self._origin(server), Row("servers", {}, _described(server)))
             for name in discovery.missing:
                 failure = NatsFailure("server_missing", f"expected server {name} did not answer", server=name)
                 writer.fail("servers", Origin("", name, received=timestamp(datetime.now(timezone.utc))), failure)
@@ -140,6 +154,9 @@ class _Pass:
                 self._read_backups(self._wanted.backups)
             summary = servers_summary(servers, discovery.missing, writer.failures)
             return writer.publish(source="nats_snapshot", **summary, seconds=self._seconds)
+
+    def _origin(self, server: Server, arrived: datetime | None = None) -> Origin:
+        return origin_of(server, self._domains[server.id], arrived)
 
     def _read(self, endpoint: str, servers: Sequence[Server]) -> None:
         """Read one endpoint of all servers, some at once."""
@@ -173,7 +190,7 @@ class _Pass:
         if failure.code == LAKE:
             raise failure
         for server in servers:
-            self._writer.fail(endpoint, origin_of(server), failure)
+            self._writer.fail(endpoint, self._origin(server), failure)
 
     def _read_account_statistics(self, servers: Sequence[Server]) -> None:
         try:
@@ -182,23 +199,24 @@ class _Pass:
             self._nobody("accstatz", servers, failure)
 
     def _read_account_limits(self, servers: Sequence[Server]) -> None:
-        """Read each account once: what it may do is the same on all servers, but a server knows an account only once it was
-        needed there."""
-        read: set[str] = set()
+        """Read each account of a domain once: what it may do is the same on all servers, but a server knows an account only
+        once it was needed there."""
+        read: set[tuple[str, str]] = set()
         for server in servers:
             listing = self._api.ask([server], "ACCOUNTZ")[server.id]
             if isinstance(listing, NatsFailure):
                 self._take("accountz", server, listing)
                 continue
             for account in listing.get("accounts") or ():
-                if account not in read:
+                named = (self._domains[server.id], account)
+                if named not in read:
                     answer = self._api.ask([server], "ACCOUNTZ", {"account": account})[server.id]
                     self._take("accountz", server, answer)
-                    read.add(account)
+                    read.add(named)
 
     def _read_logs(self, servers: Sequence[Server], folder: Path) -> None:
         """Write the lines of the servers' logs that somebody else has brought here, a file for each server."""
-        known = {server.name: origin_of(server) for server in servers}
+        known = {server.name: self._origin(server) for server in servers}
         for path in sorted(folder.iterdir()):
             origin = known.get(path.stem) or Origin("", path.stem, received=timestamp(datetime.now(timezone.utc)))
             for line in log_lines(path):
@@ -207,7 +225,8 @@ class _Pass:
     def _read_backups(self, store: Store) -> None:
         """Write for each stream when it was last saved and proven; without JSZ for those that the last runs saw."""
         # No server's name, also where the host is called as one.
-        here = Origin("", f"backups on {socket.gethostname()}", received=timestamp(datetime.now(timezone.utc)))
+        now = timestamp(datetime.now(timezone.utc))
+        here = Origin("", f"backups on {socket.gethostname()}", received=now, domain=self._backed_up)
         try:
             catalogue = read_catalogue(store.read(CATALOGUE))
             nothing = ""
@@ -225,15 +244,16 @@ class _Pass:
             self._writer.add(here, Row(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
 
     def _take(self, endpoint: str, server: Server, page: Answer, first: bool = True) -> None:
-        origin = origin_of(server)
         if isinstance(page, NatsFailure):
-            self._writer.fail(endpoint, origin, page)
+            self._writer.fail(endpoint, self._origin(server), page)
             return
+        origin = self._origin(server, self._api.arrived.get(server.id))
         for row in rows_of(endpoint, page, first):
             if row.table == "jsz_accounts":
                 self._accounts.setdefault(server.id, set()).add(row.keys["account"])
-            elif row.table == "jsz_streams" and self._wanted.backups is not None:
-                self._streams.add((row.keys["account"], row.data["name"]))
+            elif row.table == "jsz_streams" and self._wanted.backups is not None and origin.domain == self._backed_up:
+                name = json_text.name_of(row.data) if json_text.is_text(row.data) else row.data["name"]
+                self._streams.add((row.keys["account"], name or ""))
             self._writer.add(origin, row)
 
 
@@ -272,7 +292,7 @@ def _described(server: Server) -> dict[str, Any]:
 # --- archives of `nats audit gather` ------------------------------------------------------------------------------------
 
 
-def import_archive(archive: Path, lake: Path, fleet: str) -> tuple[Path, dict[str, Any]]:
+def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> tuple[Path, dict[str, Any]]:
     """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
 
     The snapshot is named after the archive's own manifest: imported again, it replaces itself. There is nothing that tells the
@@ -287,7 +307,7 @@ def import_archive(archive: Path, lake: Path, fleet: str) -> tuple[Path, dict[st
         reason = f"archive: {archive} is not a readable archive of `nats audit gather`: {error}"
         raise NatsFailure("invalid_option", reason) from error
     name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(listing).hexdigest()[:6]}"
-    with zipped, SnapshotWriter(lake, fleet, taken, name) as writer:
+    with zipped, SnapshotWriter(lake, fleet, taken, name, form) as writer:
         servers = _write_artifacts(zipped, tags, writer)
         unknown = {"clock_offset": None, "slowest_rtt": None}
         return writer.publish(
@@ -301,6 +321,7 @@ def _write_artifacts(
     """Write the archive's answers and return the servers that gave them."""
     servers: dict[str, Server] = {}
     accounts: dict[str, set[str]] = {}
+    known = _domains(zipped, tags)
     for path, endpoint, name, cluster in _artifacts(tags):
         try:
             document = _artifact(zipped, path)
@@ -311,7 +332,8 @@ def _write_artifacts(
             writer.fail(endpoint, Origin("", name, cluster), failure)
             continue
         data = document.get("data") or {}
-        origin = Origin(server.id, server.name, server.cluster, server.version, reported)
+        domain = known.get(server.id, server.domain)
+        origin = Origin(server.id, server.name, server.cluster, server.version, reported, domain)
         if server.id not in servers:
             servers[server.id] = server
             writer.add(origin, Row("servers", {}, {**_described(server), "rtt": None, "clock_offset": None}))
@@ -321,6 +343,20 @@ def _write_artifacts(
         for row in rows_of(endpoint, data, first):
             writer.add(origin, row)
     return list(servers.values())
+
+
+def _domains(zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the domain that each server of the archive belongs to, by its id; VARZ names the clusters that gateways reach."""
+    servers = []
+    for path, endpoint, _name, _cluster in _artifacts(tags):
+        if endpoint == "varz":
+            try:
+                document = _artifact(zipped, path)
+                reached = (document.get("data") or {}).get("gateway") or {}
+                servers.append(parse_server(document["server"], {"gateways": reached.get("gateways")}, 0.0))
+            except (AttributeError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
+                continue  # a broken one is reported where it is written
+    return domains(servers)
 
 
 def _artifacts(tags: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str, str]]:

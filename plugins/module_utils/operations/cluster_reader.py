@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_rebalance import write_rates
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.recorded_rates import recorded_rates
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -45,20 +48,51 @@ def read_led_cluster(
     return cluster
 
 
-def read_with_rates(system: SystemApi, name: str, sample: float) -> tuple[Cluster, dict[tuple[str, str], float]]:
-    """Return the cluster, and what is written to its streams: (account, stream) → bytes a second.
+#: The options of `read_with_rates`, documented in the fragment write_rates.
+RATE_OPTIONS: dict[str, dict[str, Any]] = {
+    "sample": {"type": "float", "default": 10},
+    "rates_file": {"type": "path"},
+    "rates_fleet": {"type": "str"},
+}
 
-    `sample`: seconds between the two looks, 0 for a single one and no rates. Raises NatsFailure where no server of the cluster
-    with this name answers.
+
+def read_with_rates(system: SystemApi, params: Mapping[str, Any]) -> tuple[Cluster, dict[tuple[str, str], float], str]:
+    """Return the cluster, what is written to its streams, (account, stream) → bytes a second, and from where that is known.
+
+    `params`: those of the module, RATE_OPTIONS and `cluster` among them. What a report recorded over a day counts more than what
+    two looks see. Raises NatsFailure where no server of the cluster with this name answers, and for a report that cannot be used.
     """
+    recorded = _recorded(params)
+    name, sample = params["cluster"], params["sample"]
     started = time.monotonic()
     cluster = read_led_cluster(system)
     there = {server.cluster for server in cluster.servers}
     if name not in there:
         names = ", ".join(sorted(there))
         raise NatsFailure("cluster_missing", f"cluster: no server of {name} answered; there are: {names}")
-    if not sample:
-        return cluster, {}
-    time.sleep(max(0.0, sample - (time.monotonic() - started)))
-    later = read_led_cluster(system)
-    return later, write_rates(cluster, later, time.monotonic() - started)
+    measured: dict[tuple[str, str], float] = {}
+    if sample:
+        time.sleep(max(0.0, sample - (time.monotonic() - started)))
+        later = read_led_cluster(system)
+        measured, cluster = write_rates(cluster, later, time.monotonic() - started), later
+    if recorded is None:
+        return cluster, measured, ""
+    day, rates = recorded
+    streams = {(stream.account, stream.name) for stream in cluster.streams if stream.group.cluster == name}
+    known = {key: rate for key, rate in rates.items() if key in streams}
+    others = f"measured in {sample:g} s" if sample else "not known"
+    source = f"write rates: of {len(known)} streams from the report of {day}, of {len(streams - known.keys())} {others}"
+    return cluster, {**measured, **known}, source
+
+
+def _recorded(params: Mapping[str, Any]) -> tuple[str, dict[tuple[str, str], float]] | None:
+    path = params["rates_file"]
+    if not path:
+        if params["rates_fleet"]:
+            raise NatsFailure("invalid_option", "rates_fleet: is of the report in rates_file, which is missing")
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return recorded_rates(json.load(file), params["rates_fleet"] or None, time.time())
+    except (OSError, ValueError) as error:
+        raise NatsFailure("invalid_option", f"rates_file: {path} cannot be used: {error}") from error

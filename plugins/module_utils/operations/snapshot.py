@@ -10,25 +10,51 @@ reader is roles/nats_insights/files/jetstream_insights.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot_files import (
+    FILE_SIZE,
+    Lines,
+    Origin,
+    Table,
+    write_durably,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.typed_columns import TypedTable
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES
 
-#: Of the manifest and of the lines; raised when a reader of the old one would misread the new one.
-FORMAT = 1
+__all__ = [
+    "FORGOTTEN_AFTER",
+    "FORMATS",
+    "JSON",
+    "LAKE",
+    "PARQUET",
+    "Origin",
+    "Row",
+    "SnapshotWriter",
+    "origin_of",
+    "rows_of",
+    "servers_summary",
+    "timestamp",
+    "with_limits",
+]
+
+#: How a snapshot is written, and the format of its manifest, which a reader of older ones would misread.
+JSON, PARQUET = "json", "parquet"
+FORMATS = {JSON: 1, PARQUET: 2}
 
 #: The code of the failure that the lake cannot be written.
 LAKE = "lake"
@@ -36,49 +62,20 @@ LAKE = "lake"
 #: The endpoints whose answer is nothing but a list, each with its key.
 _LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstatz": "account_statz"}
 
-#: Details of assets, which hold no secret and are by far the most: they are not searched for any.
-_HARMLESS = ("jsz_streams", "jsz_consumers")
-
-#: Uncompressed bytes after which an endpoint's next file begins: gzip cannot be read by two tasks at once.
-_FILE_SIZE = 64 << 20
+#: Details of assets and Raft groups, which hold no secret and are by far the most: they are not searched for any.
+_HARMLESS = ("jsz_streams", "jsz_consumers", "raftz")
 
 #: How many failures a manifest quotes; all are counted, and each is a line of its endpoint.
 _QUOTED_FAILURES = 50
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line to be: the table it belongs to, what identifies it beside the server, and what the server reported."""
+class Row(NamedTuple):
+    """One line to be: the table it belongs to, what identifies it beside the server, and what the server reported, also as a
+    `json_text.Text`."""
 
     table: str
     keys: Mapping[str, Any]
     data: Any
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The server that reported a row, and when the answer arrived, by the collector's clock."""
-
-    server_id: str
-    server: str
-    cluster: str = ""
-    version: str = ""
-    received: str = ""
-
-
-@dataclass
-class _File:
-    stream: gzip.GzipFile
-    path: str
-    rows: int = 0
-    size: int = 0
-
-
-@dataclass
-class _Table:
-    rows: int = 0
-    failures: int = 0
-    files: list[_File] = field(default_factory=list)
 
 
 def timestamp(moment: datetime) -> str:
@@ -86,9 +83,10 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def origin_of(server: Server) -> Origin:
-    """Return the server as the origin of rows that have arrived just now."""
-    return Origin(server.id, server.name, server.cluster, server.version, timestamp(datetime.now(timezone.utc)))
+def origin_of(server: Server, domain: str, arrived: datetime | None = None) -> Origin:
+    """Return the server as the origin of rows that arrived at this moment, or just now. `domain`: see nats/model.py domains."""
+    received = timestamp(arrived or datetime.now(timezone.utc))
+    return Origin(server.id, server.name, server.cluster, server.version, received, domain)
 
 
 def rows_of(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
@@ -142,6 +140,9 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
     name = account.get("name", "")
     streams = account.pop("stream_detail", None) or ()
     yield Row("jsz_accounts", {"account": name}, account)
+    if json_text.is_text(streams):
+        yield from _stream_rows(name, streams)
+        return
     for stream in streams:
         config = stream.get("config") or {}
         groups = {item.get("name"): item.get("raft_group") for item in stream.pop("consumer_raft_groups", None) or ()}
@@ -157,22 +158,42 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
             yield Row("jsz_consumers", keys, consumer)
 
 
+def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
+    """Yield the same rows of the `stream_detail` of an account as a text."""
+    keys = {"account": account}
+    for stream in json_text.list_of_members(streams):
+        groups = json_text.read(stream.pop("consumer_raft_groups", b"null")) or ()
+        consumers = json_text.items(stream.pop("consumer_detail", b"[]"))
+        yield Row("jsz_streams", keys, json_text.joined(stream))
+        if not consumers:
+            continue
+        of_groups = {item.get("name"): item.get("raft_group") for item in groups}
+        replicas, retention = json_text.replicas_and_retention(stream.get("config", b"{}"))
+        of_stream = {"stream_replicas": replicas, "stream_retention": retention}
+        for consumer in consumers:
+            group = of_groups.get(json_text.name_of(consumer))
+            yield Row("jsz_consumers", {"account": account, "raft_group": group, **of_stream}, consumer)
+
+
 class SnapshotWriter:
     """Writes one snapshot: rows as they come into a directory that no reader looks into, all of it into place at the end.
 
-    The manifest comes last: what no manifest names is not there. Raises NatsFailure LAKE when the disk refuses.
+    The manifest comes last: what no manifest names is not there. `form`: JSON lines, or typed columns in Parquet. Raises
+    NatsFailure LAKE when the disk refuses, and MissingLibrary.
     """
 
-    def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None) -> None:
+    def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None, form: str = JSON) -> None:
+        self._form = form
         self.started = started.astimezone(timezone.utc)
         self.name = name or f"{self.started:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(3)}"
         self.fleet = fleet
         self._bronze = lake / "bronze"
         self._incoming = self._bronze / "_incoming" / self.name
         self._place = f"date={self.started:%Y-%m-%d}/hour={self.started:%H}"
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, Table] = {}
         self._quoted: list[dict[str, Any]] = []
-        self._file_size = _FILE_SIZE
+        self._domains: set[str] = set()
+        self._file_size = FILE_SIZE
 
     def __enter__(self) -> SnapshotWriter:
         with self._disk():
@@ -180,9 +201,6 @@ class SnapshotWriter:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        for table in self._tables.values():
-            for file in table.files:
-                file.stream.close()
         shutil.rmtree(self._incoming, ignore_errors=True)
 
     @property
@@ -192,96 +210,77 @@ class SnapshotWriter:
 
     def add(self, origin: Origin, row: Row) -> None:
         """Write one row."""
-        data = row.data if row.table in _HARMLESS else without_secrets(row.data)
-        self._write(row.table, origin, {**row.keys, "data": data})
-        self._tables[row.table].rows += 1
+        name, keys, data = row
+        self._domains.add(origin.domain)
+        try:
+            table = self._tables.get(name) or self._new_table(name)
+            table.add(origin, keys, data if name in _HARMLESS else without_secrets(data))
+        except OSError as error:
+            raise self._refused(error) from error
 
     def fail(self, table: str, origin: Origin, failure: NatsFailure) -> None:
         """Write that a server did not give an answer, and why."""
         error = {"code": failure.code, "description": failure.description, "subject": failure.subject}
-        self._write(table, origin, {"failure": error})
-        self._tables[table].failures += 1
+        self._domains.add(origin.domain)
+        with self._disk():
+            (self._tables.get(table) or self._new_table(table)).fail(origin, error)
         if len(self._quoted) < _QUOTED_FAILURES:
             self._quoted.append({"endpoint": table, "server": origin.server, **error})
 
     def publish(self, **manifest: Any) -> tuple[Path, dict[str, Any]]:
         """Move the files into place and write the manifest; return its path and what it says."""
         with self._disk():
-            tables = {name: self._publish(name, table) for name, table in sorted(self._tables.items())}
+            for table in self._tables.values():
+                table.close()
+            tables = {name: self._publish(table) for name, table in sorted(self._tables.items())}
             content = {
-                "format": FORMAT,
+                "format": FORMATS[self._form],
                 "snapshot": self.name,
                 "fleet": self.fleet,
                 "started": timestamp(self.started),
                 "ended": timestamp(datetime.now(timezone.utc)),
                 **manifest,
+                # Also tells that the lines have it, which those of older collectors have not.
+                "domains": sorted(self._domains),
                 "failures": self.failures,
                 "quoted_failures": self._quoted,
                 "tables": tables,
             }
             path = self._bronze / "manifest" / self._place / f"{self.name}.json"
             incoming = self._incoming / "manifest.json"
-            _write_durably(incoming, json.dumps(content, separators=(",", ":")).encode())
+            write_durably(incoming, json.dumps(content, separators=(",", ":")).encode())
             _move(incoming, path)
         return path, content
 
-    def _write(self, table: str, origin: Origin, content: Mapping[str, Any]) -> None:
-        line = {"snapshot": self.name, "fleet": self.fleet, **asdict(origin), **content}
-        text = json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-        with self._disk():
-            file = self._file(table)
-            file.stream.write(text)
-        file.rows += 1
-        file.size += len(text)
+    def _new_table(self, name: str) -> Table:
+        where = (self._incoming, name, f"{name}/{self._place}/{self.name}", self._file_size)
+        envelope = {"snapshot": self.name, "fleet": self.fleet}
+        table: Table = (
+            TypedTable(envelope, self.started, TABLES[name], *where)
+            if self._form == PARQUET
+            else Lines(envelope, *where)
+        )
+        self._tables[name] = table
+        return table
 
-    def _file(self, name: str) -> _File:
-        """Return the file that takes the table's next row."""
-        table = self._tables.setdefault(name, _Table())
-        if not table.files or table.files[-1].size >= self._file_size:
-            if table.files:
-                table.files[-1].stream.close()
-            target = self._incoming / f"{name}-{len(table.files)}.jsonl.gz"
-            _create(target).close()
-            stream = gzip.open(target, "wb", compresslevel=3)  # noqa: SIM115  # closed by the next one or at the end
-            path = f"{name}/{self._place}/{self.name}-{len(table.files)}.jsonl.gz"
-            table.files.append(_File(stream, path))
-        return table.files[-1]
-
-    def _publish(self, name: str, table: _Table) -> dict[str, Any]:
+    def _publish(self, table: Table) -> dict[str, Any]:
         for number, file in enumerate(table.files):
-            file.stream.close()
-            _move(self._incoming / f"{name}-{number}.jsonl.gz", self._bronze / file.path)
+            _move(table.draft(number), self._bronze / file.path)
         files = [{"path": file.path, "rows": file.rows, "bytes": file.size} for file in table.files]
-        return {"rows": table.rows, "failures": table.failures, "files": files}
+        unknown = {} if table.unknown is None else {"unknown": table.unknown}
+        return {"rows": table.rows, "failures": table.failures, **unknown, "files": files}
 
-    def _disk(self) -> _Disk:
-        return _Disk(self._bronze)
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Turn what the disk refuses into a failure for people."""
+        try:
+            yield
+        except OSError as error:
+            raise self._refused(error) from error
 
-
-class _Disk:
-    """Turns what the disk refuses into a failure for people."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            what = f"cannot write the snapshot below {self._place}: {error.strerror or error}"
-            raise NatsFailure(LAKE, f"{what}. Nothing of it was published.") from error
-
-
-def _create(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb")
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    with _create(path) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    def _refused(self, error: OSError) -> NatsFailure:
+        what = f"cannot write the snapshot below {self._bronze}: {error.strerror or error}"
+        return NatsFailure(LAKE, f"{what}. Nothing of it was published.")
 
 
 def _move(source: Path, target: Path) -> None:

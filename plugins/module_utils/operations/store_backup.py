@@ -377,15 +377,9 @@ class _LoadedApi(JetStreamApi):
         listing = super().consumers(stream)
         return Listing((*listing.rows, *self._elsewhere), listing.unknown)
 
-    def snapshot_stream(
-        self,
-        name: str,
-        on_start: Callable[[dict[str, Any]], None],
-        on_chunk: Callable[[bytes], None],
-        pace: TransferPace,
-    ) -> None:
+    def _snapshot_started(self, reply: dict[str, Any]) -> dict[str, Any]:
         # What restores an archive sends the configuration of its manifest, by which a server replaces that in the archive.
-        super().snapshot_stream(name, lambda reply: on_start({**reply, "config": self._config}), on_chunk, pace)
+        return {**super()._snapshot_started(reply), "config": self._config}
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.pa
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
     canonical,
     config_change,
+    is_reloadable,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
@@ -37,14 +38,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.va
     block_of,
     cluster_name_of,
     config_problems,
+    decided_by_the_unit,
     jetstream_of,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 
 PREFIX = "nats_server_"
 ZONE_PREFIX = "az:"
-#: Since this release a reload can be asked for, and the server reports whether it worked (reload_rules.RELOAD_OVER_NATS).
-_RELOAD = ("2.10.0",)
 # Variables that are a key of the configuration.
 _KEYS = (
     "client_advertise", "tls", "https", "http", "logtime_utc", "log_file", "syslog", "remote_syslog", "max_connections",
@@ -146,7 +145,12 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(config.get("cluster"), Mapping) and not cluster_name_of(config):
         yield "cluster.name is not set, and JetStream needs one name for the whole cluster: set it, and restart the servers"
     for file in one["tls_files"]:
-        if not file["exists"]:
+        if not file["path"].startswith("/"):
+            yield (
+                f"{file['option']}: {file['path']} is relative to the directory that the server was started in: write it with "
+                "its whole path, and reload the server"
+            )
+        elif not file["exists"]:
             yield f"{file['option']}: {file['path']} is gone: the server would not start again"
 
 
@@ -159,6 +163,11 @@ def _store_refusals(one: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"its store would be moved: jetstream.store_dir is not set, so the streams lie in {where}. Stop the server, move "
             "them to a directory of their own, set store_dir to that, and start it"
+        )
+    elif not store["path"].startswith("/"):
+        yield (
+            f"its store would be moved: jetstream.store_dir {store['path']} is relative to the directory that the server was "
+            "started in. Write it with its whole path, and restart the server"
         )
     elif not store["same"]:
         yield (
@@ -333,15 +342,26 @@ def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[
 
 def _todo(one: Mapping[str, Any]) -> Iterator[str]:
     unit = one["unit"]
-    if unit and unit["drop_ins"]:
-        yield (
-            f"{', '.join(unit['drop_ins'])} stay in force over the role's unit: before it is taken over, move what is needed to "
-            "nats_server_service_overrides and remove them"
-        )
+    for drop_in in unit["drop_ins"] if unit else []:
+        decided = decided_by_the_unit(drop_in)
+        if decided:
+            yield (
+                f"{drop_in['path']} sets {', '.join(decided)}, which the role's unit decides: before it is taken over, move what "
+                "is needed to nats_server_service_overrides, and remove the file"
+            )
+        else:
+            options = ", ".join(drop_in["options"]) or "nothing"
+            yield f"{drop_in['path']} sets {options} and stays in force over the role's unit: remove it if that is not wanted"
     if one["process"]["binary"].endswith(" (deleted)"):
         yield "its binary was replaced or removed since it started: until it is taken over, a restart runs another one"
-    if "tls" in one["config"] and not _block(one["config"], "tls").get("insecure"):
+    tls = _block(one["config"], "tls")
+    if tls and not tls.get("insecure"):
         yield "set nats_server_api_tls_ca_file to a file on the controller, unless its own authorities signed the certificates"
+    if tls.get("verify") or tls.get("verify_and_map"):
+        yield (
+            "set nats_server_api_tls_cert_file and nats_server_api_tls_key_file to files on the controller: the servers ask "
+            "clients for a certificate"
+        )
 
 
 def _problems(config: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str]:
@@ -352,18 +372,20 @@ def _problems(config: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str
 
 
 def _first_deploy(config: Mapping[str, Any], version: str) -> tuple[str, list[str]]:
-    """Return what the first deployment does to the process: its files get another text, and plain passwords become hashes."""
+    """Return what the first deployment does to the process: its files get another text, and plain passwords become hashes as
+    far as a reload brings them (passwords.hash_passwords)."""
+    reasons = []
 
     def hashed(leaf: Leaf) -> Any:
-        plain = leaf.key is not None and leaf.key.bcrypt and isinstance(leaf.value, str) and not is_hash(leaf.value)
-        return "another" if plain else leaf.value
+        if leaf.key is None or not leaf.key.bcrypt or not isinstance(leaf.value, str) or is_hash(leaf.value):
+            return leaf.value
+        if is_reloadable(leaf, version):
+            reasons.append(f"{show(leaf.path)} becomes a hash")
+            return "another"
+        reasons.append(f"{show(leaf.path)} stays plain until the server is taken over: a hash needs a restart")
+        return leaf.value
 
     change = config_change(config, transform(config, hashed), version)
-    reasons = [f"{key} becomes a hash" for key in change["keys"]]
-    if change["action"] == "restart" and not supports(_RELOAD, version):
-        reasons.append(
-            f"nats-server {version} does not report whether a reload worked: give it hashes, or upgrade it, before"
-        )
     return ("restart" if change["action"] == "restart" else "reload"), reasons
 
 

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import is_reloadable
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
     ConfigError,
     Leaf,
@@ -132,20 +133,26 @@ def verify_password(password: str, hashed: str) -> bool:
     return _backend().verify(password, hashed)
 
 
-def hash_passwords(config: Mapping[str, Any], previous: str = "", cost: int = 11) -> dict[str, Any]:
+def hash_passwords(
+    config: Mapping[str, Any], previous: str = "", cost: int = 11, reloadable: str = ""
+) -> dict[str, Any]:
     """Return the normalised configuration with a hash for every plaintext password that nats-server itself compares.
 
     `previous` is the text of the secrets file on the host: a hash of it that verifies and has the wanted cost stays, so
     that a second run changes nothing. Credentials that a server must send (routes, gateways, remotes) stay as they are.
-    Raises ConfigError with the path of a password that cannot be hashed.
+    `reloadable` is the version of a server that must not be restarted: where only a restart would bring it a hash, a password
+    stays plain. Raises ConfigError with the path of a password that cannot be hashed.
     """
     known = read_secrets(previous)
 
     def change(leaf: Leaf) -> Any:
         if leaf.key is None or not leaf.key.bcrypt:
             return leaf.value
+        loaded = known.get(secret_name(leaf.path))
+        if reloadable and not is_hash(loaded or "") and not is_reloadable(leaf, reloadable):
+            return leaf.value
         try:
-            return hash_password(leaf.value, cost, known.get(secret_name(leaf.path)))
+            return hash_password(leaf.value, cost, loaded)
         except BcryptError as error:
             raise ConfigError(leaf.path, str(error)) from None
 

@@ -105,6 +105,12 @@ def gateway_tls_first(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[st
     return {**before, **blocks}
 
 
+def is_reloadable(leaf: Leaf, version: str) -> bool:
+    """Return whether a server of that version takes another value in this place by a reload."""
+    other = Difference(leaf.path, leaf.key, leaf.value, leaf.value)
+    return supports(RELOAD_OVER_NATS, version) and _obstacle(other, version) is None
+
+
 def _compare(old: Any, new: Any, key: Key | None, path: Path) -> Iterator[Difference]:
     inside = key is not None and bool(key.children)
     if inside and isinstance(old, Mapping) and isinstance(new, Mapping):

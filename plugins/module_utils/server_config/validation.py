@@ -53,6 +53,11 @@ COMPRESSION_MODES = (
 )
 CONNECTION_TYPES = {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
 VOLATILE_FILESYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
+#: Options of a systemd service that say how it is started and stopped, and as whom.
+_OF_THE_UNIT = {
+    "ExecStart", "ExecStop", "ExecReload", "Type", "User", "Group", "DynamicUser", "RootDirectory", "RootImage", "KillSignal",
+    "KillMode", "FinalKillSignal", "SendSIGKILL", "TimeoutSec", "TimeoutStartSec", "TimeoutStopSec",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Case:
     cluster_size: int | None
     require_mount: bool
     service_backend: str
+    drop_ins: list[dict[str, Any]]
     gateway: Any
     supercluster: list[dict[str, Any]]
     hub: list[dict[str, Any]]
@@ -156,6 +162,7 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         cluster_size=None if size in (None, "") else int(str(size)),
         require_mount=boolean(context.get("require_mount", False)),
         service_backend=str(context.get("service_backend") or "auto"),
+        drop_ins=list(context.get("drop_ins") or []),
         gateway=context.get("gateway") or None,
         supercluster=list(context.get("supercluster") or []),
         hub=list(context.get("hub") or []),
@@ -255,6 +262,24 @@ def left_to_its_own_unit(case: Case) -> Iterator[ConfigProblem]:
             f"it is false, and nats-server does not run on this host. Start it with {case.config_file} by its own unit, or set "
             "nats_server_take_over to true",
         )
+
+
+def drop_ins_of_others(case: Case) -> Iterator[ConfigProblem]:
+    """How a server is started and stopped is the role's; limits and hardening that somebody adds stay in force."""
+    for drop_in in case.drop_ins if case.take_over else []:
+        decided = decided_by_the_unit(drop_in)
+        if decided:
+            yield error(
+                "nats_server_service_overrides",
+                f"{drop_in['path']} sets {', '.join(decided)} over the role's unit: with it the server might not be stopped "
+                "through lame duck mode, or not be started as it is meant to. Move what is needed to this "
+                "variable, and remove the file",
+            )
+
+
+def decided_by_the_unit(drop_in: Mapping[str, Any]) -> list[str]:
+    """Return the options of a drop-in that say how the server is started and stopped, and as whom."""
+    return [name for name in drop_in["options"] if name in _OF_THE_UNIT]
 
 
 def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
@@ -787,6 +812,7 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     unknown_keys,
     names,
     left_to_its_own_unit,
+    drop_ins_of_others,
     identity_of_running_server,
     membership,
     loss_of_a_site,

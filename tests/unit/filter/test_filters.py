@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,17 +14,14 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_account_admins im
 from ansible_collections.natsops.jetstream.plugins.filter.nats_certificates import nats_certificates
 from ansible_collections.natsops.jetstream.plugins.filter.nats_conf import nats_conf
 from ansible_collections.natsops.jetstream.plugins.filter.nats_config_problems import nats_config_problems
-from ansible_collections.natsops.jetstream.plugins.filter.nats_credential_rotation import nats_credential_rotation
 from ansible_collections.natsops.jetstream.plugins.filter.nats_duration_seconds import nats_duration_seconds
-from ansible_collections.natsops.jetstream.plugins.filter.nats_file_sha256 import nats_file_sha256
 from ansible_collections.natsops.jetstream.plugins.filter.nats_links import nats_links
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
 from ansible_collections.natsops.jetstream.plugins.filter.nats_lock_refusal import nats_lock_refusal
 from ansible_collections.natsops.jetstream.plugins.filter.nats_maintenance_status import nats_maintenance_status
-from ansible_collections.natsops.jetstream.plugins.filter.nats_mesh_problems import nats_mesh_problems
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
-from ansible_collections.natsops.jetstream.plugins.filter.nats_secrets import nats_secrets
+from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
 from ansible_collections.natsops.jetstream.plugins.filter.nats_topology import nats_topology
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
     CredentialOptions,
@@ -165,19 +160,6 @@ def test_what_the_topology_lists_becomes_links() -> None:
         nats_topology(["n1", "n2"], hostvars, "n1")
 
 
-def test_routes_and_gateways_are_missing_together() -> None:
-    servers = [
-        {"name": name, "id": name, "cluster": "C1", "varz": {"version": "2.10.27"}, "routez": {}, "gatewayz": {}}
-        for name in ("n1", "n2")
-    ]
-    assert nats_mesh_problems(servers, clusters=["C1", "west"]) == [
-        "n1 has 0 of 4 routes to n2",
-        "n2 has 0 of 4 routes to n1",
-        "n1 has no gateway connection to west",
-        "n2 has no gateway connection to west",
-    ]
-
-
 def test_a_host_where_nothing_runs_has_nothing_to_reload_first() -> None:
     assert nats_required_action({"running": False}, wanted={"version": "2.10.27"}) == {
         "required_action": {"action": "start", "reasons": ["no nats-server process runs"], "keys": []},
@@ -190,8 +172,10 @@ def test_options_of_a_rotation_get_their_types_and_wrong_names_are_refused() -> 
     texts = {"window": None, "disconnect_clients": "yes", "missing_hosts": ["n9"], "routes": "open"}
     options = typed(CredentialOptions, {"cluster": "C1", **texts})
     assert options == CredentialOptions("C1", missing_hosts=["n9"], disconnect_clients=True, routes="open")
-    with pytest.raises(AnsibleFilterError, match="nats_credential_rotation: stop_after: there is no such option"):
-        nats_credential_rotation({}, stop_after="auto")
+    with pytest.raises(AnsibleFilterError, match="nats_rotation_plan: stop_after: there is no such option"):
+        nats_rotation_plan({}, "credentials", stop_after="auto")
+    with pytest.raises(AnsibleFilterError, match="subject is credentials or certificates, not 'keys'"):
+        nats_rotation_plan({}, "keys")
 
 
 def test_a_report_is_data_or_text_and_its_data_become_text() -> None:
@@ -207,13 +191,6 @@ def test_a_duration_that_is_none_is_refused_with_the_name_of_the_filter() -> Non
     assert nats_duration_seconds("2m30s") == 150
     with pytest.raises(AnsibleFilterError, match="nats_duration_seconds: 'soon' is not a duration"):
         nats_duration_seconds("soon")
-
-
-def test_a_file_has_a_sum_and_none_has_none(tmp_path: Path) -> None:
-    file = tmp_path / "archive"
-    file.write_bytes(b"nats")
-    assert nats_file_sha256(str(file)) == hashlib.sha256(b"nats").hexdigest()
-    assert [nats_file_sha256(path) for path in (None, "", str(tmp_path), f"{file}.gone")] == [""] * 4
 
 
 def test_listeners_are_those_that_the_configuration_names() -> None:
@@ -253,12 +230,3 @@ def test_a_host_is_overdue_by_the_clock() -> None:
     assert (held["required_action"]["action"], held["untouched"]) == ("none", True)
     assert held["required_action"]["reasons"][0].startswith("n3 is in maintenance since ")
     assert (loose["required_action"]["action"], loose["untouched"]) == ("start", False)
-
-
-def test_secrets_among_variables_are_listed_once() -> None:
-    # The filter nats_secrets.
-    users = [{"user": "app", "password": "app-pass"}, {"user": "other", "password": "app-pass"}]
-    assert nats_secrets({"accounts": {"APP": {"users": users}}, "token": "t0k3n", "url": "nats://n1"}) == [
-        "app-pass",
-        "t0k3n",
-    ]

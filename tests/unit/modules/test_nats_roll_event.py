@@ -38,6 +38,7 @@ def test_an_event_has_what_was_given_and_its_time_in_utc() -> None:
         "cluster": "C1",
         "event": "batch_done",
     }
+    assert make_event(params(run=None), NOW)["run"] == "C1-20261121T150405Z"
     steps = {"stop": "1.23456", "start": 2}
     event = make_event(params(batch=0, of=5, hosts=["n1"], steps=steps, reason="", data={"a": [1]}), NOW)
     assert list(event)[5:] == ["batch", "of", "hosts", "steps", "reason", "data"]

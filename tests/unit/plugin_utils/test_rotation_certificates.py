@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.natsops.jetstream.plugins.filter.nats_certificate_rotation import nats_certificate_rotation
+from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificate_rotation import host_certificates
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -109,17 +109,21 @@ def test_the_playbooks_own_certificate_has_to_outlive_the_old_authority() -> Non
 
 
 def test_the_filter_plans_from_texts() -> None:
-    plan = nats_certificate_rotation(
-        {"n1": raw(OLD_FILES), "n2": raw(OLD_FILES)}, stop_after="trust_new_ca", clients_use_tls=True
+    plan = nats_rotation_plan(
+        {"n1": raw(OLD_FILES), "n2": raw(OLD_FILES)}, "certificates", stop_after="trust_new_ca", clients_use_tls=True
     )
     assert plan["refusals"] == [] and plan["steps"] == ["trust_new_ca"]
     assert plan["hosts"]["n2"]["trust_new_ca"] == {"ca": "both", "certificate": "current"}
     assert plan["expiry"][0] == "n1: the certificate expires 2028-06-19T00:00:00+00:00"
     unmade = {"ca": "", "certificate": ""}
-    assert len(nats_certificate_rotation({"n1": raw(OLD_FILES, new=unmade, bundle="")}, check_mode=True)["steps"]) == 3
+    predicted = nats_rotation_plan(
+        {"n1": raw(OLD_FILES, new=unmade, bundle="")}, "certificates", api_certificate=None, check_mode=True
+    )
+    assert len(predicted["steps"]) == 3
 
 
 def test_a_private_key_among_the_certificates_is_an_error_without_its_text() -> None:
+    files = {"ca": "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n", "certificate": ""}
     with pytest.raises(AnsibleFilterError, match="private key among") as raised:
-        nats_certificate_rotation({"n1": raw({"ca": "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n", "certificate": ""})})
+        nats_rotation_plan({"n1": raw(files)}, "certificates")
     assert "c2VjcmV0" not in str(raised.value)

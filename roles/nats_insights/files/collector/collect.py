@@ -6,11 +6,13 @@
     python collect.pyz CONFIGURATION
 
 The configuration is JSON: `connection` (options of the module's connection), `lake`, `fleet`, `endpoints`, `expected_servers`,
-`deadline`, `backups` (a directory, empty for none). Exit status: 0 complete; 1 nothing was written; 4 written, but incomplete.
+`deadline`, `backups` (a directory, empty for none), `format`. Exit status: 0 complete; 1 nothing was written; 4 written, but
+incomplete.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -19,10 +21,12 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
     ConnectionOptions,
+    MissingLibrary,
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import ENDPOINTS, Wanted, collect
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import JSON
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
 
@@ -38,16 +42,22 @@ def take(configuration: dict[str, Any]) -> dict[str, Any]:
         configuration["expected_servers"],
         configuration["deadline"],
         backups=DirectoryStore(Path(configuration["backups"])) if configuration.get("backups") else None,
+        form=configuration.get("format", JSON),
     )
     with Client(options) as client:
         return collect(client, wanted)[1]
 
 
 def main(path: str) -> int:
+    # As rarely as modules look for cyclic garbage (module.py gc_paused): there is none.
+    gc.set_threshold(200_000, 20, 100)
     try:
         manifest = take(json.loads(Path(path).read_text(encoding="utf-8")))
     except NatsFailure as failure:
         print(f"no snapshot: {failure.description}", file=sys.stderr)
+        return FAILED
+    except MissingLibrary as missing:
+        print(f"no snapshot: the Python library {missing.library} is not installed", file=sys.stderr)
         return FAILED
     rows = sum(table["rows"] for table in manifest["tables"].values())
     print(

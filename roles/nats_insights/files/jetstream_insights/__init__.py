@@ -6,3 +6,8 @@
 Rooms, each knowing only those before it: fields (how a column is read), silver (what the tables are), lake (files), jobs, cli.
 Apart from them, messages (streams of NATS) and source (the data source `jetstream`) know nothing of the lake.
 """
+
+from jetstream_insights import collection
+
+# What snapshots hold is declared there, for whoever writes them and for whoever reads them.
+collection.find()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,18 +13,21 @@ from datetime import datetime, timezone
 from functools import partial, reduce
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS, Field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import Field, converted, in_document, rest
-from jetstream_insights.lake import SILVER_FORMAT, Lake, new_run
+from jetstream_insights.fields import converted, in_document, rest
+from jetstream_insights.lake import ADVISORIES_FORMAT, Lake, new_run, place
 from jetstream_insights.messages import Connection, SourceError, state_of
-from jetstream_insights.silver import PEERS
 from jetstream_insights.source import JetStreamSource, Settings
 
 LAYER, TABLE = "silver", "advisories"
-_POSITION = f"{LAYER}/{TABLE}/_position.json"
-_STAGED = f"{LAYER}/_incoming"
+_TABLE = f"{LAYER}/{TABLE}"
+#: How the runs are called that hold what was read, until it is in the table.
+_NEW = "-new"
+#: A file for each stream: another job may read others.
+_POSITIONS = f"{_TABLE}/_positions"
 
 #: What a row's advisory is called when it is none.
 UNREADABLE = "unreadable"
@@ -109,32 +113,35 @@ def captures_of(path: str | None) -> list[Capture]:
 def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str], None]) -> Read:
     """Add to the table what the streams have and it has not. Raises SourceError.
 
-    Hours that get rows are rewritten with those that they have, and point to the new run; last of all the position is
-    replaced. Whoever is killed in between reads the same messages again, and a row is known by its advisory's id.
+    What was read is written apart first. Then each hour that gets rows is rewritten with those that it has, and last of all the
+    positions are replaced. Whoever is killed in between reads the same messages again, and a row is known by its advisory's id.
     """
     done = Read()
-    known: dict[str, Any] = {"format": SILVER_FORMAT, "streams": {}}
-    if lake.exists(_POSITION):
-        known = json.loads(lake.read_text(_POSITION))
-    portions = [_portion(capture, known["streams"].get(capture.key, {}), done, say) for capture in captures]
+    portions = [_portion(capture, _position(lake, capture), done, say) for capture in captures]
     wanted = [portion for portion in portions if portion.first <= portion.last]
     if wanted:
-        run = new_run()
-        staged = f"{_STAGED}/run={run}"
         lake.spark.dataSource.register(JetStreamSource)
         frames = [
             rows_of(_messages(lake, portion), portion.capture.fleet, portion.capture.account) for portion in wanted
         ]
-        frame = reduce(DataFrame.unionByName, frames)
-        frame.write.parquet(f"{lake.uri}/{staged}")
-        new = lake.spark.read.schema(frame.schema).parquet(f"{lake.uri}/{staged}")
-        _publish(lake, run, new, done)
-        lake.delete(staged)
+        new = lake.write(LAYER, TABLE, f"{new_run()}{_NEW}", reduce(DataFrame.unionByName, frames))
+        _publish(lake, new, done)
         say(f"{done.rows} advisories in {done.hours} hours")
     for portion in portions:
-        known["streams"][portion.capture.key] = {"created": portion.created, "sequence": portion.last}
-    lake.replace_text(_POSITION, json.dumps(known))
+        position = {"stream": portion.capture.key, "created": portion.created, "sequence": portion.last}
+        lake.replace_text(_file(portion.capture), json.dumps(position))
     return done
+
+
+def _file(capture: Capture) -> str:
+    """Return where a capture's position is; names of accounts and fleets may hold anything."""
+    return f"{_POSITIONS}/{hashlib.sha256(capture.key.encode()).hexdigest()[:32]}.json"
+
+
+def _position(lake: Lake, capture: Capture) -> dict[str, Any]:
+    """Return up to where a capture was read; empty for not at all."""
+    name = _file(capture)
+    return dict(json.loads(lake.read_text(name))) if lake.exists(name) else {}
 
 
 def _portion(capture: Capture, known: Mapping[str, Any], done: Read, say: Callable[[str], None]) -> Portion:
@@ -194,18 +201,35 @@ def unique(frame: DataFrame) -> DataFrame:
     return frame.groupBy("fleet", id_.alias("_id")).agg(F.min_by(every, first).alias("row")).select("row.*")
 
 
-def _publish(lake: Lake, run: str, new: DataFrame, done: Read) -> None:
-    """Write the hours of the rows with those that they have, and let them point to the run."""
+def _publish(lake: Lake, new: DataFrame, done: Read) -> None:
+    """Take the rows into the hours that they are of."""
     reported = new.groupBy(F.date_trunc("hour", "taken").cast("bigint").alias("hour")).agg(
         F.count("*").alias("rows"), F.count_if(F.col("kind") == UNREADABLE).alias("unreadable")
     )
     counts = {datetime.fromtimestamp(row["hour"], timezone.utc): row for row in reported.collect()}
     done.rows += sum(row["rows"] for row in counts.values())
     done.unreadable += sum(row["unreadable"] for row in counts.values())
-    if not counts:
-        return
-    before = lake.read(LAYER, TABLE, sorted(counts))
-    lake.write(LAYER, TABLE, run, unique(new if before is None else before.unionByName(new)))
-    for hour in sorted(counts):
-        lake.publish(f"{LAYER}/{TABLE}", hour, run, [], 0)
     done.hours += len(counts)
+    # Another job may replace a pointer at the same time. Both have written their rows before and look again afterwards, so that
+    # whoever comes last takes in those of both.
+    while waiting := _waiting(lake, sorted(counts)):
+        run, pointers = new_run(), {hour: lake.pointer(_TABLE, hour) for hour in waiting}
+        before = lake.read(LAYER, TABLE, waiting)
+        paths = [f"{lake.uri}/{_TABLE}/{name}/{place(hour)}" for hour, names in waiting.items() for name in names]
+        rows = lake.spark.read.schema(new.schema).parquet(*paths)
+        lake.write(LAYER, TABLE, run, unique(rows if before is None else before.unionByName(rows)))
+        for hour, pointer in pointers.items():
+            inputs = sorted({*pointer.get("inputs", ()), *waiting[hour]})
+            lake.repoint(_TABLE, hour, {"format": ADVISORIES_FORMAT, "run": run, "inputs": inputs, "quarantined": 0})
+
+
+def _waiting(lake: Lake, hours: Sequence[datetime]) -> dict[datetime, list[str]]:
+    """Return of the hours that have not all rows that were written for them what they lack: the folders of runs."""
+    written = [name for name in lake.names(_TABLE) if name.endswith(_NEW) and lake.exists(f"{_TABLE}/{name}/_SUCCESS")]
+    found = {}
+    for hour in hours:
+        known = lake.pointer(_TABLE, hour).get("inputs", ())
+        lacks = [name for name in written if name not in known and lake.exists(f"{_TABLE}/{name}/{place(hour)}")]
+        if lacks:
+            found[hour] = lacks
+    return found

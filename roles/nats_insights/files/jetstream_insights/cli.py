@@ -49,6 +49,14 @@ def moment(text: str) -> datetime:
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
 
 
+def setting(text: str) -> tuple[str, str]:
+    """Return an argument's setting of Spark. Raises ValueError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise ValueError(f"{text!r} is not spark.NAME=VALUE")
+    return name, value
+
+
 def maintenance(text: str) -> Maintenance:
     """Return an argument's window: BEGIN/END, or BEGIN/END/SERVER,SERVER. Raises ValueError."""
     begin, end, *servers = text.split("/")
@@ -91,6 +99,14 @@ def parser() -> argparse.ArgumentParser:
         "--master", help="Spark's master, such as local[2]; by default that of spark-submit, or local[*]"
     )
     found.add_argument("--memory", help="memory of the driver, such as 4g")
+    found.add_argument(
+        "--conf",
+        action="append",
+        type=setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark, where it was not started by spark-submit; may be given more than once",
+    )
     found.add_argument("--force", action="store_true", help="make the hours or days again that are up to date")
     captured = found.add_argument_group("advisories")
     captured.add_argument(
@@ -185,7 +201,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Do a job and return what was done."""
-    lake = Lake(session(given.master, given.memory, given.little), given.lake, AT_ONCE if given.little else 1)
+    lake = Lake(
+        session(given.master, given.memory, given.little, dict(given.conf)), given.lake, AT_ONCE if given.little else 1
+    )
     if job == "advisories":
         reported = make_advisories(lake, captures_of(given.streams), say)
         return {**asdict(reported), "quarantined": reported.unreadable}

@@ -55,7 +55,8 @@ def up_to_date(known: Mapping[str, Any], format_: int, basis: str, inputs: Itera
 
 #: What gold reads of advisories, where none were captured.
 ADVISORIES = (
-    "fleet string, account string, stream string, consumer string, time timestamp, kind string, taken timestamp"
+    "fleet string, domain string, account string, stream string, consumer string, time timestamp, kind string, "
+    "taken timestamp"
 )
 
 #: The days before that a day may be made from.

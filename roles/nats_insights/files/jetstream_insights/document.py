@@ -20,8 +20,9 @@ How to read them is in [Fleet insights](../insights.md#read).
 ## Silver
 
 Each row has `fleet`, `snapshot` and `taken` (start of the snapshot), and where a server reported it `server_id`, `server`,
-`cluster`, `version` and `received`. Beside these tables, the job `silver` writes `snapshots`, `failures` (answers that were not
-given) and `quarantine` (what could not be read), and the job `advisories` a table of that name.
+`cluster`, `version`, `received` and the JetStream `domain` (empty for none). Beside these tables, the job `silver` writes
+`snapshots`, `failures` (answers that were not given) and `quarantine` (what could not be read), and the job `advisories` a table
+of that name.
 """
 
 

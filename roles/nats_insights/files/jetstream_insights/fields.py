@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a column is reported: its name, its type, and where it stands in what a server said."""
+"""How a column is read of bronze: of lines of JSON, and of typed columns."""
 
 from __future__ import annotations
 
@@ -9,14 +9,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import add
-from typing import Union
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+    DURATION,
+    ENVELOPE,
+    FAILURE,
+    FAILURE_TYPE,
+    NANOSECONDS,
+    Field,
+    Reported,
+    Tree,
+    tree_of,
+)
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
-
-#: How a value is converted: as it is; from nanoseconds; from text such as 1h2m3.5s; kept as the text of its JSON.
-AS_REPORTED, NANOSECONDS, DURATION, JSON = "as reported", "nanoseconds", "duration", "JSON"
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 #: Regular expressions of the units, and their seconds.
 _UNITS = {
@@ -29,21 +45,6 @@ _UNITS = {
     "[µu]s": 1e-6,
     "ns": 1e-9,
 }
-
-
-@dataclass(frozen=True)
-class Field:
-    """A column: its name, its Spark SQL type, its path below the document (when empty, its name), and how it becomes seconds."""
-
-    name: str
-    type: str
-    path: str = ""
-    reported: str = AS_REPORTED
-
-    @property
-    def json_path(self) -> str:
-        """Return the path as VARIANT functions take it."""
-        return f"$.{self.path or self.name}"
 
 
 def go_seconds(text: Column) -> Column:
@@ -71,9 +72,22 @@ def converted(found: Column, field: Field) -> Column:
         return go_seconds(found)
     if "variant" in field.type:
         return F.try_variant_get(F.try_parse_json(found), "$", field.type)
+    if "duration" in field.type:
+        return _with_seconds(found, field)
     if field.type == "timestamp":
         return F.when(found > F.lit("0001-01-02").cast("timestamp"), found)
     return found
+
+
+def _with_seconds(found: Column, field: Field) -> Column:
+    """Return a map of structs with the durations in it as seconds."""
+    inner = _parsed(field.type.replace(":duration", ":interval"))
+    assert isinstance(inner, MapType) and isinstance(inner.valueType, StructType)
+    names = [member.name for member in inner.valueType if isinstance(member.dataType, CalendarIntervalType)]
+    return F.transform_values(
+        found,
+        lambda _key, value: reduce(lambda done, name: done.withField(name, go_seconds(value[name])), names, value),
+    )
 
 
 def rest(document: Column, fields: Sequence[Field], reported: Callable[[Field], Column]) -> Column:
@@ -85,7 +99,7 @@ def rest(document: Column, fields: Sequence[Field], reported: Callable[[Field], 
 
 def _is_whole(document: Column, field: Field, value: Column) -> Column:
     """Return whether a field's value was taken of a document, with all keys that it has there."""
-    keys = [] if _is_text(field) else [*_keys_of_type(value, _type(field))]
+    keys = [] if field.is_text else [*_keys_of_type(value, _type(field))]
     if not keys:
         return value.isNotNull()
     text = F.to_json(F.try_variant_get(document, field.json_path, "variant"))
@@ -98,22 +112,7 @@ def _is_whole(document: Column, field: Field, value: Column) -> Column:
 # but passes over fields that are not known. So a line's keys are counted, in its text and in what was read of it; where that
 # differs, or a value is of another type, the line is read as VARIANT, too.
 
-#: What every line says of itself; `taken` is in the name of the snapshot.
-ENVELOPE = (
-    Field("fleet", "string"),
-    Field("snapshot", "string"),
-    Field("server_id", "string"),
-    Field("server", "string"),
-    Field("cluster", "string"),
-    Field("version", "string"),
-    Field("received", "timestamp"),
-)
-#: Why a line has no data, where it tells a failure.
-FAILURE = Field("failure", "string", reported=JSON)
 _TORN = "_torn"
-
-#: Fields by the keys on their paths.
-_Tree = dict[str, Union[Field, "_Tree"]]
 
 
 def taken(snapshot: Column) -> Column:
@@ -139,29 +138,12 @@ def is_line(file: Column, text: Column) -> Column:
     return F.coalesce(taken(snapshot).isNotNull() & _of_its_file(snapshot, file), F.lit(False))
 
 
-def _tree(fields: Sequence[Field]) -> _Tree:
-    root: _Tree = {}
-    for field in fields:
-        *above, name = (field.path or field.name).split(".")
-        node = root
-        for key in above:
-            below = node.setdefault(key, {})
-            assert isinstance(below, dict), field
-            node = below
-        node[name] = field
-    return root
-
-
-def _is_text(field: Field) -> bool:
-    """Return whether a field is read as the text of its JSON."""
-    return field.reported == JSON or "variant" in field.type
-
-
 def _type(field: Field) -> DataType:
     """Return the type that a field is read as."""
     if field.reported == NANOSECONDS:
         return LongType()
-    return StringType() if _is_text(field) or field.reported == DURATION else _parsed(field.type)
+    text = field.is_text or field.reported == DURATION
+    return StringType() if text else _parsed(field.type.replace(":duration", ":string"))
 
 
 @cache
@@ -170,7 +152,7 @@ def _parsed(type_: str) -> DataType:
     return DataType.fromDDL(type_)
 
 
-def _schema(tree: _Tree) -> StructType:
+def _schema(tree: Tree) -> StructType:
     """Return the type that a document of fields is read as."""
     types = {name: _schema(node) if isinstance(node, dict) else _type(node) for name, node in tree.items()}
     return StructType([StructField(name, type_) for name, type_ in types.items()])
@@ -182,13 +164,13 @@ def _keys_in(text: Column) -> Column:
     return F.octet_length(text) - F.octet_length(F.replace(text, F.lit('":'), F.lit('"')))
 
 
-def _keys_reported(value: Column, node: Field | _Tree) -> Iterator[Column]:
+def _keys_reported(value: Column, node: Field | Tree) -> Iterator[Column]:
     """Yield numbers whose sum is that of the keys that were read of a value, null where it was not read."""
     if isinstance(node, dict):
         for name, below in node.items():
             yield F.when(value[name].isNotNull(), 1)
             yield from _keys_reported(value[name], below)
-    elif _is_text(node):
+    elif node.is_text:
         yield _keys_in(value)
     else:
         yield from _keys_of_type(value, _type(node))
@@ -212,24 +194,71 @@ def _sum(numbers: Iterable[Column]) -> Column:
 
 def _found(document: Column, field: Field) -> Column:
     """Return what was read of a field in a document that was read as `_schema` says."""
-    return reduce(lambda value, key: value[key], (field.path or field.name).split("."), document)
+    return reduce(lambda value, key: value[key], field.keys, document)
 
 
 def with_fields(frame: DataFrame, text: str, fields: Sequence[Field]) -> DataFrame:
     """Add the fields of a column with the text of a JSON document."""
-    read = frame.withColumn("_read", F.from_json(text, _schema(_tree(fields))))
+    read = frame.withColumn("_read", F.from_json(text, _schema(tree_of(fields))))
     found = {field.name: converted(_found(F.col("_read"), field), field) for field in fields}
     return read.withColumns(found).drop("_read")
 
 
-def rows(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also: Sequence[str] = ()) -> DataFrame:
-    """Return the rows of a table from lines (`file` and the `value` that stands there): envelope, keys, what `also` names of the
-    lines, fields, and in `extra` everything else the server reported. What is no line of a snapshot of the file's hour is left
-    out. A line that tells a failure is a row without fields only where a key asks for it."""
+@dataclass(frozen=True)
+class Bronze:
+    """What files of bronze hold: `lines` of JSON (`file` and the `value` that stands there), and rows of `columns` (`file` and
+    what `columns_of` returns); None for none."""
+
+    lines: DataFrame | None = None
+    columns: DataFrame | None = None
+
+
+def columns_of(table: Reported) -> StructType:
+    """Return the columns of a table's files in bronze."""
+    plain = ((field.name, field.stored) for field in (*ENVELOPE, *table.keys, *table.fields))
+    types = [*plain, ("taken", "timestamp"), ("extra", "string"), (FAILURE.name, FAILURE_TYPE)]
+    return StructType([StructField(name, _parsed(type_)) for name, type_ in types])
+
+
+def rows(bronze: Bronze, keys: Sequence[Field], fields: Sequence[Field], also: Sequence[str] = ()) -> DataFrame:
+    """Return the rows of a table: envelope, keys, what `also` names of the files' own columns, fields, and in `extra` everything
+    else the server reported. What is no line of a snapshot of the file's hour is left out. A line that tells a failure is a row
+    without fields only where a key asks for it."""
+    found = []
+    if bronze.lines is not None:
+        found.append(_rows_of_lines(bronze.lines, keys, fields, also))
+    if bronze.columns is not None:
+        found.append(_rows_of_columns(bronze.columns, keys, fields, also))
+    return reduce(DataFrame.unionByName, found)
+
+
+def _rows_of_columns(
+    columns: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also: Sequence[str]
+) -> DataFrame:
+    asks = any(field.name == FAILURE.name for field in keys)
+    return (columns if asks else columns.where(F.col(FAILURE.name).isNull())).select(
+        *(_stored(field) for field in (*ENVELOPE, *keys)),
+        "taken",
+        *also,
+        *(_stored(field) for field in fields),
+        F.try_parse_json("extra").alias("extra"),
+    )
+
+
+def _stored(field: Field) -> Column:
+    """Return a field of rows of columns."""
+    if field == FAILURE:
+        return F.to_json(FAILURE.name).alias(FAILURE.name)
+    if "variant" in field.type:
+        return F.try_variant_get(F.try_parse_json(field.name), "$", field.type).alias(field.name)
+    return F.col(field.name)
+
+
+def _rows_of_lines(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Field], also: Sequence[str]) -> DataFrame:
     asks = any(field.name == FAILURE.name for field in keys)
     of_line = (*ENVELOPE, *keys) if asks else (*ENVELOPE, *keys, FAILURE)
-    in_data = _tree(fields)
-    schema = _schema({**_tree(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
+    in_data = tree_of(fields)
+    schema = _schema({**tree_of(of_line), "data": in_data, _TORN: Field(_TORN, "string")})
     reported, data = F.col("reported"), F.col("reported.data")
     read = lines.select(
         "file", "value", F.from_json("value", schema, {"columnNameOfCorruptRecord": _TORN}).alias("reported")

@@ -12,12 +12,13 @@ from datetime import datetime, timezone
 from functools import reduce
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES, Reported
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from jetstream_insights import silver
-from jetstream_insights.fields import is_line
+from jetstream_insights.fields import Bronze, columns_of, is_line
 from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
 from jetstream_insights.side_by_side import make_all
 
@@ -32,6 +33,8 @@ SNAPSHOTS = """
     clock_offset_max double, slowest_rtt double
 """
 _SCHEMAS: dict[str, StructType] = {}
+#: Of a table nothing but what all tables of bronze have.
+NOTHING = Reported((), ())
 _QUARANTINE = "file string, reason string, value string"
 
 
@@ -47,10 +50,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour that is to be made from these snapshots: their manifests, where a pack holds them."""
+    """An hour that is to be made from these snapshots: their manifests, where a pack holds them. `before`: the pointer to rows
+    that are kept beside theirs, since the snapshots that those were made from are gone."""
 
     start: datetime
     snapshots: dict[str, str]
+    before: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -63,11 +68,13 @@ class Source:
 
 @dataclass
 class Inputs:
-    """What a run reads: rows of the table of snapshots, the bronze tables, and the manifests that are wrong, with the reason."""
+    """What a run reads: rows of the table of snapshots, the bronze tables, and the manifests that are wrong, with the reason.
+    `domains`: whether all lines say which JetStream domain they are of."""
 
     snapshots: list[tuple[Any, ...]] = field(default_factory=list)
     sources: dict[str, Source] = field(default_factory=dict)
     broken: list[tuple[str, str]] = field(default_factory=list)
+    domains: bool = True
 
     def files(self, *sources: str) -> list[str]:
         """Return the files of some bronze tables."""
@@ -77,25 +84,32 @@ class Inputs:
 def make_silver(lake: Lake, hours: Iterable[datetime], say: Say, force: bool = False) -> Outcome:
     """Make the silver tables of the hours whose snapshots are not those that they were made from."""
     outcome = Outcome()
-    stale = list(_stale(lake, hours, outcome, force))
-    for start in range(0, len(stale), HOURS_AT_ONCE):
-        some = stale[start : start + HOURS_AT_ONCE]
-        quarantined = _run(lake, some, say)
+    stale = list(_stale(lake, hours, outcome, force, say))
+    whole, late = ([hour for hour in stale if bool(hour.before) == added] for added in (False, True))
+    for some in (
+        of[start : start + HOURS_AT_ONCE] for of in (whole, late) for start in range(0, len(of), HOURS_AT_ONCE)
+    ):
+        outcome.quarantined += _run(lake, some, say)
         outcome.made += len(some)
-        outcome.quarantined += quarantined
         say(f"{outcome.made} of {len(stale)} hours made, {outcome.quarantined} lines or files in quarantine")
     return outcome
 
 
-def _stale(lake: Lake, hours: Iterable[datetime], outcome: Outcome, force: bool) -> Iterator[Hour]:
+def _stale(lake: Lake, hours: Iterable[datetime], outcome: Outcome, force: bool, say: Say) -> Iterator[Hour]:
     for hour in hours:
         snapshots = lake.manifests(hour)
         pointer = lake.pointer("silver", hour)
         known = set(pointer.get("inputs", ()))
+        late = {name: packed for name, packed in snapshots.items() if name not in known}
         # Snapshots that are no longer kept do not make wrong what was made from them.
-        if snapshots and known <= snapshots.keys() and (force or known != snapshots.keys() or _older(pointer)):
+        if snapshots and known <= snapshots.keys() and (force or late or _older(pointer)):
             yield Hour(hour, snapshots)
+        elif late and not _older(pointer):
+            yield Hour(hour, late, pointer)
         elif pointer:
+            if late:
+                what = f"{len(late)} snapshots cannot be added to tables of the older format {pointer['format']}"
+                say(f"{hour:%Y-%m-%d %H}:00: {what}, which cannot be made again: their snapshots are gone")
             outcome.fresh += 1
             outcome.quarantined += int(pointer.get("quarantined", 0))
         else:
@@ -107,17 +121,33 @@ def _older(pointer: Mapping[str, Any]) -> bool:
 
 
 def _run(lake: Lake, hours: Sequence[Hour], say: Say) -> int:
-    """Make and publish the tables of some hours; return how much of what was read is in quarantine."""
+    """Make and publish the tables of some hours, of which all or none have rows before; return how much of what was read is in
+    quarantine."""
     run = new_run()
     inputs = read_manifests(lake, hours)
+    earlier = [hour.start for hour in hours if hour.before]
     try:
-        quarantined = _write(lake, run, inputs, lambda name: say(f"{hours[0].start:%Y-%m-%d %H}:00 … {name}"))
+        found = _write(lake, run, inputs, lambda name: say(f"{hours[0].start:%Y-%m-%d %H}:00 … {name}"))
+        if earlier:
+            _add_rows(lake, run, earlier)
     except Exception:
         lake.delete_run("silver", run)
         raise
+    total = 0
     for hour in hours:
-        lake.publish("silver", hour.start, run, sorted(hour.snapshots), quarantined.get(place(hour.start), 0))
-    return sum(quarantined.values())
+        quarantined = found.get(place(hour.start), 0) + int(hour.before.get("quarantined", 0))
+        names = sorted({*hour.snapshots, *hour.before.get("inputs", ())})
+        lake.publish("silver", hour.start, run, names, quarantined)
+        total += quarantined
+    return total
+
+
+def _add_rows(lake: Lake, run: str, hours: Sequence[datetime]) -> None:
+    """Add to a run the published rows of these hours. What has a row for an hour, not for a snapshot, has then two of them."""
+    for table in lake.silver_tables():
+        before = lake.read("silver", table, hours)
+        if before is not None:
+            lake.write("silver", table, run, before, "append")
 
 
 def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
@@ -129,16 +159,26 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, int]:
         if not inputs.files(*table.bronze[:1]) and (table.bronze or table.silver[0] not in written):
             return  # no server reported anything of it
         begin(name)
-        reported = [lake.lines(inputs.files(source)) for source in table.bronze]
+        reported = [lake.bronze(inputs.files(source), columns_of(TABLES[source])) for source in table.bronze]
         made = [written[source] if source in written else empty(lake, source) for source in table.silver]
-        written[name] = lake.write("silver", name, run, table.make(*reported, *made))
+        written[name] = lake.write("silver", name, run, with_domains(table.make(*reported, *made)))
 
-    make_all({name: table.silver for name, table in silver.TABLES.items()}, make, lake.at_once)
+    def with_domains(frame: DataFrame) -> DataFrame:
+        asked = not inputs.domains and "servers" in written and {"server_id", "domain"} <= {*frame.columns}
+        return silver.with_domains(frame, written["servers"]) if asked else frame
+
+    servers = () if inputs.domains else ("servers",)
+    needs = {
+        name: table.silver if "servers" in table.bronze else (*table.silver, *servers)
+        for name, table in silver.TABLES.items()
+    }
+    make_all(needs, make, lake.at_once)
     if inputs.snapshots:
         lake.write("silver", "snapshots", run, lake.spark.createDataFrame(inputs.snapshots, SNAPSHOTS))
     failing = inputs.files(*(name for name, source in inputs.sources.items() if source.failing))
     if failing:
-        written["failures"] = lake.write("silver", "failures", run, silver.failures(lake.lines(failing)))
+        failed = with_domains(silver.failures(lake.bronze(failing, columns_of(NOTHING))))
+        written["failures"] = lake.write("silver", "failures", run, failed)
     return _quarantine(lake, run, inputs, written)
 
 
@@ -152,7 +192,7 @@ def _schema(lake: Lake, name: str) -> StructType | str:
     if name == "snapshots":
         return SNAPSHOTS
     if name not in _SCHEMAS:
-        no_lines = lake.lines([])
+        no_lines = Bronze(lake.lines([]))
         if name == "failures":
             made = silver.failures(no_lines)
         else:
@@ -181,6 +221,7 @@ def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
                 inputs.broken.append((f"manifest/{place(hour.start)}/{snapshot}.json", reason))
                 continue
             inputs.snapshots.append(row)
+            inputs.domains &= "domains" in manifest
             for name, files, failing in tables:
                 source = inputs.sources.setdefault(name, Source())
                 source.failing |= failing
@@ -215,10 +256,13 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
 def _quarantine(lake: Lake, run: str, inputs: Inputs, written: Mapping[str, DataFrame]) -> dict[str, int]:
     """Write what could not be read, with the reason, and return how much of it there is in each hour, by its directories."""
     suspects = _suspects(inputs, written)
+    files = lake.bronze(inputs.files(*suspects), columns_of(NOTHING))
+    kinds = ((files.lines, _torn()), (files.columns, F.lit(False)))
+    each = [frame.select("file", bad.alias("bad")) for frame, bad in kinds if frame is not None]
     counted = (
-        lake.lines(inputs.files(*suspects))
+        reduce(DataFrame.unionByName, each)
         .groupBy("file")
-        .agg(F.count("*").alias("lines"), F.count_if(_torn()).alias("bad"))
+        .agg(F.count("*").alias("lines"), F.count_if("bad").alias("bad"))
     )
     found = {relative(row["file"]): (row["lines"], row["bad"]) for row in counted.collect()}
     whole = list(inputs.broken)

@@ -21,14 +21,25 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from jetstream_insights.fields import Bronze
 
 #: Of manifests and of pointers; see docs/internals/lake.md.
-BRONZE_FORMAT = 1
-SILVER_FORMAT = 3
-GOLD_FORMAT = 2
-FINDINGS_FORMAT = 3
-_FORMATS = {"silver": SILVER_FORMAT, "gold": GOLD_FORMAT, "findings": FINDINGS_FORMAT}
+BRONZE_FORMATS = (1, 2)
+SILVER_FORMAT = 4
+GOLD_FORMAT = 3
+FINDINGS_FORMAT = 4
+ADVISORIES_FORMAT = 3
+_FORMATS = {
+    "silver": SILVER_FORMAT,
+    "silver/advisories": ADVISORIES_FORMAT,
+    "gold": GOLD_FORMAT,
+    "findings": FINDINGS_FORMAT,
+}
 
+#: How the name of a bronze file ends that has typed columns; others are lines of JSON.
+COLUMNS = ".parquet"
 #: How the name of a pack ends: many snapshots of an hour in few files.
 PACK = ".jsonl"
 
@@ -133,12 +144,6 @@ class Lake:
             datetime.fromisoformat(text).replace(tzinfo=timezone.utc) for key, _equals, text in names if key == "date"
         ]
 
-    def modified(self, name: str) -> datetime:
-        """Return when a file was last written."""
-        path = self._path(name)
-        status = path.getFileSystem(self._conf).getFileStatus(path)
-        return datetime.fromtimestamp(status.getModificationTime() / 1000, timezone.utc)
-
     def size(self, name: str) -> tuple[int, int]:
         """Return how many files and bytes a folder holds."""
         path = self._path(name)
@@ -186,6 +191,14 @@ class Lake:
         finally:
             out.close()
 
+    def join_columns(self, sources: Sequence[str], target: str, columns: StructType, draft: str) -> None:
+        """Write the rows of Parquet files into a new one; `draft`: a folder for that."""
+        read = self.spark.read.schema(columns).parquet(*(f"{self.uri}/{name}" for name in sources))
+        read.coalesce(1).write.mode("overwrite").parquet(f"{self.uri}/{draft}")
+        (part,) = (name for name in self.names(draft) if name.endswith(COLUMNS))
+        self.move(f"{draft}/{part}", target)
+        self.delete(draft)
+
     def move(self, source: str, target: str) -> None:
         """Rename a file or a folder to a name that is not taken; what is not there is left."""
         start, end = self._path(source), self._path(target)
@@ -223,18 +236,22 @@ class Lake:
         return sorted(self.manifests(hour))
 
     def manifests(self, hour: datetime) -> dict[str, str]:
-        """Return the manifests of an hour as they are written, by their snapshots. What a pack holds counts, not what it was
-        made of. A pack that cannot be read is one itself, by its file's name."""
+        """Return the manifests of an hour, by their snapshots: the text where a pack holds them."""
+        return {snapshot: packed for snapshot, (_file, packed) in self.manifest_files(hour).items()}
+
+    def manifest_files(self, hour: datetime) -> dict[str, tuple[str, str]]:
+        """Return in which file the manifest of each snapshot of an hour is, and its text where that is a pack. What the last pack
+        holds counts, not what it was made of. A pack that cannot be read is a snapshot itself, by its file's name."""
         folder = f"bronze/manifest/{place(hour)}"
         names = self.names(folder)
-        found: dict[str, str] = {name[: -len(".json")]: "" for name in names if name.endswith(".json")}
+        found = {name[: -len(".json")]: (name, "") for name in names if name.endswith(".json")}
         for name in names:
             if name.endswith(PACK):
                 for line in self.read_text(f"{folder}/{name}").splitlines():
                     try:
-                        found[str(json.loads(line)["snapshot"])] = line
+                        found[str(json.loads(line)["snapshot"])] = name, line
                     except (KeyError, TypeError, ValueError):
-                        found[name] = line
+                        found[name] = name, line
         return found
 
     def manifest(self, hour: datetime, snapshot: str, packed: str = "") -> dict[str, Any]:
@@ -244,13 +261,25 @@ class Lake:
         content = json.loads(text)
         if (
             not isinstance(content, dict)
-            or content.get("format") != BRONZE_FORMAT
+            or content.get("format") not in BRONZE_FORMATS
             or content.get("snapshot") != snapshot
         ):
-            raise ValueError(f"it is not of format {BRONZE_FORMAT} or not of the snapshot that it is named after")
+            formats = " or ".join(map(str, BRONZE_FORMATS))
+            raise ValueError(f"it is not of format {formats}, or not of the snapshot that it is named after")
         if not snapshot.startswith(f"{hour:%Y%m%dT%H}"):
             raise ValueError("it is in the folder of another hour")
         return content
+
+    def bronze(self, paths: Sequence[str], columns: StructType) -> Bronze:
+        """Return what those of the bronze files that are there hold; `columns`: what is read of those that have any."""
+        typed = [path for path in paths if path.endswith(COLUMNS)]
+        lines = self.lines([path for path in paths if not path.endswith(COLUMNS)]) if len(typed) < len(paths) else None
+        roots = self._roots(typed)
+        if not roots:
+            return Bronze(self.lines([]) if lines is None else lines)
+        read = self.spark.read.option("ignoreCorruptFiles", "true").schema(columns)
+        frame = read.parquet(*(f"{self.uri}/{root}" for root in roots))
+        return Bronze(lines, frame.select(F.col("_metadata.file_path").alias("file"), "*"))
 
     def lines(self, paths: Sequence[str]) -> DataFrame:
         """Return what those of the bronze files that are there hold: `file`, and the `value` of each line as it stands there."""
@@ -279,7 +308,7 @@ class Lake:
     def pointer(self, layer: str, when: date) -> dict[str, Any]:
         """Return what is published of an hour (silver) or a day (gold, findings): format, run, inputs and more; empty for
         nothing. Raises LakeError when it cannot be read, or is of a newer format than this program knows."""
-        name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer.partition("/")[0]]
+        name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer]
         if not self.exists(name):
             return {}
         try:
@@ -296,19 +325,23 @@ class Lake:
     def publish(self, layer: str, hour: datetime, run: str, inputs: Sequence[str], quarantined: int) -> None:
         """Make a run's tables those of the hour."""
         self.repoint(
-            layer, hour, {"format": SILVER_FORMAT, "run": run, "inputs": list(inputs), "quarantined": quarantined}
+            layer, hour, {"format": _FORMATS[layer], "run": run, "inputs": list(inputs), "quarantined": quarantined}
         )
 
     def repoint(self, layer: str, when: date, pointer: Mapping[str, Any]) -> None:
         self.replace_text(f"{layer}/_published/{place(when)}.json", json.dumps(pointer))
 
-    def write(self, layer: str, table: str, run: str, frame: DataFrame) -> DataFrame:
+    def silver_tables(self) -> list[str]:
+        """Return the tables of silver that the hours' own pointers are of."""
+        return [name for name in self.names("silver") if not name.startswith("_") and name not in APART]
+
+    def write(self, layer: str, table: str, run: str, frame: DataFrame, mode: str = "errorifexists") -> DataFrame:
         """Write a table of a run, in a directory for each hour, and return it as it was written. The hour is that of `taken`."""
         path = f"{self.uri}/{layer}/{table}/run={run}"
         dated = frame.withColumn("date", F.date_format("taken", "yyyy-MM-dd")).withColumn(
             "hour", F.date_format("taken", "HH")
         )
-        dated.write.partitionBy("date", "hour").mode("errorifexists").parquet(path)
+        dated.write.partitionBy("date", "hour").mode(mode).parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path).select(*frame.columns)
 
     def write_whole_day(self, table: str, run: str, day: datetime, frame: DataFrame, file_size: int) -> None:
@@ -343,7 +376,7 @@ class Lake:
         published = f"{layer}/{table}" if table in APART else layer
         for hour in of_hours:
             pointer = self.pointer(published, hour)
-            if pointer and pointer["format"] < SILVER_FORMAT:
+            if pointer and pointer["format"] < _FORMATS[published]:
                 raise LakeError(
                     f"{layer} of {hour:%Y-%m-%d %H}:00 is of the older format {pointer['format']}: make it again"
                 )

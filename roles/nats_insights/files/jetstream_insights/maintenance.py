@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The job that keeps a lake small: minutes into hours and hours into days, and out what is too old or was replaced.
 
-Each step writes the new beside the old, then lets one small file point to it, then removes the old: it may be killed anywhere,
-tables stay as they are, and the next run goes on.
+Each step writes the new beside the old, then lets one small file point to it: it may be killed anywhere, tables stay as they are,
+and the next run goes on. The old is removed by a later run, when no reader can still be reading it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from __future__ import annotations
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES
+
+from jetstream_insights.fields import columns_of
 from jetstream_insights.jobs import Say
-from jetstream_insights.lake import APART, PACK, Lake, new_run, place
+from jetstream_insights.lake import APART, COLUMNS, PACK, Lake, new_run, place
 
 #: Bytes of a pack's file, compressed, after which the next one begins: gzip cannot be read by two tasks at once.
 _PACKED = 32 << 20
@@ -27,12 +30,14 @@ _LARGE = 128 << 20
 
 #: Where the pointers of the hours of silver are.
 _LAYERS = ("silver", *(f"silver/{table}" for table in APART))
+#: Since when nothing names the files and folders in it, by their paths.
+_UNUSED = "_unused.json"
 
 
 @dataclass(frozen=True)
 class Keep:
     """How long things are kept. `bronze` and `silver`: days, 0 for ever; `unused`: for how long a reader may still be reading
-    what was replaced, or a collector be writing what is not complete."""
+    what was replaced, or a job or a collector be writing what is not complete."""
 
     bronze: int = 0
     silver: int = 0
@@ -41,8 +46,8 @@ class Keep:
 
 @dataclass
 class Maintained:
-    """What was done: hours packed, days compacted, days of bronze and hours of silver removed as too old, folders and files
-    removed that nothing pointed to, and days of bronze kept although too old, because silver was not made of them."""
+    """What was done: hours packed, days compacted, days of bronze and hours of silver that were too old, folders and files
+    removed that nothing names, and days of bronze kept although too old, because silver was not made of them."""
 
     packed: int = 0
     compacted: int = 0
@@ -55,10 +60,11 @@ class Maintained:
 def maintain(lake: Lake, now: datetime, keep: Keep, say: Say) -> Maintained:
     """Do what is due at a moment."""
     done = Maintained()
+    # First, for what the other steps replace is being read.
+    _remove_unused(lake, now, keep, done)
     _expire(lake, now, keep, done, say)
     _pack(lake, now, keep, done, say)
     _compact(lake, now, keep, done, say)
-    _remove_unused(lake, now, keep, done)
     return done
 
 
@@ -77,7 +83,7 @@ def _hours_of(lake: Lake, folder: str, day: datetime) -> list[tuple[datetime, st
 
 
 def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
-    """Remove days of bronze and hours of silver. Bronze goes only when silver was made of it, or would be too old as well."""
+    """Remove what names days of bronze and hours of silver. Bronze goes only when silver was made of it, or is old too."""
     lake.delete("bronze/_expired")  # of a run that was killed
     silver_end = now - timedelta(days=keep.silver) if keep.silver else datetime.min.replace(tzinfo=timezone.utc)
     for day in lake.days("bronze/manifest") if keep.bronze else ():
@@ -89,11 +95,9 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
             say(f"{name} of bronze is kept: silver was not made of all its snapshots")
             done.unmade += 1
             continue
-        # What no manifest names is not there. A half removed folder must not look like a day with fewer snapshots.
+        # A half removed folder must not look like a day with fewer snapshots.
         lake.move(f"bronze/manifest/{name}", f"bronze/_expired/{secrets.token_hex(4)}")
         lake.delete("bronze/_expired")
-        for table in lake.names("bronze"):
-            lake.delete(f"bronze/{table}/{name}")
         done.bronze_days += 1
     for layer in _LAYERS if keep.silver else ():
         for hour, name in _hours(lake, f"{layer}/_published"):
@@ -114,44 +118,47 @@ def _pack(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> 
     """Join the files of an hour's snapshots, once silver was made of them: nobody reads them soon. An hour with something in
     quarantine is left as it is: a torn file would take those with it that come after."""
     for hour, name in _hours(lake, "bronze/manifest"):
-        files = lake.names(f"bronze/manifest/{name}")
-        if hour + timedelta(hours=1) + keep.unused > now or len(files) < 2 or not _made(lake, hour):
+        few = len(lake.names(f"bronze/manifest/{name}")) < 2
+        if hour + timedelta(hours=1) + keep.unused > now or few or not _made(lake, hour):
             continue
         if lake.pointer("silver", hour)["quarantined"]:
             continue
-        manifests = dict(_readable(lake, hour))
-        packs = {file for file in files if file.endswith(PACK)}
-        loose = {f"{snapshot}.json" for snapshot, (_manifest, packed) in manifests.items() if not packed}
-        held = {f"{snapshot}.json" for snapshot in manifests} - loose  # left by a run that was killed
-        if len(packs) + len(loose) > 1:
-            _write_pack(lake, hour, name, [manifest for manifest, _packed in manifests.values()])
-            held |= packs | loose
+        manifests = _readable(lake, hour, lake.manifest_files(hour))
+        if len({file for file, _manifest in manifests}) > 1:
+            _write_pack(lake, hour, name, [manifest for _file, manifest in manifests])
             done.packed += 1
             say(f"{name} of bronze: {len(manifests)} snapshots packed")
-        for file in held & set(files):
-            lake.delete(f"bronze/manifest/{name}/{file}")
 
 
-def _readable(lake: Lake, hour: datetime) -> Iterator[tuple[str, tuple[dict[str, Any], bool]]]:
-    """Yield the manifests of an hour by their snapshots, and whether a pack holds them. Others stay where they are."""
-    for snapshot, packed in sorted(lake.manifests(hour).items()):
+def _readable(lake: Lake, hour: datetime, manifests: Mapping[str, tuple[str, str]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return those manifests of an hour's snapshots that can be read, each with the file that it is in."""
+    found = []
+    for snapshot, (file, packed) in sorted(manifests.items()):
         try:
-            yield snapshot, (lake.manifest(hour, snapshot, packed), bool(packed))
+            found.append((file, lake.manifest(hour, snapshot, packed)))
         except ValueError:
             continue
+    return found
 
 
 def _write_pack(lake: Lake, hour: datetime, name: str, manifests: Sequence[dict[str, Any]]) -> None:
-    """Write files of gzip members one after the other, then the manifests that name them."""
+    """Write the files of each table into few, then the manifests that name them."""
     pack = f"{new_run()}-pack"
     new_paths: dict[str, str] = {}
     for table in sorted({table for manifest in manifests for table in manifest["tables"]}):
         files = [file["path"] for manifest in manifests for file in manifest["tables"].get(table, {}).get("files", ())]
         there = set(lake.names(f"bronze/{table}/{name}"))
-        for number, group in enumerate(_groups(lake, [path for path in files if path.rpartition("/")[2] in there])):
-            target = f"{table}/{name}/{pack}-{number}.jsonl.gz"
-            lake.concatenate((f"bronze/{path}" for path in group), f"bronze/{target}")
-            new_paths.update(dict.fromkeys(group, target))
+        found = [path for path in files if path.rpartition("/")[2] in there]
+        for suffix in (".jsonl.gz", COLUMNS):
+            for number, group in enumerate(_groups(lake, [path for path in found if path.endswith(suffix)])):
+                target = f"{table}/{name}/{pack}-{number}{suffix}"
+                sources = [f"bronze/{path}" for path in group]
+                if suffix == COLUMNS:
+                    columns = columns_of(TABLES[table])
+                    lake.join_columns(sources, f"bronze/{target}", columns, f"bronze/_incoming/{pack}")
+                else:
+                    lake.concatenate(sources, f"bronze/{target}")
+                new_paths.update(dict.fromkeys(group, target))
     for manifest in manifests:
         for reported in manifest["tables"].values():
             for file in reported["files"]:
@@ -191,8 +198,8 @@ def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) 
         if not apart or len(hours) == 1 or not _small(lake, apart, pointers):
             continue
         run = new_run()
-        for table in lake.names("silver"):
-            frame = None if table.startswith("_") or table in APART else lake.read("silver", table, hours)
+        for table in lake.silver_tables():
+            frame = lake.read("silver", table, hours)
             if frame is not None:
                 lake.write_whole_day(table, run, day, frame, _LARGE)
         for hour, pointer in pointers.items():
@@ -206,7 +213,7 @@ def _small(lake: Lake, hours: Sequence[datetime], pointers: dict[datetime, dict[
     """Return whether the files of these hours are small on average: large ones gain nothing."""
     count = bytes_ = 0
     for hour in hours:
-        for table in lake.names("silver"):
+        for table in lake.silver_tables():
             name = f"silver/{table}/run={pointers[hour]['run']}/{place(hour)}"
             if lake.exists(name):
                 files, size = lake.size(name)
@@ -214,23 +221,46 @@ def _small(lake: Lake, hours: Sequence[datetime], pointers: dict[datetime, dict[
     return bytes_ < count * _LARGE
 
 
-# --- what nothing points to ---------------------------------------------------------------------------------------------
+# --- what nothing names -------------------------------------------------------------------------------------------------
 
 
 def _remove_unused(lake: Lake, now: datetime, keep: Keep, done: Maintained) -> None:
-    """Remove what was replaced, and what was left by whoever was killed."""
+    """Remove what nothing has named for long enough: what was replaced, and what was left by whoever was killed.
+
+    Who replaces something need not say so: it is unused since the first run that finds it so. Of two runs at once one may forget
+    what the other found, which then stays for longer.
+    """
     limit = now - keep.unused
+    known = _since(lake)
+    since = {path: min(known.get(path, now), now) for path in _unused(lake, limit)}
+    for path in [path for path, moment in since.items() if moment <= limit]:
+        lake.delete(path)
+        del since[path]
+        done.unused += 1
+    if since != known:
+        lake.replace_text(_UNUSED, json.dumps({path: moment.isoformat() for path, moment in since.items()}))
+    for snapshot in lake.names("bronze/_incoming"):
+        if begun(snapshot) < limit:
+            lake.delete(f"bronze/_incoming/{snapshot}")
+            done.unused += 1
+
+
+def _since(lake: Lake) -> dict[str, datetime]:
+    """Return since when what earlier runs found is unused."""
+    if not lake.exists(_UNUSED):
+        return {}
+    return {path: datetime.fromisoformat(text) for path, text in json.loads(lake.read_text(_UNUSED)).items()}
+
+
+def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
+    """Yield the files and folders that nothing names, and that nobody who began after `limit` is about to name."""
     of_days = [(layer, _used_days(lake, layer)) for layer in ("gold", "findings")]
     for layer, used in (("silver", _used_hours(lake)), *of_days):
         for table in lake.names(layer):
             for run in lake.names(f"{layer}/{table}"):
                 if run.startswith("run=") and begun(run.removeprefix("run=")) < limit:
-                    done.unused += _remove_run(lake, f"{layer}/{table}", run, used)
-    for snapshot in lake.names("bronze/_incoming"):
-        if begun(snapshot) < limit:
-            lake.delete(f"bronze/_incoming/{snapshot}")
-            done.unused += 1
-    _remove_unnamed(lake, limit, done)
+                    yield from _unused_of_run(lake, f"{layer}/{table}", run, used)
+    yield from _unused_of_bronze(lake, limit)
 
 
 def _used_hours(lake: Lake) -> set[str]:
@@ -266,41 +296,46 @@ def begun(name: str) -> datetime:
     return datetime.max.replace(tzinfo=timezone.utc)
 
 
-def _remove_run(lake: Lake, folder: str, run: str, used: set[str]) -> int:
-    """Remove the hours of a run that nothing points to, and the run when none is left; return how many folders that were."""
-    kept = removed = 0
-    for day in lake.days(f"{folder}/{run}"):
-        name = f"date={day:%Y-%m-%d}"
-        if f"{run}/{name}" in used:
-            kept += 1
-            continue
-        for hour in lake.names(f"{folder}/{run}/{name}"):
-            if f"{run}/{name}/{hour}" in used:
-                kept += 1
-            else:
-                lake.delete(f"{folder}/{run}/{name}/{hour}")
-                removed += 1
-    if not kept:
-        lake.delete(f"{folder}/{run}")
-        removed += not removed
-    return removed
+def _unused_of_run(lake: Lake, folder: str, run: str, used: set[str]) -> Iterator[str]:
+    """Yield what of a run nothing points to: all of it, days, or hours."""
+    unused, is_used = [], False
+    for day in lake.names(f"{folder}/{run}"):
+        if f"{run}/{day}" in used:
+            is_used = True
+        elif day.startswith("date="):
+            hours = [name for name in lake.names(f"{folder}/{run}/{day}") if name.startswith("hour=")]
+            free = [f"{day}/{hour}" for hour in hours if f"{run}/{day}/{hour}" not in used]
+            is_used |= len(free) < len(hours)
+            unused += free if len(free) < len(hours) else [day]
+    yield from (f"{folder}/{run}/{name}" for name in unused) if is_used else [f"{folder}/{run}"]
 
 
-def _remove_unnamed(lake: Lake, limit: datetime, done: Maintained) -> None:
-    """Remove files of bronze that no manifest names, and that no collector is about to name."""
+def _unused_of_bronze(lake: Lake, limit: datetime) -> Iterator[str]:
+    """Yield files of bronze that no manifest names, the manifests that a pack holds, and days without any manifest."""
+    tables = [table for table in lake.names("bronze") if table != "manifest" and not table.startswith("_")]
+    known = set(lake.days("bronze/manifest"))
+    for table in tables:
+        for day in lake.days(f"bronze/{table}"):
+            if day not in known and day + timedelta(days=1) <= limit:
+                yield f"bronze/{table}/{place(day.date())}"
     for hour, name in _hours(lake, "bronze/manifest"):
         if hour + timedelta(hours=1) > limit:
             continue
-        manifests = lake.manifests(hour)
-        readable = dict(_readable(lake, hour))
+        manifests = lake.manifest_files(hour)
+        readable = _readable(lake, hour, manifests)
         if len(readable) < len(manifests):
             continue  # who knows what the others name
-        tables = [table for manifest, _packed in readable.values() for table in manifest["tables"].values()]
-        named = {file["path"] for table in tables for file in table["files"]}
-        for table in lake.names("bronze"):
-            files = [] if table == "manifest" or table.startswith("_") else lake.names(f"bronze/{table}/{name}")
-            for file in files:
-                path = f"{table}/{name}/{file}"
-                if path not in named and lake.modified(f"bronze/{path}") < limit:
-                    lake.delete(f"bronze/{path}")
-                    done.unused += 1
+        in_files = {file for file, _manifest in readable}
+        named = {
+            file["path"]
+            for _file, manifest in readable
+            for table in manifest["tables"].values()
+            for file in table["files"]
+        }
+        for file in lake.names(f"bronze/manifest/{name}"):
+            if file not in in_files:
+                yield f"bronze/manifest/{name}/{file}"
+        for table in tables:
+            for file in lake.names(f"bronze/{table}/{name}"):
+                if f"{table}/{name}/{file}" not in named:
+                    yield f"bronze/{table}/{name}/{file}"

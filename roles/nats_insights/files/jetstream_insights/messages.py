@@ -31,8 +31,9 @@ from nats.aio.client import RawCredentials
 
 T = TypeVar("T")
 
-#: Messages and bytes of one question: enough to make the question cheap, little enough to hold in memory.
-BATCH_MESSAGES, BATCH_BYTES = 4096, 8 * 1024 * 1024
+#: Messages and bytes of one question: enough to make the question cheap, also over a slow network, and little enough to hold in
+#: memory. Only a message that is larger alone goes beyond the bytes.
+BATCH_MESSAGES, BATCH_BYTES = 16384, 8 * 1024 * 1024
 
 #: Questions of the slow way, which gets one message for each, before it gives up what it has.
 ONE_BY_ONE = 256
@@ -47,6 +48,10 @@ NO_STREAM, NO_MESSAGE, NO_JETSTREAM = 10059, 10037, 10039
 BATCHES, CONSUMER, SINGLE = "batches of direct get", "an ephemeral consumer", "one message at a time"
 
 _ACK = b"$JS.ACK."
+
+#: How a pull ends in good order: no message, no more within its time, the next one does not fit into the bytes that are left, or
+#: all are there and bytes are left (server/consumer.go).
+_PULL_ENDS = ("404", "408", "409 Message Size Exceeds MaxBytes", "409 Batch Completed")
 
 
 class SourceError(Exception):
@@ -378,8 +383,13 @@ class State:
     created: str
     first: int
     last: int
-    average: int
+    bytes: int
     way: str
+
+    @property
+    def bytes_per_sequence(self) -> float:
+        """Return how many bytes a sequence has on average; one whose message was removed has none."""
+        return self.bytes / max(1, self.last - self.first + 1)
 
 
 def state_of(connection: Connection, stream: Stream) -> State:
@@ -395,7 +405,7 @@ def state_of(connection: Connection, stream: Stream) -> State:
         created=answer["created"],
         first=max(1, state["first_seq"]),
         last=state["last_seq"],
-        average=max(1, state["bytes"] // max(1, state["messages"])),
+        bytes=state["bytes"],
         way=way_of(config, connection.version),
     )
 
@@ -501,7 +511,8 @@ class _Batches:
 
             return take
 
-        question = {"seq": first, "batch": count, "next_by_subj": self._stream.filter}
+        # The server ends a batch with the message that reaches the bytes.
+        question = {"seq": first, "batch": count, "max_bytes": BATCH_BYTES, "next_by_subj": self._stream.filter}
         self._connection.collect(self._subject, question, take_from)
         if ended and ended[0] not in ("204", "404"):
             raise Trouble(f"no batch of {self._stream.name} can be had now (status {ended[0]})")
@@ -547,7 +558,10 @@ class _Pulls:
         try:
             if (not self._name or first != self._next) and not self._create(first):
                 return Rows()
-            return self._pull(count)
+            rows = self._pull(count, BATCH_BYTES)
+            if rows is None:  # the next message alone is larger
+                rows = self._pull(1, None)
+            return rows or Rows()
         except Trouble:
             self.close()
             raise
@@ -575,29 +589,36 @@ class _Pulls:
             raise SourceError(f"stream {self._stream.name} cannot be read: {answer['error'].get('description')}")
         return int(answer.get("num_pending", 0))
 
-    def _pull(self, count: int) -> Rows:
+    def _pull(self, count: int, most_bytes: int | None) -> Rows | None:
+        """Return what one pull brings, at most so many messages and bytes; None where the next message has more bytes."""
         reported: list[tuple[bytes, list[bytes], bytes, bytes | None]] = []
         ended: list[str] = []
+        size = 0
 
         def take_from(inbox: bytes) -> Take:
             def take(to: bytes, reply: bytes, data: bytes, headers: bytes | None) -> bool:
+                nonlocal size
                 if reply.startswith(_ACK):
                     tokens = reply.split(b".")
                     # $JS.ACK.stream.consumer.…, or with domain and account before the stream and a token at the end (ADR-15).
                     reported.append((to, tokens[2:9] if len(tokens) == 9 else tokens[4:11], data, headers))
-                    return len(reported) == count or reported[-1][1][6] == b"0"
+                    # What the server counts (server/consumer.go). It says nothing when a message fills the bytes exactly.
+                    size += len(to) + len(reply) + len(headers or b"") + len(data)
+                    return len(reported) == count or reported[-1][1][6] == b"0" or size == most_bytes
                 if to == inbox and headers is not None:
-                    ended.append(_status(headers))
+                    ended.append(headers.partition(b"\r\n")[0][9:].decode("utf-8", "replace"))
                     return True
                 return False
 
             return take
 
-        request = {"batch": count, "expires": int(PULL_EXPIRES * 1e9)}
+        request = {"batch": count, "expires": int(PULL_EXPIRES * 1e9), "max_bytes": most_bytes or 0}
         subject = f"{self._connection.login.api_prefix}.CONSUMER.MSG.NEXT.{self._stream.name}.{self._name}"
         self._connection.collect(subject, request, take_from, PULL_EXPIRES + self._connection.login.timeout)
-        if ended and ended[0] not in ("404", "408"):
+        if ended and not ended[0].startswith(_PULL_ENDS):
             raise Trouble(f"the consumer of {self._stream.name} cannot be read now (status {ended[0]})")
+        if not reported and ended and ended[0].startswith("409"):
+            return None
         rows = Rows()
         times: list[int] = []
         for to, (_stream, consumer, _times, sequence, number, moment, _pending), data, headers in reported:
@@ -631,8 +652,9 @@ class _Singles:
     def fetch(self, first: int, count: int) -> Rows:
         rows = Rows()
         times: list[bytes] = []
+        size = 0
         for _message in range(min(count, ONE_BY_ONE)):
-            message = next_message(self._connection, self._stream, first)
+            message = next_message(self._connection, self._stream, first) if size < BATCH_BYTES else None
             if message is None:
                 break
             first = message["seq"] + 1
@@ -642,6 +664,7 @@ class _Singles:
             stored = base64.b64decode(message.get("hdrs") or "")
             rows.headers.append(stored or None)
             rows.data.append(base64.b64decode(message.get("data") or ""))
+            size += len(stored) + len(rows.data[-1])
         rows.times = times
         return rows
 
@@ -664,7 +687,6 @@ class Range:
     last: int
     created: str = ""
     way: str = BATCHES
-    average: int = 1
 
 
 def read_range(login: Login, stream: Stream, wanted: Range, fail_on_data_loss: bool) -> Iterator[Rows]:
@@ -683,10 +705,10 @@ def read_range(login: Login, stream: Stream, wanted: Range, fail_on_data_loss: b
 def _read(
     connection: Connection, reader: Reader, stream: Stream, wanted: Range, fail_on_data_loss: bool
 ) -> Iterator[Rows]:
-    position, most = wanted.first, max(1, min(BATCH_MESSAGES, BATCH_BYTES // wanted.average))
+    position = wanted.first
 
     def fetch() -> Rows:
-        rows = reader.fetch(position, min(most, wanted.last - position + 1))
+        rows = reader.fetch(position, min(BATCH_MESSAGES, wanted.last - position + 1))
         if not rows.sequences:
             message = next_message(connection, stream, position)
             if message is not None and message["seq"] <= wanted.last:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from py4j.java_gateway import java_import
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 #: What a lake of some minutes costs is planning and compiling, not rows: everything in one task, and no class made for each plan.
@@ -26,6 +28,17 @@ _JAVA_FOR_LITTLE = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 _JAVA = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
 #: What the pipeline relies on.
 _MEANING = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+#: What is chosen where the user has not.
+_EVERYWHERE = {
+    "spark.sql.parquet.compression.codec": "zstd",
+    # HotSpot never compiles a method of more than 8000 bytes: such a stage does better without one method for all of it.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    "spark.ui.enabled": "false",
+    # Each column would ask Java half a dozen times where in this program it was made.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+}
+_AT_START = ("spark.driver.memory", "spark.driver.defaultJavaOptions")
 #: What PySpark asks for by its last name, for each column that it makes. It imports their packages, one after the other, and
 #: each package that does not hold the class costs a look into all jars; what is imported by its whole name is found at once.
 _USED_MOST = (
@@ -53,50 +66,59 @@ def _of_the_same_meaning(active: SparkSession) -> SparkSession:
     return own
 
 
-def session(master: str | None = None, memory: str | None = None, little: bool = False) -> SparkSession:
+def session(
+    master: str | None = None,
+    memory: str | None = None,
+    little: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
     """Return the session: the one that there is, or a new one on `master`, such as ``local[2]``, on what spark-submit says, or on
     this machine.
 
     `memory` is that of the driver, such as ``2g``; on a local master that is all there is. `little`: on a local master, whether
-    what there is to read is so little that starting costs more than reading. Results do not depend on it.
+    what there is to read is so little that starting costs more than reading. Results do not depend on it. `settings` are Spark's
+    own; they and what spark-submit, its defaults or PYSPARK_SUBMIT_ARGS set win over what is chosen here.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return _of_the_same_meaning(active)
     # Workers must run the interpreter that has the packages, not whichever is first on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("jetstream-insights")
-    if master is not None or is_local(master):
-        builder = builder.master(master or "local[*]")
-    if is_local(master):
-        # Otherwise the host's name is looked up, which may be slow or point elsewhere.
-        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-        # The default of 200 is for clusters; adaptive execution puts small ones together.
-        builder = builder.config("spark.sql.shuffle.partitions", "64")
-        java = [*_JAVA, *(_JAVA_FOR_LITTLE if little else ())]
-        # Throughput is what counts, not short pauses: a tenth less CPU time than with the JVM's default collector. There may be
-        # only one choice of it, and extraJavaOptions are the user's.
-        if not any("GC" in os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")):
-            java.append("-XX:+UseSerialGC" if little else "-XX:+UseParallelGC")
-        builder = builder.config("spark.driver.defaultJavaOptions", " ".join(java))
-        for key, value in _FOR_LITTLE.items() if little else ():
-            builder = builder.config(key, value)
+    wanted = dict(settings or {})
     if memory is not None:
-        builder = builder.config("spark.driver.memory", memory)
-    settings = {
-        **_MEANING,
-        "spark.sql.parquet.compression.codec": "zstd",
-        # HotSpot never compiles a method of more than 8000 bytes: such a stage does better without one method for all of it.
-        "spark.sql.codegen.hugeMethodLimit": "8000",
-        "spark.ui.enabled": "false",
-        # Each column would ask Java half a dozen times where in this program it was made.
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-    }
-    for key, value in settings.items():
+        wanted["spark.driver.memory"] = memory
+    chosen = _chosen(little) if is_local(master) else dict(_EVERYWHERE)
+    # The JVM is started with what only its start takes, and then knows what the user has set.
+    at_start = {**{key: value for key, value in chosen.items() if key in _AT_START}, **wanted}
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(at_start.items())))
+    known = dict(SparkConf().getAll())
+    builder = SparkSession.builder.appName("jetstream-insights")
+    if master is not None or (is_local(master) and "spark.master" not in known):
+        builder = builder.master(master or "local[*]")
+    free = {key: value for key, value in chosen.items() if key not in known}
+    for key, value in {**free, **wanted, **_MEANING}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     for name in _USED_MOST:
         java_import(spark.sparkContext._jvm, name)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _chosen(little: bool) -> dict[str, str]:
+    """Return the settings of a local master."""
+    java = [*_JAVA, *(_JAVA_FOR_LITTLE if little else ())]
+    # Throughput is what counts, not short pauses: a tenth less CPU time than with the JVM's default collector. There may be
+    # only one choice of it, and extraJavaOptions are the user's.
+    if not any("GC" in os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")):
+        java.append("-XX:+UseSerialGC" if little else "-XX:+UseParallelGC")
+    return {
+        **_EVERYWHERE,
+        # Otherwise the host's name is looked up, which may be slow or point elsewhere.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # The default of 200 is for clusters; adaptive execution puts small ones together.
+        "spark.sql.shuffle.partitions": "64",
+        "spark.driver.defaultJavaOptions": " ".join(java),
+        **(_FOR_LITTLE if little else {}),
+    }

@@ -7,259 +7,59 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+    ACCOUNT_JETSTREAM,
+    ACCOUNT_LIMITS,
+    ACCOUNT_STATISTICS,
+    BACKUPS,
+    CONNECTIONS,
+    CONSUMER_REPLICAS,
+    FAILURE,
+    FAILURE_TYPE,
+    GATEWAYS,
+    HEALTH,
+    IPQUEUES,
+    JSZ,
+    LEAFNODES,
+    NANOSECONDS,
+    RAFT_GROUPS,
+    ROUTES,
+    SERVER_LOG,
+    SERVERS,
+    STREAM_REPLICAS,
+    STRINGS,
+    TRAFFIC,
+    VARZ,
+    Field,
+    Reported,
+    same,
+)
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import DURATION, FAILURE, JSON, NANOSECONDS, Field, go_seconds, rows, with_fields
-
-PEERS = "array<struct<name:string,peer:string,current:boolean,offline:boolean,active:bigint,lag:bigint,pending:bigint>>"
-#: What a stream tells of what it mirrors or sources.
-ORIGIN = (
-    "struct<name:string,lag:bigint,active:bigint,filter_subject:string,subject_transforms:array<struct<src:string,dest:string>>,"
-    "external:struct<api:string,deliver:string>,error:struct<code:int,err_code:int,description:string>>"
-)
-_STRINGS = "array<string>"
-_HEALTH_ERRORS = "array<struct<type:string,account:string,stream:string,consumer:string,error:string>>"
-
-#: What identifies a snapshot in every table.
-SNAPSHOT = ("fleet", "snapshot", "taken")
-
-
-@dataclass(frozen=True)
-class Reported:
-    """A table with a row for each line of one bronze table."""
-
-    keys: tuple[Field, ...]
-    fields: tuple[Field, ...]
-
-    def rows(self, lines: DataFrame) -> DataFrame:
-        return rows(lines, self.keys, self.fields)
-
-
-def _same(type_: str, *names: str, under: str = "", prefix: str = "") -> tuple[Field, ...]:
-    """Return fields of one type that are called as the server calls them."""
-    return tuple(Field(f"{prefix}{name}", type_, f"{under}.{name}" if under else name) for name in names)
-
-
-_SERVER = Reported(
-    (),
-    (
-        *_same("string", "host", "domain"),
-        *_same(_STRINGS, "tags"),
-        *_same("boolean", "jetstream"),
-        *_same("double", "uptime", "rtt", "clock_offset"),
-        *_same("bigint", "known_servers"),
-    ),
-)
-
-_VARZ = Reported(
-    (),
-    (
-        *_same("timestamp", "start", "now", "config_load_time", "tls_cert_not_after"),
-        *_same("string", "config_digest", "system_account", "git_commit"),
-        *_same("double", "cpu"),
-        *_same("bigint", "mem", "cores", "gomaxprocs", "gomemlimit", "max_payload", "max_connections", "connections"),
-        *_same("bigint", "total_connections", "routes", "remotes", "leafnodes", "subscriptions", "slow_consumers"),
-        *_same("bigint", "stale_connections", "stalled_clients", "in_msgs", "out_msgs", "in_bytes", "out_bytes"),
-        *_same("boolean", "auth_required", "tls_required", "tls_verify"),
-        *_same("string", "store_dir", "unique_tag", under="jetstream.config", prefix="js_"),
-        Field("js_sync_interval", "double", "jetstream.config.sync_interval", NANOSECONDS),
-        Field("js_sync_always", "boolean", "jetstream.config.sync_always"),
-        Field("route_pool_size", "bigint", "cluster.pool_size"),
-    ),
-)
-
-_JSZ = Reported(
-    (),
-    (
-        Field("js_disabled", "boolean", "disabled"),
-        *_same(
-            "bigint", "memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets", prefix="js_"
-        ),
-        *_same(
-            "bigint", "streams", "consumers", "messages", "bytes", "streams_leader", "consumers_leader", prefix="js_"
-        ),
-        *_same("bigint", "total", "errors", "inflight", "level", under="api", prefix="js_api_"),
-        *_same("bigint", "max_memory", "max_storage", under="config", prefix="js_"),
-        Field("js_max_ha_assets", "bigint", "limits.max_ha_assets"),
-        Field("meta_leader", "string", "meta_cluster.leader"),
-        Field("meta_peer", "string", "meta_cluster.peer"),
-        Field("meta_size", "bigint", "meta_cluster.cluster_size"),
-        Field("meta_pending", "bigint", "meta_cluster.pending"),
-        Field("meta_quorum_needed", "bigint", "meta_cluster.quorum_needed"),
-        Field("meta_replicas", PEERS, "meta_cluster.replicas"),
-        *_same("bigint", "pending_entries", "pending_size", under="meta_cluster.snapshot", prefix="meta_snapshot_"),
-        Field("meta_snapshot_duration", "double", "meta_cluster.snapshot.last_duration", NANOSECONDS),
-        Field("meta_snapshot_time", "timestamp", "meta_cluster.snapshot.last_time"),
-    ),
-)
-
-_HEALTH = Reported(
-    (),
-    (
-        Field("health", "string", "status"),
-        Field("health_code", "int", "status_code"),
-        Field("health_error", "string", "error"),
-        Field("health_errors", _HEALTH_ERRORS, "errors"),
-    ),
-)
-
-#: What a stream or consumer tells of its Raft group.
-_GROUP = (
-    *_same("string", "leader", "raft_group", "traffic_account", under="cluster"),
-    Field("system_account", "boolean", "cluster.system_account"),
-    Field("group_cluster", "string", "cluster.name"),
-    Field("leader_since", "timestamp", "cluster.leader_since"),
-    Field("peers", PEERS, "cluster.replicas"),
-)
-
-STREAM_REPLICAS = Reported(
-    (Field("account", "string"),),
-    (
-        Field("stream", "string", "name"),
-        *_same("timestamp", "created"),
-        *_same("bigint", "messages", "bytes", "first_seq", "last_seq", under="state"),
-        *_same("bigint", "num_subjects", "num_deleted", "consumer_count", under="state"),
-        *_same("timestamp", "first_ts", "last_ts", under="state"),
-        Field("lost", "struct<msgs:array<bigint>,bytes:bigint>", "state.lost"),
-        *_GROUP,
-        Field("desired", "variant", "cluster.desired"),
-        Field("mirror", ORIGIN),
-        Field("sources", f"array<{ORIGIN}>"),
-        Field("stream_raft_group", "string"),
-        Field("config", "string", reported=JSON),
-    ),
-)
+from jetstream_insights.fields import Bronze, rows, with_fields
+from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
 
 _STREAM_CONFIG = (
-    *_same("int", "num_replicas"),
-    *_same("string", "storage", "retention", "discard", "compression"),
-    *_same("bigint", "max_bytes", "max_msgs", "max_consumers"),
+    *same("int", "num_replicas"),
+    *same("string", "storage", "retention", "discard", "compression"),
+    *same("bigint", "max_bytes", "max_msgs", "max_consumers"),
     Field("max_age", "double", reported=NANOSECONDS),
     Field("placement_cluster", "string", "placement.cluster"),
-    Field("placement_tags", _STRINGS, "placement.tags"),
+    Field("placement_tags", STRINGS, "placement.tags"),
     Field("metadata", "map<string,string>"),
-)
-
-_CONSUMER_KEYS = (
-    Field("account", "string"),
-    Field("line_raft_group", "string", "raft_group"),
-    Field("stream_replicas", "int"),
-    Field("stream_retention", "string"),
-)
-CONSUMER_REPLICAS = Reported(
-    _CONSUMER_KEYS,
-    (
-        Field("stream", "string", "stream_name"),
-        Field("consumer", "string", "name"),
-        *_same("timestamp", "created"),
-        *_same("bigint", "num_ack_pending", "num_redelivered", "num_waiting", "num_pending"),
-        *_same("boolean", "push_bound", "paused"),
-        *_same("bigint", "consumer_seq", "stream_seq", under="delivered", prefix="delivered_"),
-        *_same("bigint", "consumer_seq", "stream_seq", under="ack_floor", prefix="ack_floor_"),
-        Field("last_delivered", "timestamp", "delivered.last_active"),
-        Field("last_acked", "timestamp", "ack_floor.last_active"),
-        *_GROUP,
-        Field("reported_at", "timestamp", "ts"),
-        Field("config", "string", reported=JSON),
-    ),
 )
 
 _CONSUMER_CONFIG = (
     Field("wanted_replicas", "int", "num_replicas"),
-    *_same("string", "durable_name", "deliver_subject", "ack_policy"),
-    *_same("bigint", "max_deliver", "max_ack_pending", "max_waiting"),
+    *same("string", "durable_name", "deliver_subject", "ack_policy"),
+    *same("bigint", "max_deliver", "max_ack_pending", "max_waiting"),
     Field("ack_wait", "double", reported=NANOSECONDS),
     Field("metadata", "map<string,string>"),
 )
 
-_RAFT_PEERS = "map<string,struct<name:string,known:boolean,last_replicated_index:bigint,last_seen:string>>"
-RAFT_GROUPS = Reported(
-    (Field("account", "string"), Field("raft_group", "string")),
-    (
-        *_same("string", "state", "leader", "voted_for", "wal_error"),
-        Field("peer_id", "string", "id"),
-        *_same("bigint", "size", "quorum_needed", "committed", "applied", "term", "pterm", "pindex", "overrun_count"),
-        *_same("bigint", "ipq_proposal_len", "ipq_entry_len", "ipq_resp_len", "ipq_apply_len"),
-        *_same("boolean", "observer", "paused", "overrun", "catching_up", "ever_had_leader"),
-        *_same("timestamp", "leader_since"),
-        *_same("bigint", "messages", "bytes", under="wal", prefix="wal_"),
-        Field("reported_peers", _RAFT_PEERS, "peers"),
-    ),
-)
-IPQUEUES = Reported((Field("queue", "string"),), _same("bigint", "pending", "in_progress"))
-
-_TRAFFIC = _same("bigint", "in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
-ROUTES = Reported(
-    (),
-    (
-        Field("cid", "bigint", "rid"),
-        *_same("string", "remote_id", "remote_name", "ip", "account", "compression"),
-        *_same("boolean", "did_solicit", "is_configured"),
-        *_same("bigint", "port", "pending_size"),
-        *_same("timestamp", "start", "last_activity"),
-        Field("rtt", "double", reported=DURATION),
-        *_TRAFFIC,
-    ),
-)
-GATEWAYS = Reported(
-    (Field("gateway", "string"), Field("direction", "string"), Field("configured", "boolean")),
-    (
-        *_same("bigint", "cid", "port", "pending_bytes"),
-        *_same("string", "name", "ip"),
-        *_same("timestamp", "start", "last_activity"),
-        Field("rtt", "double", reported=DURATION),
-        *_TRAFFIC,
-    ),
-)
-LEAFNODES = Reported(
-    (),
-    (
-        Field("cid", "bigint", "id"),
-        *_same("string", "name", "account", "ip", "compression"),
-        *_same("bigint", "port"),
-        *_same("boolean", "is_spoke", "is_isolated"),
-        Field("rtt", "double", reported=DURATION),
-        *_TRAFFIC,
-    ),
-)
-
-_ACCOUNT_KEY = (Field("account", "string"),)
-_ACCOUNT_STATISTICS = Reported(
-    _ACCOUNT_KEY,
-    (
-        Field("connections", "bigint", "conns"),
-        *_same("bigint", "leafnodes", "total_conns", "num_subscriptions", "slow_consumers"),
-        *_same("bigint", "msgs", "bytes", under="sent", prefix="sent_"),
-        *_same("bigint", "msgs", "bytes", under="received", prefix="received_"),
-    ),
-)
-_ACCOUNT_JETSTREAM = Reported(
-    _ACCOUNT_KEY,
-    _same("bigint", "memory", "storage", "reserved_memory", "reserved_storage", "ha_assets", prefix="js_"),
-)
-
-_ACCOUNT_LIMITS = Reported(
-    _ACCOUNT_KEY,
-    (
-        *_same("string", "name_tag"),
-        *_same("boolean", "is_system", "expired", "complete"),
-        Field("jetstream", "boolean", "jetstream_enabled"),
-        Field("expires_at", "bigint", "expires"),
-        *_same(
-            "bigint", "conn", "leaf", "subs", "payload", "data", "imports", "exports", under="limits", prefix="max_"
-        ),
-        *_same("bigint", "mem_storage", "disk_storage", "streams", "consumer", under="limits", prefix="js_max_"),
-        *_same(
-            "bigint", "mem_max_stream_bytes", "disk_max_stream_bytes", "max_ack_pending", under="limits", prefix="js_"
-        ),
-        Field("js_max_bytes_required", "boolean", "limits.max_bytes_required"),
-        Field("js_tiers", "map<string,variant>", "limits.tiered_limits"),
-    ),
-)
-
-_SERVER_LOG = Reported((), (Field("time", "timestamp"), Field("text", "string")))
 #: What a server writes of what matters, in the order in which it is looked for: the kind of event and a regular expression.
 EVENTS = {
     "started": r"^Server is ready",
@@ -277,26 +77,10 @@ EVENTS = {
     "slow": r"(?i)took too long|high (processing|api)|readloop processing time|internal subscription .* took",
 }
 
-BACKUPS = Reported(
-    _same("string", "account", "stream"),
-    (
-        *_same("boolean", "excluded"),
-        *_same("timestamp", "saved", "drilled", "proven"),
-        *_same("string", "problem", "drill_problem"),
-        *_same("double", "restore_seconds"),
-    ),
-)
 
-_CONNECTION = Reported(
-    (),
-    (
-        *_same("bigint", "cid", "pending_bytes", "stalls"),
-        *_same("string", "kind", "account", "name", "lang", "tls_version"),
-        Field("lang_version", "string", "version"),
-        Field("rtt", "double", reported=DURATION),
-        *_TRAFFIC,
-    ),
-)
+def of_table(table: Reported, bronze: Bronze) -> DataFrame:
+    """Return a row for each line of one bronze table."""
+    return rows(bronze, table.keys, table.fields)
 
 
 # --- tables that are more than lines ------------------------------------------------------------------------------------
@@ -304,18 +88,30 @@ _CONNECTION = Reported(
 _SERVER_KEY = ("fleet", "snapshot", "server_id")
 
 
-def servers(reported: DataFrame, varz: DataFrame, jsz: DataFrame, healthz: DataFrame) -> DataFrame:
+def with_domains(frame: DataFrame, of_servers: DataFrame) -> DataFrame:
+    """Return rows that may be of older collectors, whose lines have no domain, with that of the server that reported them;
+    what is of no server, with the fleet's only one. `of_servers`: the table servers, whose rows have it."""
+    by_id = of_servers.groupBy("fleet", "server_id").agg(F.max("domain").alias("of_server"))
+    only = F.when(F.min("domain") == F.max("domain"), F.max("domain")).alias("of_fleet")
+    joined = frame.join(F.broadcast(by_id), on=["fleet", "server_id"], how="left").join(
+        F.broadcast(of_servers.groupBy("fleet").agg(only)), on="fleet", how="left"
+    )
+    domain = F.coalesce("domain", "of_server", "of_fleet", F.lit(""))
+    return joined.withColumn("domain", domain).select(*frame.columns)
+
+
+def servers(reported: Bronze, varz: Bronze, jsz: Bronze, healthz: Bronze) -> DataFrame:
     """Return a row for each server that answered, with null where it did not give an answer."""
-    joined = _SERVER.rows(reported)
-    for spec, lines, name in ((_VARZ, varz, "varz"), (_JSZ, jsz, "jsz"), (_HEALTH, healthz, "healthz")):
-        side = spec.rows(lines).select(
+    joined = of_table(SERVERS, reported)
+    for spec, lines, name in ((VARZ, varz, "varz"), (JSZ, jsz, "jsz"), (HEALTH, healthz, "healthz")):
+        side = of_table(spec, lines).select(
             *_SERVER_KEY,
             *(field.name for field in spec.fields),
             F.col("extra").alias(f"{name}_extra"),
             F.lit(True).alias(f"{name}_reported"),
         )
         joined = joined.join(side, on=list(_SERVER_KEY), how="left")
-    return joined
+    return joined.withColumn("domain", F.coalesce("domain", "js_domain", F.lit("")))
 
 
 def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
@@ -323,6 +119,7 @@ def meta_peers(of_servers: DataFrame, names: DataFrame) -> DataFrame:
     its replicas. Only what the leader says of the others holds (2.12.5 and 2.14 on)."""
     view = _with_peer_names(of_servers.where(F.col("meta_size").isNotNull()), "meta_replicas", names).select(
         *SNAPSHOT,
+        "domain",
         "server_id",
         "server",
         "cluster",
@@ -367,7 +164,7 @@ def peer_id(name: Column) -> Column:
     return F.concat(*(F.substring(F.lit(_DIGITS), byte % F.lit(len(_DIGITS)) + F.lit(1), F.lit(1)) for byte in bytes_))
 
 
-def server_names(lines: DataFrame) -> DataFrame:
+def server_names(lines: Bronze) -> DataFrame:
     """Return a row for each name of a server in an hour, also of those that were only expected: the ids it had (a new one after
     each start; several at once are several servers of one name), and in how many snapshots it answered."""
     reported = rows(lines, (FAILURE,), ())
@@ -433,10 +230,10 @@ def _led(replicas: DataFrame) -> DataFrame:
     )
 
 
-def stream_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
+def stream_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a stream, as the server that holds it tells. `config_hash` is that of the configuration's
     text, in which a server always writes the fields in the same order."""
-    reported = _with_peer_names(STREAM_REPLICAS.rows(lines), "peers", names)
+    reported = _with_peer_names(of_table(STREAM_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
     return (
         with_fields(_led(grouped), "config", _STREAM_CONFIG)
@@ -451,10 +248,10 @@ def stream_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
     )
 
 
-def consumer_replicas(lines: DataFrame, names: DataFrame) -> DataFrame:
+def consumer_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a consumer, as the server that holds it tells. `num_replicas`: by its configuration and
     that of its stream (consumer.go ConsumerConfig.replicas). `config_hash`: as in `stream_replicas`."""
-    reported = _with_peer_names(CONSUMER_REPLICAS.rows(lines), "peers", names)
+    reported = _with_peer_names(of_table(CONSUMER_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
     wanted, durable = F.coalesce("wanted_replicas", F.lit(0)), F.col("durable_name").isNotNull()
     of_stream = F.coalesce(F.col("stream_replicas"), F.lit(1))
@@ -491,7 +288,7 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     of_a_member = ("server_id", "version", "received", "extra", "is_leader", "is_backed", "server", "leader", "cluster")
     figures = [name for name in replicas.columns if name not in (*of_the_group, *of_a_member, "peers")]
     claim = F.when(F.col("is_backed"), _BACKED).when(F.col("is_leader"), _UNBACKED).otherwise(_NO_CLAIM)
-    peers = F.coalesce(F.col("peers")["name"], F.array().cast(_STRINGS))
+    peers = F.coalesce(F.col("peers")["name"], F.array().cast(STRINGS))
     member = F.struct("_claim", "server", "cluster", "leader", peers.alias("peers"))
     # One window with one list: an aggregate for each figure takes twice the time. What needs a lambda comes when one row is left.
     by_claim = Window.partitionBy(*of_the_group).orderBy("_claim", "server", "server_id")
@@ -530,15 +327,15 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
 
 def streams(replicas: DataFrame) -> DataFrame:
     """Return one row for each stream, from its replicas."""
-    return _groups(replicas, ("account", "stream"))
+    return _groups(replicas, STREAM)
 
 
 def consumers(replicas: DataFrame) -> DataFrame:
     """Return one row for each consumer, from its replicas."""
-    return _groups(replicas, ("account", "stream", "consumer"))
+    return _groups(replicas, CONSUMER)
 
 
-def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
+def raft_groups(lines: Bronze, names: DataFrame) -> DataFrame:
     """Return a row for each member of a Raft group, as it tells itself, with the names of whom it names by their ids."""
 
     def of_group(name: str) -> Column:
@@ -549,7 +346,7 @@ def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
     lacks = F.exists(F.map_values("reported_peers"), lambda reported: _is_unknown(reported["name"]))
     for name in someone:
         lacks |= (F.col(name) != "") & of_group(name).isNull()
-    reported = _with_names(RAFT_GROUPS.rows(lines), lacks, names)
+    reported = _with_names(of_table(RAFT_GROUPS, lines), lacks, names)
     peers = F.transform(
         F.map_entries("reported_peers"),
         lambda entry: F.struct(
@@ -557,7 +354,7 @@ def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
             peer_name(entry["value"]["name"], F.try_element_at("names", entry["key"])).alias("name"),
             entry["value"]["known"].alias("known"),
             entry["value"]["last_replicated_index"].alias("last_replicated_index"),
-            go_seconds(entry["value"]["last_seen"]).alias("last_seen"),
+            entry["value"]["last_seen"].alias("last_seen"),
         ),
     )
     return reported.select(
@@ -567,24 +364,24 @@ def raft_groups(lines: DataFrame, names: DataFrame) -> DataFrame:
     )
 
 
-def accounts(statistics: DataFrame, jetstream: DataFrame) -> DataFrame:
+def accounts(statistics: Bronze, jetstream: Bronze) -> DataFrame:
     """Return a row for each account of a server: its connections and traffic, and what it holds in JetStream."""
     key = [*_SERVER_KEY, "account"]
-    held = _ACCOUNT_JETSTREAM.rows(jetstream).select(*key, *(field.name for field in _ACCOUNT_JETSTREAM.fields))
-    return _ACCOUNT_STATISTICS.rows(statistics).join(held, on=key, how="left")
+    held = of_table(ACCOUNT_JETSTREAM, jetstream).select(*key, *(field.name for field in ACCOUNT_JETSTREAM.fields))
+    return of_table(ACCOUNT_STATISTICS, statistics).join(held, on=key, how="left")
 
 
-def account_limits(lines: DataFrame) -> DataFrame:
+def account_limits(lines: Bronze) -> DataFrame:
     """Return a row for each account, as the first server that knows it tells. Limits are those of its JWT, -1 for none; accounts
     of a configuration file tell theirs only as what they reserve (js_reserved_storage of the table accounts)."""
-    reported = _ACCOUNT_LIMITS.rows(lines)
+    reported = of_table(ACCOUNT_LIMITS, lines)
     return reported.withColumn("expires", F.timestamp_seconds("expires_at")).drop("expires_at")
 
 
-def server_events(lines: DataFrame) -> DataFrame:
+def server_events(lines: Bronze) -> DataFrame:
     """Return a row for each line of a server's log, once an hour however many snapshots hold it, with its `kind` where it
     is a known one. A time that only the line itself tells is taken for UTC."""
-    reported = _SERVER_LOG.rows(lines)
+    reported = of_table(SERVER_LOG, lines)
     form = r"^\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.?\d*) \[(\w{3})\] (.*)$"
     part = tuple(F.nullif(F.regexp_extract("text", form, group), F.lit("")) for group in (1, 2, 3))
     cut = reported.select(
@@ -607,12 +404,13 @@ def server_events(lines: DataFrame) -> DataFrame:
     )
 
 
-def connections(lines: DataFrame) -> DataFrame:
+def connections(lines: Bronze) -> DataFrame:
     """Return how many clients of each kind a server has, and their sums. A connection that moved between pages counts once;
     `lines` tells how often it was reported."""
-    reported = _CONNECTION.rows(lines)
-    traffic = [field.name for field in _TRAFFIC]
-    kind = [*SNAPSHOT, "server_id", "server", "cluster", "version", "account", "kind", "lang", "lang_version"]
+    reported = of_table(CONNECTIONS, lines)
+    traffic = [field.name for field in TRAFFIC]
+    server = ("server_id", "server", "cluster", "version", "domain")
+    kind = [*SNAPSHOT, *server, "account", "kind", "lang", "lang_version"]
     most = (F.max(name).alias(name) for name in ("rtt", "pending_bytes", "stalls", *traffic))
     once = reported.groupBy(*kind, "cid").agg(F.count("*").alias("lines"), *most)
     return once.groupBy(*kind).agg(
@@ -623,12 +421,11 @@ def connections(lines: DataFrame) -> DataFrame:
     )
 
 
-def failures(lines: DataFrame) -> DataFrame:
+def failures(lines: Bronze) -> DataFrame:
     """Return a row for each answer that was not given; `file` tells the bronze table."""
-    some = lines.where(F.contains("value", F.lit('"failure":')))
-    reported = rows(
-        some, (Field("failure", "struct<code:string,description:string,subject:string>"),), (), also=("file",)
-    )
+    text = lines.lines
+    some = lines if text is None else Bronze(text.where(F.contains("value", F.lit('"failure":'))), lines.columns)
+    reported = rows(some, (Field("failure", FAILURE_TYPE),), (), also=("file",))
     return reported.where(F.col("failure").isNotNull()).select(
         *(name for name in reported.columns if name not in ("failure", "file", "extra")),
         F.regexp_extract("file", r"/bronze/([a-z_]+)/", 1).alias("endpoint"),
@@ -653,6 +450,7 @@ class Table:
     lines: str = ""
 
 
+_STREAM, _CONSUMER = ", ".join(STREAM), ", ".join(CONSUMER)
 _NAMES = ("server_names",)
 TABLES: dict[str, Table] = {
     "server_names": Table(
@@ -663,29 +461,36 @@ TABLES: dict[str, Table] = {
         "member of the meta group in the view of one server", "server_id, peer", (), ("servers", *_NAMES), meta_peers
     ),
     "stream_replicas": Table(
-        "replica of a stream", "server_id, account, stream", ("jsz_streams",), _NAMES, stream_replicas, "count(*)"
+        "replica of a stream", f"server_id, {_STREAM}", ("jsz_streams",), _NAMES, stream_replicas, "count(*)"
     ),
-    "streams": Table("stream, as its leader sees it", "account, stream", (), ("stream_replicas",), streams),
+    "streams": Table("stream, as its leader sees it", _STREAM, (), ("stream_replicas",), streams),
     "consumer_replicas": Table(
         "replica of a consumer",
-        "server_id, account, stream, consumer",
+        f"server_id, {_CONSUMER}",
         ("jsz_consumers",),
         _NAMES,
         consumer_replicas,
         "count(*)",
     ),
-    "consumers": Table(
-        "consumer, as its leader sees it", "account, stream, consumer", (), ("consumer_replicas",), consumers
-    ),
+    "consumers": Table("consumer, as its leader sees it", _CONSUMER, (), ("consumer_replicas",), consumers),
     "raft_groups": Table(
         "member of a Raft group", "server_id, account, raft_group", ("raftz",), _NAMES, raft_groups, "count(*)"
     ),
     "ipqueues": Table(
-        "internal queue that is not empty", "server_id, queue", ("ipqueuesz",), (), IPQUEUES.rows, "count(*)"
+        "internal queue that is not empty",
+        "server_id, queue",
+        ("ipqueuesz",),
+        (),
+        partial(of_table, IPQUEUES),
+        "count(*)",
     ),
-    "routes": Table("route", "server_id, cid", ("routez",), (), ROUTES.rows, "count(*)"),
-    "gateways": Table("gateway connection", "server_id, cid", ("gatewayz",), (), GATEWAYS.rows, "count(*)"),
-    "leafnodes": Table("leafnode connection", "server_id, cid", ("leafz",), (), LEAFNODES.rows, "count(*)"),
+    "routes": Table("route", "server_id, cid", ("routez",), (), partial(of_table, ROUTES), "count(*)"),
+    "gateways": Table(
+        "gateway connection", "server_id, cid", ("gatewayz",), (), partial(of_table, GATEWAYS), "count(*)"
+    ),
+    "leafnodes": Table(
+        "leafnode connection", "server_id, cid", ("leafz",), (), partial(of_table, LEAFNODES), "count(*)"
+    ),
     "accounts": Table("account of a server", "server_id, account", ("accstatz", "jsz_accounts"), (), accounts),
     "account_limits": Table("account", "account", ("accountz",), (), account_limits, "count(*)"),
     "server_events": Table(
@@ -698,10 +503,10 @@ TABLES: dict[str, Table] = {
     ),
     "backups": Table(
         "stream of which the catalogue of backups was asked",
-        "account, stream",
+        _STREAM,
         ("backups",),
         (),
-        BACKUPS.rows,
+        partial(of_table, BACKUPS),
         "count(*)",
     ),
     "connections": Table(

@@ -14,15 +14,21 @@ Options, delivery and what counts as lost are reported in docs/spark-source.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from jetstream_insights.messages import (
@@ -41,6 +47,7 @@ from jetstream_insights.messages import (
     shortened,
     state_of,
 )
+from jetstream_insights.pushdown import Bounds, bounds_of
 
 SCHEMA = "subject string, seq bigint, time timestamp, headers map<string,array<string>>, data binary"
 
@@ -51,6 +58,9 @@ SEQUENCES_PER_PARTITION, MOST_PARTITIONS = 100_000, 200
 
 #: Seconds for which a stream's state is not asked again: a query without a trigger's interval asks a hundred times a second.
 STATE_AGE = 0.2
+
+#: Seconds by which the clocks of servers that led a stream one after the other may differ, where a query's filter names a time.
+CLOCKS_APART = timedelta(seconds=60)
 
 #: A sequence, or nanoseconds since 1970.
 Place = str | int | datetime
@@ -141,6 +151,8 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "end": _place(LAST),
     "partitions": _count,
     "max_messages_per_trigger": _count,
+    "max_bytes_per_trigger": _count,
+    "push_filters": _flag,
     "fail_on_data_loss": _flag,
     "timeout": _seconds,
     "patience": _seconds,
@@ -164,6 +176,8 @@ class Settings:
     end: Place = LAST
     partitions: int | None = None
     max_messages_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    push_filters: bool = False
     fail_on_data_loss: bool = True
 
     @classmethod
@@ -183,14 +197,22 @@ class Settings:
                 raise SourceError(f"option {name}: {error}") from error
         if any(character in reported["stream"] for character in ".*> \t/\\"):
             raise SourceError(f"option stream: {reported['stream']!r} is not the name of a stream")
-        for one, other in (("domain", "api_prefix"), ("tls_key_file", "tls_cert_file")):
-            if one in reported and (other in reported) is (one == "domain"):
-                raise SourceError(
-                    f"{one} and {other} exclude each other" if one == "domain" else f"{one} needs {other}"
-                )
+        for one, other in (("domain", "api_prefix"), ("max_messages_per_trigger", "max_bytes_per_trigger")):
+            if one in reported and other in reported:
+                raise SourceError(f"{one} and {other} exclude each other")
+        if "tls_key_file" in reported and "tls_cert_file" not in reported:
+            raise SourceError("tls_key_file needs tls_cert_file")
         prefix = f"$JS.{reported['domain']}.API" if "domain" in reported else reported.get("api_prefix", "$JS.API")
         login = {_CONTENTS.get(name, name): reported[name] for name in _LOGIN if name in reported}
-        rest = ("start", "end", "partitions", "max_messages_per_trigger", "fail_on_data_loss")
+        rest = (
+            "start",
+            "end",
+            "partitions",
+            "max_messages_per_trigger",
+            "max_bytes_per_trigger",
+            "push_filters",
+            "fail_on_data_loss",
+        )
         return cls(
             login=Login(api_prefix=prefix, **login),
             stream=Stream(reported["stream"], reported.get("filter_subjects", ())),
@@ -222,10 +244,7 @@ def ranges(settings: Settings, state: State, first: int, last: int) -> list[Inpu
     wanted = settings.partitions or min(MOST_PARTITIONS, -(-total // SEQUENCES_PER_PARTITION))
     count = min(wanted, total)
     cuts = [first + total * index // count for index in range(count + 1)]
-    return [
-        InputPartition(Range(cuts[index], cuts[index + 1] - 1, state.created, state.way, state.average))
-        for index in range(count)
-    ]
+    return [InputPartition(Range(cuts[index], cuts[index + 1] - 1, state.created, state.way)) for index in range(count)]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------------
@@ -280,13 +299,15 @@ class _Rows:
 
 
 class _BatchReader(_Rows, DataSourceReader):
-    """Reads what is in the stream now."""
+    """Reads what is in the stream now, of that what is within the bounds."""
+
+    bounds = Bounds()
 
     def partitions(self) -> Sequence[InputPartition]:
         settings = self.settings
-        for name, words in (("start", (NEW,)), ("max_messages_per_trigger", ())):
+        for name in ("start", "max_messages_per_trigger", "max_bytes_per_trigger"):
             value = getattr(settings, name)
-            if value in words or (not words and value is not None):
+            if value == NEW or (name != "start" and value is not None):
                 raise SourceError(f"option {name}={value} is for streaming queries (readStream)")
         with Connection(settings.login) as connection:
             state = connection.patiently(lambda: state_of(connection, settings.stream))
@@ -294,7 +315,25 @@ class _BatchReader(_Rows, DataSourceReader):
             if settings.end != LAST:
                 before = isinstance(settings.end, datetime)
                 last = min(last, place_of(connection, settings, state, settings.end) - int(before))
+            bounds = self.bounds
+            if bounds.since is not None:
+                first = max(first, place_of(connection, settings, state, bounds.since - CLOCKS_APART))
+            if bounds.until is not None:
+                last = min(last, place_of(connection, settings, state, bounds.until + CLOCKS_APART) - 1)
+        first = first if bounds.first is None else max(first, bounds.first)
+        last = last if bounds.last is None else min(last, bounds.last)
         return ranges(settings, state, first, last)
+
+
+class _FilteredReader(_BatchReader):
+    """Reads no more than a query's filters can match. Spark refuses such a reader unless it pushes filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self.bounds = bounds_of(filters)
+        stream = self.settings.stream
+        if self.bounds.subjects and not stream.subjects:
+            self.settings = replace(self.settings, stream=replace(stream, subjects=self.bounds.subjects))
+        return filters
 
 
 # --- streaming ----------------------------------------------------------------------------------------------------------------
@@ -326,8 +365,10 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(state, before, before)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self.settings.max_messages_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        messages, size = self.settings.max_messages_per_trigger, self.settings.max_bytes_per_trigger
+        if messages is None:
+            return ReadAllAvailable() if size is None else ReadMaxBytes(size)
+        return ReadMaxRows(messages)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._until = self._now().last
@@ -350,6 +391,8 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         last = state.last if self._until is None else min(state.last, self._until)
         if isinstance(limit, ReadMaxRows):
             last = min(last, begin + limit.max_rows)
+        elif isinstance(limit, ReadMaxBytes) and state.bytes:
+            last = min(last, begin + max(1, int(limit.max_bytes / state.bytes_per_sequence)))
         return self._offset(state, max(last, begin), initial)
 
     def reportLatestOffset(self) -> Offset | None:
@@ -431,7 +474,8 @@ class JetStreamSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _BatchReader(self.options, _known(schema))
+        filtered = Settings.of(self.options).push_filters
+        return (_FilteredReader if filtered else _BatchReader)(self.options, _known(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return _StreamReader(self.options, _known(schema))

@@ -35,7 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.metrics 
     report_metrics,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Health
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Health, JetStreamSummary
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from hypothesis import given
 from hypothesis import strategies as st
@@ -311,6 +311,7 @@ def test_findings_and_forecasts_of_the_last_report() -> None:
     )
     out = Exposition("test")
     report_metrics(out, content)
+    assert values(out, "natsops_insights_report_timestamp_seconds")[()] == 1795478400
     assert values(out, "natsops_insights_findings") == {
         ("SERVER_003", "critical"): 2,
         ("SERVER_003", "warning"): 3,
@@ -320,3 +321,31 @@ def test_findings_and_forecasts_of_the_last_report() -> None:
         ("server", "n1", "file", "p10"): 3.5,
         ("server", "n1", "file", "p90"): 9.0,
     }
+
+
+def test_each_metric_is_fed() -> None:
+    """But for those of the sweep itself, which test_exporter sees with real servers."""
+    worker = replace(consumer("ORDERS", "worker", NAMES), durable=True)
+    orders = replace(
+        stream("ORDERS", NAMES), consumers=(worker,), max_bytes=1, info={"mirror": {"name": "A", "lag": 1}}
+    )
+    summary = JetStreamSummary(storage=1, reserved_storage=1, max_storage=1)
+    live = cluster(NAMES, orders, stream("LOST", NAMES, led=False))
+    live = replace(live, servers=tuple(replace(one, summary=summary) for one in live.servers[:2]))
+    tls = {"tls_cert_not_after": "2026-11-27T00:00:00Z", "now": "2026-11-25T00:00:00Z"}
+    varz = {"config_load_time": "2026-11-20T10:00:00.5Z", "config_digest": "sha256:1", **tls}
+    marks = {"n3": Mark("n3", "ops", 0.0, 4e9)}
+    out = metrics(read(live, NAMES, selected=["*"], varz={"Nn1": varz}, marks=marks), looks=2)
+    cause_metrics(out, ())
+    journal_metrics(out, Journal({"C1": Run("r", 100.0, 160.0, batch=3, batches=5, began=150.0, took=(20.0,))}), 160.0)
+    catalogue = Catalogue().saved("APP/A", "2026-11-23T02:00:00Z")
+    backup_metrics(out, catalogue.proven("APP/A", {"time": "2026-11-24T03:00:00Z", "ok": True, "seconds": 1.5}))
+    columns = ["fleet", "check", "severity", "failed", "critical", "taken"]
+    capacity = ["fleet", "scope", "name", "resource", "full_p10", "full_p50", "full_p90"]
+    checks = (columns, [["test", "META_001", "critical", 1, 0, "2026-11-24T01:00:00Z"]])
+    report_metrics(out, report(checks=checks, capacity=(capacity, [["test", "server", "n1", "file", 1.0, 2.0, 3.0]])))
+    fed = {metric.name for metric, samples in out.families() if samples}
+    of_the_sweep = {
+        metric.name for metric in METRICS if re.match("natsops_(sweep|up|failure|input|series)", metric.name)
+    }
+    assert {metric.name for metric in METRICS} - fed == of_the_sweep

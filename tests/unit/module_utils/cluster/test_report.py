@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import report_data, report_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 
 
@@ -288,6 +289,17 @@ def test_the_report_names_what_is_wrong_and_its_data_is_json() -> None:
     text = report_text(json.loads(json.dumps(data)))
     assert "Problems (1 error), by root cause:\n  1. error: n9 does not answer\n" in text
     assert "       expected server n9 did not answer\n     $ systemctl status nats-server" in text
+
+
+def test_servers_in_maintenance_are_named_and_one_that_was_forgotten_there_is_a_warning() -> None:
+    away = {"code": "server_missing", "severity": "error", "subject": "n9", "message": "n9 is away", "servers": ["n9"]}
+    forgotten = {"n9": Mark("n9", by="ops", since=0.0, until=60.0, reason="new disk")}
+    data = report_data(info(missing=["n9"], problems=[away]), marks=forgotten)
+    assert [(one["code"], one["severity"]) for one in data["problems"]] == [("maintenance_overdue", "warning")]
+    assert "n9 is in maintenance since 1970-01-01T00:00:00Z by ops" in report_text(data)
+    assert "(new disk), which is over" in report_text(data)
+    (known,) = report_data(info(missing=["n9"], problems=[away]), marks={"n9": Mark("n9", until=2.0**39)})["problems"]
+    assert known["code"] == "maintenance"
 
 
 def test_a_cluster_without_jetstream_says_so() -> None:

@@ -111,6 +111,17 @@ def test_a_known_secret_is_in_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "port: 4222" in files["configuration/nats-server.conf"]
 
 
+def test_a_configuration_whose_secrets_cannot_be_known_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "hand.conf"
+    config.write_text("X = not-to-be-seen\nauthorization { token: $X")
+    subject = Subject(files=(str(config),), left_out={str(config): "line 2: ends inside a block"})
+    found, files = collected(monkeypatch, [], Bounds(), subject)
+    assert "not-to-be-seen" not in str(files)
+    assert {"what": "configuration/hand.conf", "reason": "line 2: ends inside a block"} in found.missing
+
+
 def test_the_store_is_listed_and_not_read(tmp_path: Path) -> None:
     block = tmp_path / "jetstream" / "APP" / "1.blk"
     block.parent.mkdir(parents=True)

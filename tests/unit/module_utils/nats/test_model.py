@@ -15,6 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     Cluster,
     build_cluster,
+    domains,
     for_domain,
     parse_health,
     parse_server,
@@ -193,3 +194,22 @@ def test_clusters_of_another_domain_are_left_out_with_their_servers_without_jets
     assert for_domain(everybody, "leaf") == leafs
     assert for_domain(everybody, "edge") == (alone,)
     assert for_domain(everybody, None) == everybody
+
+
+def test_servers_without_jetstream_belong_to_the_domain_of_their_cluster_or_supercluster() -> None:
+    hub = (clusters.server("n1", domain="hub"), clusters.server("core", jetstream=False, domain="of no meaning"))
+    alone = clusters.server("edge", cluster="", domain="edge")
+    clients = clusters.server("g1", cluster="CLIENTS", jetstream=False, reaches=("C1",))
+    between = clusters.server("x1", cluster="X", jetstream=False, reaches=("C1", "E"))
+    nobody = clusters.server("y1", cluster="", jetstream=False, domain="of no meaning")
+    plain = clusters.server("e1", cluster="E")
+    everybody = (*hub, alone, clients, between, nobody, plain)
+    assert domains(everybody) == {
+        "Nn1": "hub",
+        "Ncore": "hub",
+        "Nedge": "edge",
+        "Ng1": "hub",
+        "Nx1": "",
+        "Ny1": "",
+        "Ne1": "",
+    }

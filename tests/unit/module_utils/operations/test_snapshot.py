@@ -220,7 +220,7 @@ def test_what_makes_a_snapshot_incomplete() -> None:
     assert not servers_summary(servers, (), 1)["complete"]
     assert not servers_summary(servers[:1], (), 0)["complete"]
     assert not servers_summary([], (), 0)["complete"]
-    assert origin_of(servers[0]).server_id == "Nn1"
+    assert (origin_of(servers[0], "hub").server_id, origin_of(servers[0], "hub").domain) == ("Nn1", "hub")
 
 
 def audit_archive(target: Path, version: str, broken: str = "") -> Path:
@@ -274,6 +274,38 @@ def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
     before = everything(tmp_path / "lake")
     assert import_archive(archive, tmp_path / "lake", "prod")[0] == path
     assert everything(tmp_path / "lake") == before
+
+
+def test_lines_of_an_archive_have_the_domain_that_their_server_belongs_to(tmp_path: Path) -> None:
+    """Also those that are written before VARZ of the cluster with JetStream is read."""
+    told: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "n1": ({"cluster": "Z", "domain": "hub", "jetstream": True}, {}),
+        "n2": ({"cluster": "Z"}, {}),
+        "g1": ({"cluster": "A"}, {"gateway": {"name": "A", "gateways": [{"name": "Z"}]}}),
+        "e1": ({"cluster": "E", "domain": "edge", "jetstream": True}, {}),
+        "x1": ({"cluster": "X"}, {"gateway": []}),
+    }
+    tags = {}
+    with zipfile.ZipFile(tmp_path / "audit.zip", "w") as zipped:
+        for name, (info, data) in told.items():
+            server = {"name": name, "id": f"N{name}", "ver": "2.15.1", "time": "2026-11-20T10:00:00Z", **info}
+            for kind in ("health", "variables"):
+                path = f"capture/clusters/{info['cluster']}/{name}/{kind}/0001.json"
+                zipped.writestr(path, json.dumps({"server": server, "data": data if kind == "variables" else {}}))
+                named = {"cluster": info["cluster"], "server": name, "artifact_type": kind}
+                tags[path] = [{"Name": key, "Value": value} for key, value in named.items()]
+        zipped.writestr("capture/misc/audit_gather_metadata.json", '{"capture_timestamp": "2026-11-20T10:00:00Z"}')
+        zipped.writestr("capture/misc/manifest.json", json.dumps(tags))
+    _path, manifest = import_archive(tmp_path / "audit.zip", tmp_path / "lake", "prod")
+    assert manifest["domains"] == ["", "edge", "hub"]
+    for table in ("servers", "healthz", "varz"):
+        assert {line["server"]: line["domain"] for line in lines(tmp_path / "lake", manifest, table)} == {
+            "n1": "hub",
+            "n2": "hub",
+            "g1": "hub",
+            "e1": "edge",
+            "x1": "",
+        }
 
 
 def test_a_broken_artifact_is_a_failure_of_its_server(tmp_path: Path) -> None:

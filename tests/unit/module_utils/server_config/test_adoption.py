@@ -146,17 +146,24 @@ def test_what_is_not_known_is_kept_and_listed() -> None:
     )
 
 
-def test_plain_passwords_become_hashes_by_a_reload_and_before_2_10_by_a_restart() -> None:
+def test_plain_passwords_become_hashes_as_far_as_a_reload_brings_them() -> None:
     plain = DEBIAN.replace(f"user: app, password: {HASH}", "user: app, password: secret")
+    plain += "leafnodes { port: 7422, authorization { user: leaf, password: far-away } }\n"
     adoption = adopted(plain, count=1)
     assert [(one.action, one.reasons) for one in adoption.servers] == [
-        ("reload", ["accounts.APP.users[app].password becomes a hash"])
+        (
+            "reload",
+            [
+                "leafnodes.authorization.password stays plain until the server is taken over: a hash needs a restart",
+                "accounts.APP.users[app].password becomes a hash",
+            ],
+        )
     ]
     assert adoption.group_vault["vault_nats_accounts_APP_users_app_password"] == "secret"
     old = {**discovered(plain), "process": {**discovered(plain)["process"], "version": "2.9.10"}}
     adoption = adopt({"h1": old}, {"h1": "h1"})
-    assert adoption.servers[0].action == "restart"
-    assert "The first deploy: 1 restarts, 0 reloads, 0 units, 0 binaries." in adoption.lines
+    assert [("stays plain" in reason) for reason in adoption.servers[0].reasons] == [True, True]
+    assert "The first deploy: 0 restarts, 1 reloads, 0 units, 0 binaries." in adoption.lines
 
 
 def test_variables_and_flags_are_no_keys() -> None:
@@ -178,6 +185,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no directory": ({"store": {"path": "", "reported": "/tmp/nats", "same": True}}, "the streams lie in /tmp/nats"),
     "another directory": ({"store": {"path": "/x", "reported": "/y/jetstream", "same": True}}, "it is in /y/jetstream"),
     "an unlisted server": ({"routes": ["deb-9"]}, "not in the inventory: deb-9"),
+    "a relative certificate": (
+        {"tls_files": [{"option": "o", "path": "c.pem", "exists": True}]},
+        "o: c.pem is relative to the directory that the server was started in",
+    ),
+    "a relative store": (
+        {"store": {"path": "data", "reported": "data/jetstream", "same": False}},
+        "jetstream.store_dir data is relative to the directory",
+    ),
     "a missing certificate": ({"tls_files": [{"option": "o", "path": "/p", "exists": False}]}, "o: /p is gone"),
 }
 
@@ -202,13 +217,19 @@ def test_servers_without_names_of_one_name_and_of_two_clusters() -> None:
 
 def test_a_unit_with_drop_ins_and_a_replaced_binary_are_to_be_seen_to() -> None:
     one = discovered(DEBIAN)
-    one["unit"] = {**one["unit"], "drop_ins": ["/etc/systemd/system/nats.service.d/limits.conf"]}
+    drop_ins = [
+        {"path": "/etc/systemd/system/nats.service.d/limits.conf", "options": ["LimitNOFILE", "MemoryMax"]},
+        {"path": "/etc/systemd/system/nats.service.d/start.conf", "options": ["ExecStart", "MemoryMax", "User"]},
+    ]
+    one["unit"] = {**one["unit"], "drop_ins": drop_ins}
     one["process"] = {**one["process"], "binary": "/usr/sbin/nats-server (deleted)"}
     todo = adopt({"h1": one}, {"h1": "h1"}).servers[0].todo
-    assert [("limits.conf" in text, "binary was replaced" in text) for text in todo[1:]] == [
-        (True, False),
-        (False, True),
-    ]
+    expected = (
+        "limits.conf sets LimitNOFILE, MemoryMax and stays in force",
+        "start.conf sets ExecStart, User, which the role's unit decides",
+        "binary was replaced",
+    )
+    assert [text in line for text, line in zip(expected, todo[1:], strict=True)] == [True] * 3
 
 
 def test_what_the_first_deploy_would_refuse_is_to_be_seen_to() -> None:

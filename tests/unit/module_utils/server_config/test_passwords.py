@@ -65,6 +65,16 @@ def test_a_second_run_changes_nothing_and_a_new_password_or_cost_only_what_it_mu
     assert verify_password("changed", changed["accounts"]["APP"]["users"][1]["password"])
 
 
+def test_what_needs_a_restart_stays_plain_for_a_server_that_must_not_be_restarted() -> None:
+    kept = hash_passwords(CONFIG, cost=4, reloadable="2.15.1")
+    assert kept["leafnodes"]["authorization"]["password"] == "leaf"
+    assert is_hash(kept["authorization"]["token"]) and is_hash(kept["accounts"]["APP"]["users"][0]["password"])
+    assert hash_passwords(CONFIG, cost=4, reloadable="2.9.10")["authorization"]["token"] == "t"
+    # Once it has a hash, it keeps it.
+    taken_over = hash_passwords(CONFIG, cost=4)
+    assert hash_passwords(CONFIG, write_secrets(taken_over), cost=4, reloadable="2.15.1") == taken_over
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=18))
 def test_any_password_verifies_and_another_does_not(password: str) -> None:

@@ -158,6 +158,12 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "error nats_server_take_over",
         "Start it with /etc/n.conf by its own unit",
     ),
+    (
+        {},
+        {"drop_ins": [{"path": "/etc/a.conf", "options": ["ExecStop", "LimitNOFILE", "User"]}]},
+        "error nats_server_service_overrides",
+        "/etc/a.conf sets ExecStop, User over the role's unit",
+    ),
     # members
     ({}, {"members": [*MEMBERS[:2], member("n1", 3)]}, "error server_name", "several servers"),
     ({}, {"members": [*MEMBERS[:2], member("n 3", 3)]}, "error server_name", "white space"),

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.findings.registry import FAIL, PASS, UNKNOWN
 from jetstream_insights.findings.subjects import SUBJECT
+from jetstream_insights.keys import CLUSTER
 
 OPEN, FIXED = "open", "fixed"
 #: What makes two findings the same one.
 IDENTITY = ("fleet", "check", "kind", *SUBJECT)
 #: What a finding names beside the servers that may be silent.
-_ASSETS = tuple(name for name in SUBJECT if name not in ("cluster", "server"))
+_ASSETS = tuple(name for name in SUBJECT if name not in (*CLUSTER, "server"))
 
 
 def findings(results: DataFrame, earlier: DataFrame | None = None) -> DataFrame:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from jetstream_insights.findings.registry import View
+from jetstream_insights.keys import ACCOUNT, CLUSTER, CONSUMER, DOMAIN, STREAM
 
 #: What a finding names, null where it does not apply. `name`: of what else there is, such as a Raft group or a kind of client.
-SUBJECT = ("cluster", "server", "account", "stream", "consumer", "name")
+SUBJECT = (*DOMAIN, "cluster", "server", "account", "stream", "consumer", "name")
 
-_STREAM, _CONSUMER = ("account", "stream"), ("account", "stream", "consumer")
 _CONNECTION = ("cluster", "server", "name")
 
 _ALL = (
@@ -20,27 +20,27 @@ _ALL = (
     View(
         "clusters",
         "cluster",
-        ("cluster",),
+        CLUSTER,
         ("servers", "streams", "gateways", "failures"),
         ("jsz", "gatewayz"),
         reported="true",
     ),
-    View("meta", "meta group", ("name",), ("servers",), ("jsz",), reported="bool_or(meta_size IS NOT NULL)"),
-    View("meta_members", "meta member", ("server",), ("meta_peers", "servers"), ("jsz",)),
+    View("meta", "meta group", DOMAIN, ("servers",), ("jsz",), reported="bool_or(meta_size IS NOT NULL)"),
+    View("meta_members", "meta member", (*DOMAIN, "server"), ("meta_peers", "servers"), ("jsz",)),
     View(
         "raft_groups",
         "raft member",
-        ("cluster", "server", "account", "name"),
+        (*CLUSTER, "server", "account", "name"),
         ("raft_groups",),
         ("raftz",),
         reported="bool_or(meta_size IS NOT NULL)",
     ),
-    View("streams", "stream", _STREAM, ("streams",), ("jsz",), reported="sum(js_streams) > 0", overridden=True),
-    View("stream_leaders", "stream", _STREAM, ("stream_replicas",), ("jsz",), overridden=True),
+    View("streams", "stream", STREAM, ("streams",), ("jsz",), reported="sum(js_streams) > 0", overridden=True),
+    View("stream_leaders", "stream", STREAM, ("stream_replicas",), ("jsz",), overridden=True),
     View(
         "stream_copies",
         "stream",
-        _STREAM,
+        STREAM,
         ("stream_replicas", "servers"),
         ("jsz",),
         reported="sum(js_streams) > 0",
@@ -49,7 +49,7 @@ _ALL = (
     View(
         "consumers",
         "consumer",
-        _CONSUMER,
+        CONSUMER,
         ("consumers", "streams"),
         ("jsz",),
         reported="sum(js_consumers) > 0",
@@ -58,7 +58,7 @@ _ALL = (
     View(
         "consumer_copies",
         "consumer",
-        _CONSUMER,
+        CONSUMER,
         ("consumer_replicas",),
         ("jsz",),
         reported="sum(js_consumers) > 0",
@@ -67,7 +67,7 @@ _ALL = (
     View(
         "backups",
         "stream",
-        _STREAM,
+        STREAM,
         ("backups", "streams"),
         ("jsz", "backups"),
         reported="sum(js_streams) > 0",
@@ -76,7 +76,7 @@ _ALL = (
     View(
         "accounts",
         "account",
-        ("account",),
+        ACCOUNT,
         ("accounts", "account_limits", "servers"),
         ("accstatz", "jsz"),
         reported="true",
@@ -95,16 +95,16 @@ _ALL = (
     View("server_periods", "server", ("cluster", "server"), ("servers", "snapshots"), (), period=True),
     View("server_restarts", "server", ("cluster", "server"), ("servers", "restarts"), (), period=True),
     View("snapshot_periods", "fleet", (), ("snapshots",), (), period=True),
-    View("meta_periods", "meta group", ("name",), ("servers",), (), period=True),
-    View("stream_periods", "stream", _STREAM, ("streams",), (), period=True, overridden=True),
-    View("origin_periods", "stream", _STREAM, ("stream_replicas", "streams"), (), period=True, overridden=True),
-    View("consumer_periods", "consumer", _CONSUMER, ("consumers",), (), period=True, overridden=True),
-    View("raft_periods", "raft member", ("cluster", "server", "account", "name"), ("raft_groups",), (), period=True),
-    View("leadership", "raft group", _CONSUMER, ("leadership",), (), period=True),
+    View("meta_periods", "meta group", DOMAIN, ("servers",), (), period=True),
+    View("stream_periods", "stream", STREAM, ("streams",), (), period=True, overridden=True),
+    View("origin_periods", "stream", STREAM, ("stream_replicas", "streams"), (), period=True, overridden=True),
+    View("consumer_periods", "consumer", CONSUMER, ("consumers",), (), period=True, overridden=True),
+    View("raft_periods", "raft member", (*CLUSTER, "server", "account", "name"), ("raft_groups",), (), period=True),
+    View("leadership", "raft group", CONSUMER, ("leadership",), (), period=True),
     View("storms", "server", ("server", "name"), ("storms",), (), period=True),
-    View("divergence", "stream", ("server", "account", "stream"), ("divergence",), (), period=True),
-    View("consumer_lag", "consumer", _CONSUMER, ("consumer_lag",), (), period=True),
-    View("capacity", "asset", ("cluster", "name"), ("capacity",), (), period=True),
-    View("headroom", "asset", ("cluster", "name"), ("headroom",), (), period=True),
+    View("divergence", "stream", ("server", *STREAM), ("divergence",), (), period=True),
+    View("consumer_lag", "consumer", CONSUMER, ("consumer_lag",), (), period=True),
+    View("capacity", "asset", (*CLUSTER, "name"), ("capacity",), (), period=True),
+    View("headroom", "asset", (*CLUSTER, "name"), ("headroom",), (), period=True),
 )
 VIEWS = {view.name: view for view in _ALL}

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import ORIGIN, Field
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import Field, with_fields
-from jetstream_insights.silver import ORIGIN
+from jetstream_insights.fields import with_fields
+from jetstream_insights.keys import ACCOUNT, CLUSTER, CONSUMER, DOMAIN, SNAPSHOT, STREAM
 
 Tables = Mapping[str, DataFrame]
 
-#: What identifies a snapshot.
-SNAPSHOT = ("fleet", "snapshot", "taken")
 _MOMENT = ("fleet", "snapshot")
 
 _CERTIFICATES = ("cluster", "gateway", "leaf", "mqtt", "websocket")
@@ -86,20 +85,24 @@ def _named_servers(servers: DataFrame) -> DataFrame:
 def _leaders(streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return how many replicated streams and consumers each server leads."""
     led = [
-        frame.where("leader IS NOT NULL AND num_replicas > 1").select(*_MOMENT, F.col("leader").alias("server"))
+        frame.where("leader IS NOT NULL AND num_replicas > 1").select(
+            *_MOMENT, *DOMAIN, F.col("leader").alias("server")
+        )
         for frame in (streams, consumers)
     ]
-    return led[0].unionByName(led[1]).groupBy(*_MOMENT, "server").agg(F.count(F.lit(1)).alias("leaders"))
+    return led[0].unionByName(led[1]).groupBy(*_MOMENT, *DOMAIN, "server").agg(F.count(F.lit(1)).alias("leaders"))
 
 
 def servers(tables: Tables) -> DataFrame:
-    of_fleet, of_cluster = Window.partitionBy(*_MOMENT), Window.partitionBy(*_MOMENT, "cluster")
+    of_fleet, of_cluster = Window.partitionBy(*_MOMENT), Window.partitionBy(*_MOMENT, *CLUSTER)
     more = [
         F.try_variant_get("varz_extra", f"$.{name}.tls_cert_not_after", "timestamp").alias(f"tls_{name}")
         for name in _CERTIFICATES
     ]
     known = _named_servers(tables["servers"]).select("*", *more)
-    joined = known.join(F.broadcast(_leaders(tables["streams"], tables["consumers"])), [*_MOMENT, "server"], "left")
+    joined = known.join(
+        F.broadcast(_leaders(tables["streams"], tables["consumers"])), [*_MOMENT, *DOMAIN, "server"], "left"
+    )
     carriers = F.when(F.col("js_on"), F.coalesce("leaders", F.lit(0)))
     whole = joined.withColumn("leaders", carriers).select(
         "*",
@@ -107,7 +110,7 @@ def servers(tables: Tables) -> DataFrame:
         F.mode("version").over(of_fleet).alias("fleet_version"),
         F.median("clock_offset").over(of_fleet).alias("fleet_clock_offset"),
         F.count("clock_offset").over(of_fleet).alias("fleet_clocks"),
-        F.mode("system_account").over(of_fleet).alias("fleet_system_account"),
+        F.mode("system_account").over(Window.partitionBy(*_MOMENT, *DOMAIN)).alias("fleet_system_account"),
         F.count(F.lit(1)).over(Window.partitionBy(*_MOMENT, "server")).alias("namesakes"),
         F.count(F.lit(1)).over(of_cluster).alias("cluster_servers"),
         F.count_if("js_on").over(of_cluster).alias("cluster_js_servers"),
@@ -144,11 +147,12 @@ def clusters(tables: Tables) -> DataFrame:
             F.collect_set(F.when(F.col("direction") == "outbound", F.col("gateway"))).alias("outbound"),
         )
     )
-    of_fleet = Window.partitionBy(*_MOMENT)
+    # What a leafnode connects is of another domain, and has no gateway.
+    of_supercluster = Window.partitionBy(*_MOMENT, *DOMAIN)
     reported = (
         known.join(F.broadcast(failed.withColumn("failed", F.lit(True))), [*_MOMENT, "server"], "left")
         .join(F.broadcast(gateways), [*_MOMENT, "server"], "left")
-        .withColumn("clusters", F.collect_set("cluster").over(of_fleet))
+        .withColumn("clusters", F.collect_set("cluster").over(of_supercluster))
         .withColumn("configured", F.when(F.col("failed").isNull(), F.coalesce("configured", F.array().cast(_NAMES))))
         .withColumn(
             "lacking",
@@ -158,9 +162,9 @@ def clusters(tables: Tables) -> DataFrame:
             ),
         )
     )
-    largest = tables["streams"].groupBy(*_MOMENT, "cluster").agg(F.max("num_replicas").alias("most_replicas"))
+    largest = tables["streams"].groupBy(*_MOMENT, *CLUSTER).agg(F.max("num_replicas").alias("most_replicas"))
     zones = F.collect_set(F.when(F.col("js_on"), F.col("zone")))
-    grouped = reported.groupBy(*SNAPSHOT, "cluster").agg(
+    grouped = reported.groupBy(*SNAPSHOT, *CLUSTER).agg(
         F.count(F.lit(1)).alias("servers"),
         F.count_if("js_on").alias("js_servers"),
         F.count_if((F.col("meta_size").isNotNull()) & F.col("js_on")).alias("meta_members"),
@@ -177,18 +181,17 @@ def clusters(tables: Tables) -> DataFrame:
         F.size(F.flatten(F.collect_set("outbound"))).alias("outbounds"),
         F.size(F.first("clusters")).alias("clusters"),
     )
-    return _now(grouped.join(F.broadcast(largest), [*_MOMENT, "cluster"], "left"))
+    return _now(grouped.join(F.broadcast(largest), [*_MOMENT, *CLUSTER], "left"))
 
 
 def meta(tables: Tables) -> DataFrame:
-    """Return a row for each meta group: there is one for a JetStream domain, whose name is in `name`."""
+    """Return a row for each meta group: there is one for a JetStream domain."""
     known = _named_servers(tables["servers"]).where(
         "meta_size IS NOT NULL OR (js_on AND NOT coalesce(jsz_reported, false))"
     )
     leads = F.col("meta_leader") == F.col("server")
     of_leader = ("meta_size", "meta_pending", "meta_quorum_needed", "meta_replicas", "meta_snapshot_duration")
-    named = known.withColumn("name", F.coalesce("domain", F.lit("")))
-    groups = named.groupBy(*SNAPSHOT, "name").agg(
+    groups = known.groupBy(*SNAPSHOT, *DOMAIN).agg(
         F.array_sort(F.collect_set(F.when(F.col("meta_leader") != "", F.col("meta_leader")))).alias("named"),
         F.array_sort(
             F.collect_set(F.when(F.col("jsz_reported") & (F.coalesce("meta_leader", F.lit("")) == ""), F.col("server")))
@@ -199,15 +202,15 @@ def meta(tables: Tables) -> DataFrame:
         F.max("meta_size").alias("size"),
         *(F.max_by(name, F.when(leads, 1)).alias(name) for name in of_leader),
     )
-    parts = named.where("js_on").withColumn("part", F.explode(F.array("cluster", "zone"))).where("part IS NOT NULL")
-    counted = parts.groupBy(*_MOMENT, "name", "part").agg(F.count(F.lit(1)).alias("members"))
-    together = counted.groupBy(*_MOMENT, "name").agg(F.collect_list(F.struct("members", "part")).alias("parts"))
+    parts = known.where("js_on").withColumn("part", F.explode(F.array("cluster", "zone"))).where("part IS NOT NULL")
+    counted = parts.groupBy(*_MOMENT, *DOMAIN, "part").agg(F.count(F.lit(1)).alias("members"))
+    together = counted.groupBy(*_MOMENT, *DOMAIN).agg(F.collect_list(F.struct("members", "part")).alias("parts"))
     peers = F.expr(
         "transform(meta_replicas, p -> CASE WHEN p.name IS NULL OR p.name = '' OR p.name LIKE '% %' THEN p.peer "
         "ELSE p.name END)"
     )
     return _now(
-        groups.join(F.broadcast(together), [*_MOMENT, "name"], "left")
+        groups.join(F.broadcast(together), [*_MOMENT, *DOMAIN], "left")
         .withColumn("together", F.expr("array_max(filter(parts, part -> part.members < size(answered)))"))
         .withColumn("members", F.array_union(F.coalesce(peers, F.array().cast(_NAMES)), F.col("leaders")))
         .withColumn(
@@ -217,7 +220,7 @@ def meta(tables: Tables) -> DataFrame:
 
 
 def meta_members(tables: Tables) -> DataFrame:
-    """Return the members of the meta group as its leader sees them, and whether they answered themselves."""
+    """Return the members of each meta group as its leader sees them, and whether they answered themselves."""
     answered = (
         tables["servers"].select(*_MOMENT, F.col("server").alias("peer"), F.lit(True).alias("answered")).distinct()
     )
@@ -271,7 +274,7 @@ def stream_copies(tables: Tables) -> DataFrame:
     )
     return _now(
         placed.withColumn("suits", F.when(F.col("placement_tags").isNull(), True).otherwise(suits))
-        .groupBy(*SNAPSHOT, "account", "stream")
+        .groupBy(*SNAPSHOT, *STREAM)
         .agg(
             F.max("num_replicas").alias("num_replicas"),
             F.first("metadata", ignorenulls=True).alias("metadata"),
@@ -312,7 +315,7 @@ _FILTERS = (Field("filter_subject", "string"), Field("filter_subjects", "array<s
 
 
 def consumers(tables: Tables) -> DataFrame:
-    key = (*_MOMENT, "account", "stream")
+    key = (*_MOMENT, *STREAM)
     figures = {
         "first_seq": "stream_first",
         "last_seq": "stream_last",
@@ -333,7 +336,7 @@ def consumers(tables: Tables) -> DataFrame:
 def consumer_copies(tables: Tables) -> DataFrame:
     grouped = (
         tables["consumer_replicas"]
-        .groupBy(*SNAPSHOT, "account", "stream", "consumer")
+        .groupBy(*SNAPSHOT, *CONSUMER)
         .agg(
             F.max("num_replicas").alias("num_replicas"),
             F.first("metadata", ignorenulls=True).alias("metadata"),
@@ -345,7 +348,7 @@ def consumer_copies(tables: Tables) -> DataFrame:
 
 def backups(tables: Tables) -> DataFrame:
     """Return the streams that are to be backed up, with the seconds since they were saved and proven to restore."""
-    key = [*_MOMENT, "account", "stream"]
+    key = [*_MOMENT, *STREAM]
     of_stream = tables["streams"].select(*key, "metadata")
     ages = {
         f"{name}_age": (F.unix_micros("taken") - F.unix_micros(name)) / F.lit(1e6)
@@ -358,11 +361,11 @@ def backups(tables: Tables) -> DataFrame:
 
 
 def accounts(tables: Tables) -> DataFrame:
-    """Return the accounts over all servers, as their limits count, with these: -1 and null are none."""
-    system = tables["servers"].groupBy(*_MOMENT).agg(F.mode("system_account").alias("system_account"))
+    """Return the accounts over all servers of a domain, as their limits count, with these: -1 and null are none."""
+    system = tables["servers"].groupBy(*_MOMENT, *DOMAIN).agg(F.mode("system_account").alias("system_account"))
     limits = tables["account_limits"].select(
         *_MOMENT,
-        "account",
+        *ACCOUNT,
         "max_conn",
         "max_leaf",
         "max_subs",
@@ -372,7 +375,7 @@ def accounts(tables: Tables) -> DataFrame:
     )
     grouped = (
         tables["accounts"]
-        .groupBy(*SNAPSHOT, "account")
+        .groupBy(*SNAPSHOT, *ACCOUNT)
         .agg(
             *(F.sum(name).alias(name) for name in ("connections", "leafnodes", "slow_consumers")),
             F.max("num_subscriptions").alias("num_subscriptions"),
@@ -382,7 +385,9 @@ def accounts(tables: Tables) -> DataFrame:
             ),
         )
     )
-    return _now(grouped.join(F.broadcast(system), list(_MOMENT), "left").join(limits, [*_MOMENT, "account"], "left"))
+    return _now(
+        grouped.join(F.broadcast(system), [*_MOMENT, *DOMAIN], "left").join(limits, [*_MOMENT, *ACCOUNT], "left")
+    )
 
 
 def connections(tables: Tables) -> DataFrame:
@@ -502,12 +507,12 @@ def snapshot_periods(tables: Tables) -> DataFrame:
 
 def meta_periods(tables: Tables) -> DataFrame:
     """Return a row for each meta group with when its leader changed, in seconds since 1970."""
-    named = tables["servers"].where("meta_size IS NOT NULL").withColumn("name", F.coalesce("domain", F.lit("")))
+    known = tables["servers"].where("meta_size IS NOT NULL")
     leader = F.mode(F.when(F.col("meta_leader") != "", F.col("meta_leader"))).alias("leader")
-    moments = named.groupBy(*SNAPSHOT, "name").agg(leader, F.max("meta_size").alias("size"))
+    moments = known.groupBy(*SNAPSHOT, *DOMAIN).agg(leader, F.max("meta_size").alias("size"))
     seen = F.struct(F.unix_seconds("taken").alias("at"), F.col("leader").alias("leader"))
     return (
-        moments.groupBy("fleet", "name")
+        moments.groupBy("fleet", *DOMAIN)
         .agg(
             *_period(),
             F.array_sort(F.collect_list(F.when(F.col("leader").isNotNull(), seen))).alias("led"),
@@ -539,7 +544,7 @@ def _led(name: str) -> tuple[Column, Column]:
 def stream_periods(tables: Tables) -> DataFrame:
     return (
         tables["streams"]
-        .groupBy("fleet", "account", "stream")
+        .groupBy("fleet", *STREAM)
         .agg(
             *_period(_leaderless(), _last("metadata").alias("metadata"), *_led("last_seq")),
             F.size(F.collect_set("created")).alias("creations"),
@@ -553,9 +558,9 @@ def origin_periods(tables: Tables) -> DataFrame:
     """Return how the lag of streams that mirror or source others went, also in seconds (`seconds_behind`)."""
     led = _with_origins(tables["stream_replicas"].where("is_leader")).where("replicates > 0")
     reported = led.withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
-    key = [*SNAPSHOT, "account", "stream"]
+    key = [*SNAPSHOT, *STREAM]
     lag = reported.join(seconds_behind(reported, tables["streams"]), key, "left")
-    return lag.groupBy("fleet", "account", "stream").agg(
+    return lag.groupBy("fleet", *STREAM).agg(
         *_period(_first("lag"), _last("lag"), _last("metadata").alias("metadata")),
         _first("last_seq"),
         _last("last_seq"),
@@ -575,7 +580,7 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
     that is taken whole, otherwise what the stream itself has and lacks. Nothing that a mirror lacks is older than its last
     message, which is also all that is known where the origin stored nothing. Null where an origin was not reported.
     """
-    of_fleet = ["fleet", "account", "stream"]
+    of_fleet = ["fleet", *STREAM]
     whole = Window.partitionBy(*of_fleet)
     every = {"written": F.expr("last_seq + aggregate(origins, 0L, (sum, origin) -> sum + coalesce(origin.lag, 0L))")}
     grown = F.try_divide(
@@ -595,14 +600,14 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
         )
         .withColumn("origin_stream", own)
     )
-    rates = streams.groupBy("fleet", "account", F.col("stream").alias("origin_stream")).agg(
+    rates = streams.groupBy("fleet", *ACCOUNT, F.col("stream").alias("origin_stream")).agg(
         F.try_divide(
             F.max_by("last_seq", "taken") - F.min_by("last_seq", "taken"),
             (F.unix_micros(F.max("taken")) - F.unix_micros(F.min("taken"))) / F.lit(1e6),
         ).alias("stored")
     )
     known = (
-        each.join(rates, ["fleet", "account", "origin_stream"], "left")
+        each.join(rates, ["fleet", *ACCOUNT, "origin_stream"], "left")
         .withColumn("rate", F.expr("CASE WHEN coalesce(stored, grown) > 0 THEN coalesce(stored, grown) END"))
         .withColumn(
             "since_last", F.greatest((F.unix_micros("taken") - F.unix_micros("last_ts")) / F.lit(1e6), F.lit(0.0))
@@ -619,7 +624,7 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
             F.expr("CASE WHEN origin.active >= 0 AND lacks IS NOT NULL THEN greatest(lacks, origin.active / 1e9) END"),
         )
     )
-    return known.groupBy(*SNAPSHOT, "account", "stream").agg(
+    return known.groupBy(*SNAPSHOT, *STREAM).agg(
         F.expr("CASE WHEN bool_and(complete AND of_origin IS NOT NULL) THEN max(of_origin) END").alias("behind")
     )
 
@@ -627,7 +632,7 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
 def consumer_periods(tables: Tables) -> DataFrame:
     return (
         tables["consumers"]
-        .groupBy("fleet", "account", "stream", "consumer")
+        .groupBy("fleet", *CONSUMER)
         .agg(
             *_period(_leaderless(), _last("metadata").alias("metadata")),
             *(made(name) for name in ("ack_floor_stream_seq", "delivered_stream_seq") for made in (_first, _last)),
@@ -650,7 +655,7 @@ def raft_periods(tables: Tables) -> DataFrame:
     return (
         tables["raft_groups"]
         .withColumn("unapplied", F.col("committed") - F.col("applied"))
-        .groupBy("fleet", "cluster", "server", "account", F.col("raft_group").alias("name"))
+        .groupBy("fleet", *CLUSTER, "server", "account", F.col("raft_group").alias("name"))
         .agg(
             *_period(_first("wal_bytes"), _last("wal_bytes")),
             (F.max("term") - F.min("term")).alias("terms"),

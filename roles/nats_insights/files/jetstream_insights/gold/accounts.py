@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import Settings
 from jetstream_insights.gold.tables import Table, ratio, seconds
+from jetstream_insights.keys import ACCOUNT
 
 _COUNTERS = ("sent_msgs", "sent_bytes", "received_msgs", "received_bytes", "slow_consumers")
 _SERVER = ("fleet", "snapshot", "server_id")
@@ -28,7 +29,7 @@ def steps(rows: DataFrame, settings: Settings) -> DataFrame:
     A server that started again begins a new series: its counters began at zero. One that went down within a series is a gap. The
     step belongs to the day of its second snapshot.
     """
-    by_name = Window.partitionBy("fleet", "account", "server").orderBy("taken")
+    by_name = Window.partitionBy("fleet", *ACCOUNT, "server").orderBy("taken")
     rises = {name: F.col(name) - F.lag(name).over(by_name) for name in _COUNTERS}
     elapsed = seconds(F.lag("taken").over(by_name), F.col("taken"))
     same = (F.lag("server_id").over(by_name) == F.col("server_id")) & F.lag("start").over(by_name).eqNullSafe(
@@ -46,17 +47,17 @@ def steps(rows: DataFrame, settings: Settings) -> DataFrame:
 def account_usage(
     accounts: DataFrame, servers: DataFrame, accounts_before: DataFrame, servers_before: DataFrame, settings: Settings
 ) -> DataFrame:
-    """Return what each account used, over all servers. Nothing is extrapolated over gaps: `coverage` tells of how much of
-    the time the counts are."""
+    """Return what each account used, over all servers of a domain. Nothing is extrapolated over gaps: `coverage` tells of how
+    much of the time the counts are."""
     today = accounts.join(servers.select(*_SERVER, "start"), on=list(_SERVER), how="left").withColumn(
         "today", F.lit(True)
     )
     last = accounts_before.join(servers_before.select(*_SERVER, "start"), on=list(_SERVER), how="left")
-    latest = Window.partitionBy("fleet", "account", "server")
+    latest = Window.partitionBy("fleet", *ACCOUNT, "server")
     before = (
         last.withColumn("latest", F.max("taken").over(latest)).where(F.col("taken") == F.col("latest")).drop("latest")
     )
-    key = ["fleet", "day", "account"]
+    key = ["fleet", "day", *ACCOUNT]
     rows = today.unionByName(before.withColumn("today", F.lit(False))).withColumn("day", F.to_date("taken"))
     flow = (
         steps(rows, settings)
@@ -108,7 +109,7 @@ def account_usage(
 TABLES = (
     Table(
         "account_usage",
-        "account",
+        "account, in each domain",
         columns.ACCOUNT_USAGE,
         ("silver.accounts", "silver.servers", "before.accounts", "before.servers", "settings"),
         account_usage,

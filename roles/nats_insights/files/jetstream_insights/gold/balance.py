@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, at
 from jetstream_insights.gold.tables import MOMENT, Table, ratio, seconds
+from jetstream_insights.keys import CLUSTER, DOMAIN, STREAM
 
 COUNTS = ("stream_leaders", "consumer_leaders", "replicas", "consumer_replicas")
 AMOUNTS = ("bytes", "led_bytes", "write_msgs", "write_bytes")
@@ -26,18 +27,18 @@ def write_rates(streams: DataFrame) -> DataFrame:
     """Return of each stream how many messages per second came over the snapshots: rise of last_seq, which neither purge nor
     limits lower. A stream that was made again starts over."""
     reported = streams.where(F.col("leader").isNotNull() & F.col("last_seq").isNotNull())
-    grouped = reported.groupBy("fleet", "account", "stream", "created").agg(
+    grouped = reported.groupBy("fleet", *STREAM, "created").agg(
         F.min("taken").alias("begin"),
         F.max("taken").alias("end"),
         F.min_by("last_seq", "taken").alias("first"),
         F.max_by("last_seq", "taken").alias("last"),
     )
-    latest = grouped.groupBy("fleet", "account", "stream").agg(
+    latest = grouped.groupBy("fleet", *STREAM).agg(
         F.max_by(F.struct("begin", "end", "first", "last"), "end").alias("of")
     )
     rise = F.greatest(F.col("of.last") - F.col("of.first"), F.lit(0))
     rate = ratio(rise, seconds(F.col("of.begin"), F.col("of.end")))
-    return latest.select("fleet", "account", "stream", rate.alias("write_msgs"))
+    return latest.select("fleet", *STREAM, rate.alias("write_msgs"))
 
 
 def load(
@@ -45,19 +46,20 @@ def load(
 ) -> DataFrame:
     """Return what each JetStream server carries in the last snapshot, and what was written to it over the day."""
     servers = report_servers.where("answered AND jetstream").select(
-        *(column.name for column in MOMENT), "server", "cluster", "zone", "stream_leaders", "consumer_leaders"
+        *(column.name for column in MOMENT), "server", *CLUSTER, "zone", "stream_leaders", "consumer_leaders"
     )
     moment = servers.select(*SNAPSHOT_KEY).distinct()
     mean_size = F.coalesce(ratio(F.col("bytes"), F.col("messages")), F.lit(0.0))
     led = F.col("leader") == F.col("server")
-    asset = ["fleet", "account", "stream"]
-    leaders = at(streams, moment).select("fleet", "account", "stream", "leader")
+    asset = ["fleet", *STREAM]
+    holder = [*SNAPSHOT_KEY, *DOMAIN, "server"]
+    leaders = at(streams, moment).select("fleet", *STREAM, "leader")
     held = (
         at(stream_replicas, moment)
-        .select(*SNAPSHOT_KEY, "server", "account", "stream", F.coalesce("bytes", F.lit(0)).alias("bytes"), "messages")
+        .select(*SNAPSHOT_KEY, "server", *STREAM, F.coalesce("bytes", F.lit(0)).alias("bytes"), "messages")
         .join(leaders, on=asset, how="left")
         .join(write_rates(streams), on=asset, how="left")
-        .groupBy(*SNAPSHOT_KEY, "server")
+        .groupBy(*holder)
         .agg(
             F.count(F.lit(1)).alias("replicas"),
             F.sum("bytes").alias("bytes"),
@@ -66,15 +68,13 @@ def load(
             F.sum(F.col("write_msgs") * mean_size).alias("write_bytes"),
         )
     )
-    of_consumers = (
-        at(consumer_replicas, moment).groupBy(*SNAPSHOT_KEY, "server").agg(F.count(F.lit(1)).alias("consumer_replicas"))
-    )
+    of_consumers = at(consumer_replicas, moment).groupBy(*holder).agg(F.count(F.lit(1)).alias("consumer_replicas"))
     # With a single snapshot of the day there is no rate, which is not the same as none.
     rated = F.max(F.col("write_msgs").isNotNull())
     known = held.groupBy(*SNAPSHOT_KEY).agg(rated.alias("rated"))
     joined = (
-        servers.join(held, on=[*SNAPSHOT_KEY, "server"], how="left")
-        .join(of_consumers, on=[*SNAPSHOT_KEY, "server"], how="left")
+        servers.join(held, on=holder, how="left")
+        .join(of_consumers, on=holder, how="left")
         .join(F.broadcast(known), on=SNAPSHOT_KEY, how="left")
     )
     zero = ("replicas", "consumer_replicas", "bytes", "led_bytes")
@@ -91,12 +91,12 @@ def balance(of_load: DataFrame) -> DataFrame:
     """Return how each measure of the load is spread over the servers, and over the zones, of each cluster."""
     names = (*COUNTS, *AMOUNTS)
     long = of_load.unpivot(
-        [*(column.name for column in MOMENT), "cluster", "server", "zone"],
+        [*(column.name for column in MOMENT), *CLUSTER, "server", "zone"],
         [F.col(name).cast("double").alias(name) for name in names],
         "measure",
         "value",
     ).where(F.col("value").isNotNull())
-    key = [*(column.name for column in MOMENT), "cluster", "measure"]
+    key = [*(column.name for column in MOMENT), *CLUSTER, "measure"]
     by_server = long.select(*key, F.lit("server").alias("scope"), F.col("server").alias("name"), "value")
     by_zone = (
         long.where(F.col("zone").isNotNull())

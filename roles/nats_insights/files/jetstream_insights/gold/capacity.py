@@ -37,6 +37,7 @@ from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import Settings, at, union, zone
 from jetstream_insights.gold.forecast import ENOUGH, HORIZONS, JUDGED, KEY, LONG, SHOWN, backtests, forecasts
 from jetstream_insights.gold.tables import MOMENT, Table, not_negative, ratio
+from jetstream_insights.keys import ACCOUNT, CLUSTER, DOMAIN, SNAPSHOT, STREAM
 
 _ASSET = tuple(column.name for column in columns.ASSET)
 _FIGURES = ("used", "reserved", "limit", "first_seq")
@@ -71,7 +72,7 @@ def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame, names: Da
     long = (
         of_servers.withColumn("of", F.explode(resources))
         .select(
-            "fleet", "day", "hour", "cluster", "server", "zone", "of.*", F.lit(None).cast("bigint").alias("first_seq")
+            "fleet", "day", "hour", *CLUSTER, "server", "zone", "of.*", F.lit(None).cast("bigint").alias("first_seq")
         )
         .where(F.col("used").isNotNull())
     )
@@ -82,7 +83,7 @@ def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame, names: Da
         F.lit("server").alias("scope"),
         "resource",
         F.col("server").alias("name"),
-        "cluster",
+        *CLUSTER,
         *_FIGURES,
     )
     stored = long.where(F.col("resource") != "ha_assets")
@@ -106,7 +107,7 @@ def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
 def sums_of(of_servers: DataFrame, wanted: DataFrame, scope: str, name: Column) -> DataFrame:
     """Return the sums over the servers of a zone or a cluster, of the hours in which all that were expected reported. `wanted`:
     the expected ones of each hour, of which a server that was taken out is none."""
-    key = ("fleet", "day", "hour", "name", "cluster")
+    key = ("fleet", "day", "hour", "name", *CLUSTER)
     named = of_servers.withColumns({"name": name, "cluster": F.coalesce("cluster", F.lit(""))})
     summed = named.groupBy(*key, F.lit(scope).alias("scope"), "resource").agg(
         F.sum("used").alias("used"),
@@ -116,7 +117,7 @@ def sums_of(of_servers: DataFrame, wanted: DataFrame, scope: str, name: Column) 
         F.lit(None).cast("bigint").alias("first_seq"),
         F.count(F.lit(1)).alias("many"),
     )
-    members = named.select("fleet", "day", "name", "cluster", "server").distinct()
+    members = named.select("fleet", "day", "name", *CLUSTER, "server").distinct()
     expected = (
         wanted.join(members, on=["fleet", "day", "server"]).groupBy(*key).agg(F.count_distinct("server").alias("most"))
     )
@@ -132,7 +133,7 @@ def _of_accounts(accounts: DataFrame) -> DataFrame:
     (jetstream.go storageTotals), and as reserved what the account may hold at most (monitor.go accountDetail)."""
     held = (
         accounts.where(F.col("js_storage").isNotNull())
-        .groupBy("fleet", "snapshot", "taken", "account")
+        .groupBy(*SNAPSHOT, *ACCOUNT)
         .agg(
             *(
                 F.max(name).cast("double").alias(name)
@@ -153,9 +154,9 @@ def _of_accounts(accounts: DataFrame) -> DataFrame:
             )
         )
     )
-    return _last_of_hour(held, "account").withColumn("of", F.explode(resources)).select(
+    return _last_of_hour(held, *ACCOUNT).withColumn("of", F.explode(resources)).select(
         "fleet", "day", "hour", F.lit("account").alias("scope"), F.col("of.resource").alias("resource"),
-        F.col("account").alias("name"),
+        F.col("account").alias("name"), *DOMAIN,
         F.lit("").alias("cluster"), "of.used", F.lit(None).cast("double").alias("reserved"), "of.limit",
         F.lit(None).cast("bigint").alias("first_seq"),
     )  # fmt: skip
@@ -163,17 +164,17 @@ def _of_accounts(accounts: DataFrame) -> DataFrame:
 
 def _of_streams(streams: DataFrame) -> Sequence[DataFrame]:
     """Return what one replica of each stream holds, in bytes, and in messages where these are limited."""
-    hourly = _last_of_hour(streams.where(F.col("leader").isNotNull()), "account", "stream")
+    hourly = _last_of_hour(streams.where(F.col("leader").isNotNull()), *STREAM)
     limit = F.when(F.col("max_bytes") > 0, F.col("max_bytes")).cast("double")
     key = ("fleet", "day", "hour", F.lit("stream").alias("scope"))
     name = F.concat_ws("/", "account", "stream").alias("name")
     in_bytes = hourly.select(
-        *key, F.coalesce("storage", F.lit("file")).alias("resource"), name, "cluster",
+        *key, F.coalesce("storage", F.lit("file")).alias("resource"), name, *CLUSTER,
         F.col("bytes").cast("double").alias("used"),
         F.coalesce(limit, F.lit(0.0)).alias("reserved"), limit.alias("limit"), "first_seq",
     )  # fmt: skip
     in_messages = hourly.where(F.col("max_msgs") > 0).select(
-        *key, F.lit("messages").alias("resource"), name, "cluster", F.col("messages").cast("double").alias("used"),
+        *key, F.lit("messages").alias("resource"), name, *CLUSTER, F.col("messages").cast("double").alias("used"),
         F.lit(None).cast("double").alias("reserved"), F.col("max_msgs").cast("double").alias("limit"), "first_seq",
     )  # fmt: skip
     return in_bytes, in_messages
@@ -261,12 +262,12 @@ def headroom(
     """Return for each server, and each zone, whether the others of its cluster could take what it holds if it failed now."""
     moment = [column.name for column in MOMENT]
     servers = report_servers.where("answered AND jetstream").select(
-        *moment, "cluster", "server", "zone", "max_storage", "storage", "reserved_storage"
+        *moment, *CLUSTER, "server", "zone", "max_storage", "storage", "reserved_storage"
     )
     used = F.greatest("storage", "reserved_storage")
     room = F.when(F.col("max_storage") > 0, F.greatest(F.col("max_storage") * F.lit(settings.fill) - used, F.lit(0.0)))
-    with_room = servers.select(*moment, "cluster", "server", "zone", room.alias("room"))
-    everybody = with_room.groupBy(*moment, "cluster").agg(
+    with_room = servers.select(*moment, *CLUSTER, "server", "zone", room.alias("room"))
+    everybody = with_room.groupBy(*moment, *CLUSTER).agg(
         F.collect_list(F.struct("server", "zone", "room")).alias("servers")
     )
     held = (
@@ -274,20 +275,20 @@ def headroom(
         .where(F.col("storage") == "file")
         .join(F.broadcast(servers.select("fleet", "snapshot", "server", "zone")), on=["fleet", "snapshot", "server"])
         .select(
-            "fleet", "snapshot", "account", "stream", "cluster", "server", "zone",
+            "fleet", "snapshot", *STREAM, "cluster", "server", "zone",
             F.greatest(F.coalesce("bytes", F.lit(0)), F.coalesce("max_bytes", F.lit(0))).cast("double").alias("size"),
         )
-        .withColumn("copies", F.count(F.lit(1)).over(Window.partitionBy("fleet", "snapshot", "account", "stream")))
+        .withColumn("copies", F.count(F.lit(1)).over(Window.partitionBy("fleet", "snapshot", *STREAM)))
     )  # fmt: skip
     failing = union(
         [_failing(held, with_room, everybody, scope, name) for scope, name in (("server", "server"), ("zone", "zone"))]
     )
     slope = of_forecasts.where("scope = 'cluster' AND resource = 'file' AND days_long >= 1").select(
-        "fleet", "cluster", "slope"
+        "fleet", *CLUSTER, "slope"
     )
-    joined = failing.join(F.broadcast(slope), on=["fleet", "cluster"], how="left")
+    joined = failing.join(F.broadcast(slope), on=["fleet", *CLUSTER], how="left")
     after = F.col("free") - F.col("need")
-    days = F.when(after < 0, 0.0).when(F.col("slope_p50") > 0, after / F.col("slope_p50"))
+    days = F.when(after < 0, 0.0).when(F.col("slope") > 0, after / F.col("slope"))
     fits = (after >= 0) & (F.col("largest").isNull() | (F.col("largest") <= F.col("largest_free")))
     return joined.withColumns({"after": after, "fits": fits, "days": days})
 
@@ -295,7 +296,7 @@ def headroom(
 def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: str, name: str) -> DataFrame:
     """Return what is to be made again, and what is lost, when each server or zone fails, and the room on those that are left."""
     moment = [column.name for column in MOMENT]
-    key = ["fleet", "snapshot", "cluster", name]
+    key = ["fleet", "snapshot", *CLUSTER, name]
     of_stream = (
         held.where(F.col(name).isNotNull())
         .groupBy(*key, "account", "stream")
@@ -313,17 +314,17 @@ def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: s
         F.max(F.when(survives, F.col("largest"))).alias("largest"),
         F.sum(F.when(~survives, F.col("largest"))).alias("lost"),
     )
-    units = servers.where(F.col(name).isNotNull()).select(*moment, "cluster", name).distinct()
+    units = servers.where(F.col(name).isNotNull()).select(*moment, *CLUSTER, name).distinct()
     left = F.filter("servers", lambda server: F.coalesce(server[name] != F.col(name), F.lit(True)))
     rooms = F.transform("left", lambda server: server["room"])
     return (
-        units.join(F.broadcast(everybody), on=[*moment, "cluster"])
+        units.join(F.broadcast(everybody), on=[*moment, *CLUSTER])
         .withColumn("left", left)
         .withColumn("rooms", rooms)
         .join(sums, on=key, how="left")
         .select(
             *moment,
-            "cluster",
+            *CLUSTER,
             F.lit(scope).alias("scope"),
             F.col(name).alias("name"),
             F.size("left").alias("servers_left"),

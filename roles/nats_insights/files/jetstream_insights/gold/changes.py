@@ -17,8 +17,9 @@ from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, union
 from jetstream_insights.gold.report import meta_groups, moments
 from jetstream_insights.gold.tables import Table
+from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
 
-_NAMES = ("server", "account", "stream", "consumer")
+_NAMES = ("server", *CONSUMER)
 _THING = ("fleet", "object", *_NAMES)
 
 #: What a thing's state holds → what its change is called.
@@ -84,19 +85,19 @@ def things(
     }
     members, hosts, led = {"members": F.to_json("members")}, F.col("hosts"), F.col("leader").isNotNull()
     of_asset = {**members, "config": F.col("config_hash")}
-    stream = {"account": F.col("account"), "stream": F.col("stream")}
+    domain, account, stream = ({name: F.col(name) for name in key} for key in (DOMAIN, ACCOUNT, STREAM))
     durable = consumers.where("durable")
     hosting = (
         accounts.where(F.col("js_storage").isNotNull())
-        .groupBy(*SNAPSHOT_KEY, "taken", "account")
+        .groupBy(*SNAPSHOT_KEY, "taken", *ACCOUNT)
         .agg(F.collect_set("server").alias("hosts"))
     )
     return union([
         _things("server", servers, F.array("server"), of_server, server=F.col("server")),
-        _things("meta", meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led),
+        _things("meta", meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led, **domain),
         _things("stream", streams, hosts, of_asset, led, **stream),
         _things("consumer", durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
-        _things("account", hosting, hosts, {"account": F.col("account")}, account=F.col("account")),
+        _things("account", hosting, hosts, {"account": F.col("account")}, **account),
     ])  # fmt: skip
 
 
@@ -128,12 +129,14 @@ def states(
     of_all = moments(snapshots.unionByName(snapshots_before), all_servers, all_peers).select(
         *SNAPSHOT_KEY,
         "number",
+        F.col("taken").alias("began"),
+        "silent",
         F.lag("taken").over(of_fleet).alias("previous"),
         F.lag("silent").over(of_fleet).alias("previous_silent"),
         F.lead("taken").over(of_fleet).alias("following"),
         F.lead("silent").over(of_fleet).alias("following_silent"),
     )
-    return _suspects(every, of_all).join(F.broadcast(of_all), on=SNAPSHOT_KEY).withColumn("day", day)
+    return suspects(every, of_all).join(F.broadcast(of_all), on=SNAPSHOT_KEY).withColumn("day", day)
 
 
 def changes(
@@ -188,27 +191,46 @@ def changes(
     return union([plain, configurations, _came(seen.where(today)), _went(seen, day)]).withColumn("day", day)
 
 
-def _suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
-    """Return the rows of the things that were not the same in all snapshots: few, so that putting them in order costs little."""
-    many = of_all.groupBy("fleet").agg(F.count(F.lit(1)).alias("many"))
+def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
+    """Return the rows of the things that may have come, gone or changed: few, so that putting them in order costs little. That
+    nobody told of a thing because all who have it were silent is no reason; of servers it may be one."""
+    silences = (
+        of_all.select("fleet", "number", F.explode("silent").alias("host"))
+        .groupBy("fleet", "host")
+        .agg(F.collect_list("number").alias("numbers"))
+        .groupBy("fleet")
+        .agg(F.map_from_entries(F.collect_list(F.struct("host", "numbers"))).alias("silences"))
+    )
+    of_fleets = (
+        of_all.groupBy("fleet")
+        .agg(F.count(F.lit(1)).alias("many"), F.min("began").alias("began"))
+        .join(silences, on="fleet", how="left")
+    )
     counted = of_things.groupBy(*_THING).agg(
         F.count(F.lit(1)).alias("reported"),
+        F.array_distinct(F.flatten(F.collect_set("hosts"))).alias("hosts"),
+        F.max("created").alias("created"),
         (F.min("alike") != F.max("alike")).alias("differs"),
         (F.min("created") != F.max("created")).alias("again"),
     )
-    suspect = (
-        (F.col("reported") != F.col("many")) | F.coalesce("differs", F.lit(False)) | F.coalesce("again", F.lit(False))
+    never = F.array().cast("array<int>")
+    silent = F.transform("hosts", lambda host: F.coalesce(F.try_element_at("silences", host), never))
+    all_silent = F.aggregate(silent, F.get(silent, F.lit(0)), F.array_intersect)
+    unseen = F.coalesce(F.when(F.col("object") != "server", F.size(all_silent)), F.lit(0))
+    new = F.unix_seconds("created") >= F.unix_seconds("began") - _NEW  # before anybody told of it
+    suspect = (F.col("reported") + unseen != F.col("many")) | F.coalesce(
+        F.col("differs") | F.col("again") | (new & (unseen > 0)), F.lit(False)
     )
-    found = counted.join(F.broadcast(many), on="fleet").where(suspect).select(*_THING)
+    found = counted.join(F.broadcast(of_fleets), on="fleet").where(suspect).select(*_THING)
     return of_things.join(F.broadcast(found), on=list(_THING), how="left_semi")
 
 
 def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return the top-level fields in which configurations differ. Only those that did are read again."""
-    key = ["fleet", "snapshot", "account", "stream", "consumer"]
+    key = ["fleet", "snapshot", *CONSUMER]
 
     def of(snapshot: str, name: str) -> DataFrame:
-        wanted = changed.select("fleet", F.col(snapshot).alias("snapshot"), "account", "stream", "consumer").distinct()
+        wanted = changed.select("fleet", F.col(snapshot).alias("snapshot"), *CONSUMER).distinct()
         every = (
             streams.withColumn("consumer", F.lit(""))
             .select(*key, "config")
@@ -216,10 +238,10 @@ def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame
         )
         fields = F.from_json("config", "map<string,string>")
         return every.join(F.broadcast(wanted), on=key, how="left_semi").select(
-            "fleet", F.col("snapshot").alias(snapshot), "account", "stream", "consumer", fields.alias(name)
+            "fleet", F.col("snapshot").alias(snapshot), *CONSUMER, fields.alias(name)
         )
 
-    asset = ["fleet", "account", "stream", "consumer"]
+    asset = ["fleet", *CONSUMER]
     joined = (
         changed.join(of("snapshot", "new_fields"), on=[*asset, "snapshot"])
         .join(of("old_snapshot", "old_fields"), on=[*asset, "old_snapshot"])

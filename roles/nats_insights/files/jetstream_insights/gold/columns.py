@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from jetstream_insights.gold.tables import DAY, GROUP, MOMENT, Col
+from jetstream_insights.gold.tables import DAY, DOMAIN, GROUP, MOMENT, Col
 
 REPLICAS = "array<struct<name:string,id:string,leader:boolean,current:boolean,online:boolean,active:double,lag:bigint>>"
 _MEMBERS = Col("members", "array<string>", "every server that any member knows in the group")
@@ -41,7 +41,7 @@ REPORT_FLEET = (
     Col("missing", "array<string>", "servers that did not: expected ones, and members of the meta group"),
     Col("complete", "boolean", "whether every known server answered everything"),
     Col("versions", "array<string>", "versions of the servers, each once"),
-    Col("meta_leader", "string", "leader of the meta group"),
+    Col("meta_leader", "string", "leader of the meta group; of several domains in their order, `?` for none"),
     Col("connections", "bigint", "client connections"),
     Col("streams", "bigint", "streams, each once"),
     Col("consumers", "bigint", "consumers, each once"),
@@ -63,7 +63,7 @@ REPORT_SERVERS = (
     ),
     Col("host", "string", "host"),
     Col("version", "string", "version"),
-    Col("domain", "string", "JetStream domain"),
+    Col("domain", "string", "JetStream domain: its own, without JetStream that of its cluster; empty for none"),
     Col("tags", "array<string>", "tags"),
     Col(
         "answered",
@@ -113,6 +113,7 @@ REPORT_SERVERS = (
 )
 REPORT_META = (
     *MOMENT,
+    DOMAIN,
     Col("leader", "string", "who leads; null when nobody or more than one server claims to"),
     Col("leaders", "array<string>", "who claims to lead"),
     Col("size", "int", "members, as the leader counts them, otherwise the most that any server counts"),
@@ -124,6 +125,7 @@ REPORT_META = (
 )
 REPORT_STREAMS = (
     *MOMENT,
+    DOMAIN,
     Col("account", "string", "account"),
     Col("stream", "string", "stream"),
     Col("cluster", "string", "cluster"),
@@ -140,9 +142,15 @@ REPORT_STREAMS = (
     Col("api_level", "int", "API level that a server must have to serve it"),
     *_VOTES,
     Col("moving", "boolean", "whether it is being moved or reconfigured (2.15)"),
+    Col(
+        "write_bytes",
+        "double",
+        "bytes per second over the day, by the rise of last_seq and the mean size of what is stored; null with one snapshot",
+    ),
 )
 REPORT_BACKUPS = (
     *MOMENT,
+    DOMAIN,
     Col("account", "string", "account"),
     Col("stream", "string", "stream of which the catalogue of backups was asked"),
     Col("excluded", "boolean", "whether the last run was to leave it out"),
@@ -154,6 +162,7 @@ REPORT_BACKUPS = (
 )
 REPORT_CONSUMERS = (
     *MOMENT,
+    DOMAIN,
     Col("account", "string", "account"),
     Col("stream", "string", "stream"),
     Col("consumer", "string", "consumer"),
@@ -175,6 +184,7 @@ REPORT_CONSUMERS = (
 LOAD = (
     *MOMENT,
     Col("server", "string", "a JetStream server that answered"),
+    DOMAIN,
     Col("cluster", "string", "cluster"),
     Col("zone", "string", "zone, as in report_servers"),
     Col("stream_leaders", "bigint", "streams that it leads"),
@@ -196,6 +206,7 @@ LOAD = (
 )
 BALANCE = (
     *MOMENT,
+    DOMAIN,
     Col("cluster", "string", "cluster"),
     Col("scope", "string", "`server` or `zone`: what is compared"),
     Col(
@@ -367,6 +378,7 @@ INCIDENTS = (
         "`no_leader`, `no_quorum`, `not_redundant` of a group; `server_missing`, `server_unhealthy` of a server",
     ),
     Col("kind", "string", "`meta`, `stream`, `consumer` or `server`"),
+    Col("domain", "string", "JetStream domain; empty for none, and of a server"),
     Col("account", "string", "account; empty where it does not apply, like stream, consumer and server"),
     Col("stream", "string", "stream"),
     Col("consumer", "string", "consumer"),
@@ -392,6 +404,7 @@ INCIDENTS = (
 
 CONSUMER_LAG = (
     *DAY,
+    DOMAIN,
     Col("account", "string", "account"),
     Col("stream", "string", "stream"),
     Col("consumer", "string", "consumer"),
@@ -449,6 +462,7 @@ CONSUMER_LAG = (
 
 DIVERGENCE = (
     *DAY,
+    DOMAIN,
     Col("account", "string", "account"),
     Col("stream", "string", "stream"),
     Col("server", "string", "a server with a replica that is not its leader"),
@@ -479,7 +493,8 @@ DIVERGENCE = (
 
 _THING = (
     Col("object", "string", "`server`, `meta`, `account`, `stream` or `consumer`"),
-    Col("server", "string", "server; empty where it does not apply, like account, stream and consumer"),
+    Col("server", "string", "server; empty where it does not apply, like domain, account, stream and consumer"),
+    Col("domain", "string", "JetStream domain; empty for none, and of a server"),
     Col("account", "string", "account"),
     Col("stream", "string", "stream"),
     Col("consumer", "string", "consumer (durable ones)"),
@@ -513,6 +528,7 @@ CHANGES = (
 
 ACCOUNT_USAGE = (
     *DAY,
+    DOMAIN,
     Col("account", "string", "account"),
     Col("snapshots", "int", "snapshots that reported of it"),
     Col("connections", "double", "connections over all servers, mean over the snapshots"),
@@ -552,6 +568,7 @@ ASSET = (
         "`file` and `memory` in bytes; `ha_assets` of servers (the Raft budget), `messages` of streams with max_msgs",
     ),
     Col("name", "string", "the server, zone, cluster, account, or ACCOUNT/STREAM"),
+    DOMAIN,
     Col("cluster", "string", "cluster; empty for accounts"),
 )
 USAGE = (
@@ -694,6 +711,7 @@ CAPACITY = (
 )
 HEADROOM = (
     *MOMENT,
+    DOMAIN,
     Col("cluster", "string", "cluster"),
     Col("scope", "string", "`server` or `zone`: what fails"),
     Col("name", "string", "which one"),

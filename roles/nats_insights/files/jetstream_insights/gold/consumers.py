@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import Settings, middle, pair_slopes
 from jetstream_insights.gold.tables import Table, not_negative, ratio, seconds
+from jetstream_insights.keys import CONSUMER
 
 #: Points of the trend at most, and at least for a judgement; and what |τ| makes a trend.
 _POINTS, _ENOUGH, _TREND = 24, 6, 0.6
@@ -26,7 +27,7 @@ _RISE = 10
 #: Acknowledgements may take as long as ack_wait: so many of them without progress is standing still.
 _WAITS = 3
 
-_KEY = ("fleet", "account", "stream", "consumer", "created")
+_KEY = ("fleet", *CONSUMER, "created")
 
 
 def consumer_lag(consumers: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
@@ -84,11 +85,11 @@ def consumer_lag(consumers: DataFrame, past: DataFrame, day: Column, settings: S
         F.min(F.when(still, F.col("taken"))).alias("still_since"),
         F.min_by("delivered_consumer_seq", F.when(still, F.col("taken"))).alias("still_delivered"),
     )
-    latest = Window.partitionBy("fleet", "account", "stream", "consumer")
+    latest = Window.partitionBy("fleet", *CONSUMER)
     newest = grouped.withColumn("newest", F.max("end").over(latest)).where(F.col("end") == F.col("newest"))
     elapsed = seconds(F.col("then.taken"), F.col("end"))
     before = past.select(
-        "fleet", "account", "stream", "consumer", "created", F.col("stuck_since").alias("past_since"),
+        *_KEY, F.col("stuck_since").alias("past_since"),
         F.col("ack_floor").alias("past_floor"), F.col("redeliveries").alias("past_redeliveries"),
     )  # fmt: skip
     joined = (

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.tables import Table, not_negative, ratio, seconds
+from jetstream_insights.keys import STREAM
 
 #: Compared snapshots in a row that make it more than a moment.
 _IN_A_ROW = 3
@@ -22,7 +23,7 @@ _IN_A_ROW = 3
 #: Seconds by which two answers may be further apart than their times of arrival tell, and messages that may be on their way.
 _SLACK_SECONDS, _SLACK_MESSAGES = 1.0, 10
 
-_STREAM = ("fleet", "account", "stream")
+_STREAM = ("fleet", *STREAM)
 _FIGURES = ("messages", "bytes", "first_seq", "last_seq")
 
 

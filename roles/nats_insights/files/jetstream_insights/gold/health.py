@@ -18,12 +18,16 @@ from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, in_maintenance
 from jetstream_insights.gold.leadership import last_runs
 from jetstream_insights.gold.tables import GROUP_KEY, Table, not_negative, ratio, seconds
+from jetstream_insights.keys import CONSUMER
 
 _BAD = ("no_leader", "no_quorum", "not_redundant")
 
 #: Seconds before an incident that an advisory or a line of a log may explain it from: it was written when the thing happened, not
 #: when it was seen.
 _MARGIN = 60.0
+_BEFORE = f"INTERVAL {int(_MARGIN)} SECONDS"
+#: Candidates that an incident names.
+_MOST = 10
 
 #: Kinds of advisories that tell of requests and deliveries, not of what happens to a group.
 _BUSY = ("api_audit", "max_deliver", "nak", "terminated", "unreadable")
@@ -177,7 +181,7 @@ def server_availability(of_moments: DataFrame, servers: DataFrame, of_restarts: 
     )
 
 
-_INCIDENT_KEY = ("fleet", "incident", "kind", "account", "stream", "consumer", "server")
+_INCIDENT_KEY = ("fleet", "incident", *GROUP_KEY, "server")
 
 
 def _group_incidents(of_timeline: DataFrame) -> DataFrame:
@@ -227,8 +231,7 @@ def _server_incidents(of_presence: DataFrame) -> DataFrame:
     ).withColumn("session", F.sum("begins").over(server.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
     nobody = F.lit("").alias
     return marked.where(F.col("state") != "ok").groupBy(
-        "fleet", F.col("state").alias("incident"), F.lit("server").alias("kind"), nobody("account"), nobody("stream"),
-        nobody("consumer"), "server", "session",
+        "fleet", F.col("state").alias("incident"), F.lit("server").alias("kind"), *map(nobody, CONSUMER), "server", "session",
     ).agg(
         F.min_by("old", "number").alias("before"),
         F.min("taken").alias("begin"),
@@ -241,8 +244,11 @@ def _server_incidents(of_presence: DataFrame) -> DataFrame:
     ).drop("session")  # fmt: skip
 
 
-def _explanations(server_incidents: DataFrame, of_restarts: DataFrame, failures: DataFrame) -> DataFrame:
-    """Return what servers did from when to when: started again, did not answer at all, did not answer a question."""
+def _explanations(
+    server_incidents: DataFrame, of_restarts: DataFrame, failures: DataFrame, of_moments: DataFrame
+) -> DataFrame:
+    """Return what servers did from when to when: started again, did not answer at all, did not answer the same questions in
+    snapshots one after the other."""
     started = of_restarts.select(
         "fleet", "server", F.when(F.col("upgraded"), "upgrade").otherwise("restart").alias("cause"), F.lit(1).alias("rank"),
         F.col("start").alias("at"), F.col("before").alias("since"), F.col("taken").alias("until"),
@@ -260,26 +266,34 @@ def _explanations(server_incidents: DataFrame, of_restarts: DataFrame, failures:
     )
     silent = (
         failures.where(F.col("code") != "server_missing")
-        .groupBy("fleet", "server", "taken")
+        .groupBy("fleet", "server", "snapshot", "taken")
         .agg(F.array_join(F.sort_array(F.collect_set(F.concat_ws(": ", "endpoint", "code"))), ", ").alias("detail"))
+        .join(F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
+    )
+    alike = Window.partitionBy("fleet", "server", "detail").orderBy("number")
+    runs = (
+        silent.withColumn("run", F.col("number") - F.row_number().over(alike))
+        .groupBy("fleet", "server", "detail", "run")
+        .agg(F.min("taken").alias("since"), F.max("taken").alias("until"))
         .select(
             "fleet",
             "server",
             F.lit("no_answer").alias("cause"),
             F.lit(4).alias("rank"),
-            F.col("taken").alias("at"),
-            F.col("taken").alias("since"),
-            F.col("taken").alias("until"),
+            F.col("since").alias("at"),
+            "since",
+            "until",
             "detail",
         )
     )
-    return started.unionByName(missing).unionByName(silent)
+    return started.unionByName(missing).unionByName(runs)
 
 
 def _advised(advisories: DataFrame) -> DataFrame:
     """Return what advisories tell of streams and consumers, by their names."""
     return advisories.where(~F.col("kind").isin(*_BUSY)).select(
         F.col("fleet").alias("a_fleet"),
+        F.coalesce("domain", F.lit("")).alias("a_domain"),
         F.col("account").alias("a_account"),
         F.col("stream").alias("a_stream"),
         F.coalesce("consumer", F.lit("")).alias("a_consumer"),
@@ -311,6 +325,52 @@ def _candidate(rank: Column, cause: Column, server: Column, at: Column, detail: 
 def _times(kind: str) -> Column:
     """Return how often a kind was reported, `many` times, and the kind."""
     return F.concat(F.col("many").cast("string"), F.lit(" × "), F.col(kind))
+
+
+def _within_spans(lines: DataFrame, spans: DataFrame) -> DataFrame:
+    """Return how often each member's log told of each kind, in parts of minutes in which no span begins or ends: as many as there
+    are minutes and snapshots, however many lines a storm writes."""
+    minute = F.date_trunc("minute", "at").alias("minute")
+    ends = spans.select("fleet", F.explode(F.array(F.col("from") - F.expr(_BEFORE), F.col("last"))).alias("at"))
+    cuts = ends.groupBy("fleet", minute).agg(F.collect_set("at").alias("cuts"))
+    # A line at the very moment belongs to the span that ends there as well as to the one that begins.
+    passed, reached = (
+        F.coalesce(F.size(F.filter("cuts", lambda cut: cut < F.col("at"))), F.lit(0)).alias("passed"),
+        F.coalesce(F.size(F.filter("cuts", lambda cut: cut <= F.col("at"))), F.lit(0)).alias("reached"),
+    )
+    return (
+        lines.withColumn("minute", minute)
+        .join(F.broadcast(cuts), on=["fleet", "minute"], how="left")
+        .groupBy("fleet", "member", F.col("kind").alias("line"), "rank", "minute", passed, reached)
+        .agg(F.min("at").alias("at"), F.max("at").alias("until"), F.count(F.lit(1)).alias("many"))
+    )
+
+
+def _of_members(members: DataFrame, reported: DataFrame, lines: DataFrame) -> DataFrame:
+    """Return what members of incidents did meanwhile, at most ten candidates each as `of`. What breaks many groups at once begins
+    and ends for them in the same snapshots: it is looked for once."""
+    span = ["fleet", "member", "from", "last", "itself"]
+    spans = members.select(*span).distinct()
+    by_server = spans.join(reported.withColumnRenamed("server", "member"), on=["fleet", "member"]).where(
+        (F.col("until") >= F.col("from")) & (F.col("since") <= F.col("last")) & (F.col("cause") != F.col("itself"))
+    )
+    # What it did all the time, it does since the first look.
+    seen = F.when(F.col("cause") == "no_answer", F.greatest("at", "from")).otherwise(F.col("at"))
+    by_log = (
+        spans.join(_within_spans(lines, spans), on=["fleet", "member"])
+        .where((F.col("at") >= F.col("from") - F.expr(_BEFORE)) & (F.col("until") <= F.col("last")))
+        .groupBy(*span, "line", "rank")
+        .agg(F.min("at").alias("at"), F.sum("many").alias("many"))
+    )
+    found = (
+        by_server.select(*span, _candidate(F.col("rank"), F.col("cause"), F.col("member"), seen, F.col("detail")))
+        .unionByName(
+            by_log.select(*span, _candidate(F.col("rank"), F.lit("log"), F.col("member"), F.col("at"), _times("line")))
+        )
+        .groupBy(*span)
+        .agg(F.slice(F.array_sort(F.collect_set("of")), 1, _MOST).alias("first"))
+    )
+    return members.join(found, on=span).withColumn("of", F.explode("first"))
 
 
 def incidents(
@@ -348,40 +408,30 @@ def incidents(
         )
     )
     since = F.coalesce("before", "begin")
-    members = marked.select(*key, since.alias("from"), "last", "behind", F.explode("servers").alias("member"))
-    reported = _explanations(of_servers, of_restarts, failures)
-    by_server = members.join(
-        F.broadcast(reported.withColumnRenamed("server", "member")), on=["fleet", "member"], how="inner"
-    ).where(
-        (F.col("until") >= F.col("from"))
-        & (F.col("since") <= F.col("last"))
-        # That a server is missing, or did not answer, explains everything but itself.
-        & ~((F.col("kind") == "server") & (F.col("cause") == F.col("incident")))
-    )
+    # That a server is missing explains everything but itself.
+    itself = F.when(F.col("kind") == "server", F.col("incident")).otherwise(F.lit("")).alias("itself")
+    members = marked.select(*key, since.alias("from"), "last", itself, F.explode("servers").alias("member"))
+    reported = _explanations(of_servers, of_restarts, failures, of_moments)
+    by_member = _of_members(members, reported, logged(server_events, servers))
     out = marked.select(*key, F.explode("behind").alias("server_behind")).select(
         *key, _candidate(F.lit(5), F.lit("behind"), F.col("server_behind"), F.col("begin"), F.lit(""))
     )
     advised = _advised(advisories)
-    margin = F.expr(f"INTERVAL {int(_MARGIN)} SECONDS")
+    margin = F.expr(_BEFORE)
     by_advisory = marked.join(
         advised,
-        (F.col("fleet") == F.col("a_fleet")) & (F.col("account") == F.col("a_account")) & (F.col("stream") == F.col("a_stream"))
+        (F.col("fleet") == F.col("a_fleet")) & (F.col("domain") == F.col("a_domain"))
+        & (F.col("account") == F.col("a_account")) & (F.col("stream") == F.col("a_stream"))
         & ((F.col("consumer") == F.col("a_consumer")) | (F.col("consumer") == "")),
     ).where((F.col("a_at") >= since - margin) & (F.col("a_at") <= F.col("last") + margin)).groupBy(*key, "a_kind").agg(
         F.min("a_at").alias("a_at"), F.count(F.lit(1)).alias("many")
     ).select(*key, _candidate(F.lit(3), F.lit("advisory"), F.lit(""), F.col("a_at"), _times("a_kind")))  # fmt: skip
-    by_log = members.join(
-        logged(server_events, servers).withColumnRenamed("kind", "line"), on=["fleet", "member"]
-    ).where((F.col("at") >= F.col("from") - margin) & (F.col("at") <= F.col("last"))).groupBy(*key, "member", "line", "rank").agg(
-        F.min("at").alias("at"), F.count(F.lit(1)).alias("many")
-    ).select(*key, _candidate(F.col("rank"), F.lit("log"), F.col("member"), F.col("at"), _times("line")))  # fmt: skip
     causes = (
-        by_server.select(*key, _candidate(*map(F.col, ("rank", "cause", "member", "at", "detail"))))
+        by_member.select(*key, "of")
         .unionByName(out)
         .unionByName(by_advisory)
-        .unionByName(by_log)
         .groupBy(*key)
-        .agg(F.slice(F.array_sort(F.collect_set("of")), 1, 10).alias("causes"))
+        .agg(F.slice(F.array_sort(F.collect_set("of")), 1, _MOST).alias("causes"))
     )
     reported_causes = F.transform(
         "causes",

@@ -17,6 +17,7 @@ from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, behind, group_state, in_maintenance
 from jetstream_insights.gold.report import meta_groups
 from jetstream_insights.gold.tables import GROUP_KEY, Table, seconds
+from jetstream_insights.keys import CONSUMER, DOMAIN, STREAM
 
 _STRINGS = "array<string>"
 _HALF_LIFE = 1800.0
@@ -27,21 +28,19 @@ _STORM_GAP = 300.0
 
 
 def groups(servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
-    """Return a row for each Raft group in each snapshot: the meta group, streams, consumers."""
+    """Return a row for each Raft group in each snapshot: the meta group of each domain, streams, consumers."""
     nobody = F.lit("").alias
     common = ("leader", "members", "hosts", "peers", "quorum")
     meta = meta_groups(servers, meta_peers).select(
-        *SNAPSHOT_KEY, "taken", F.lit("meta").alias("kind"), nobody("account"), nobody("stream"), nobody("consumer"),
+        *SNAPSHOT_KEY, "taken", F.lit("meta").alias("kind"), *DOMAIN, nobody("account"), nobody("stream"), nobody("consumer"),
         nobody("cluster"), F.lit("_meta_").alias("raft_group"), F.lit(None).cast("timestamp").alias("created"),
         F.lit(None).cast("timestamp").alias("leader_since"), F.col("size").cast("int").alias("num_replicas"), *common,
     )  # fmt: skip
     asset = ("cluster", "raft_group", "created", "leader_since", "num_replicas", *common)
     of_streams = streams.select(
-        *SNAPSHOT_KEY, "taken", F.lit("stream").alias("kind"), "account", "stream", nobody("consumer"), *asset
+        *SNAPSHOT_KEY, "taken", F.lit("stream").alias("kind"), *STREAM, nobody("consumer"), *asset
     )
-    of_consumers = consumers.select(
-        *SNAPSHOT_KEY, "taken", F.lit("consumer").alias("kind"), "account", "stream", "consumer", *asset
-    )
+    of_consumers = consumers.select(*SNAPSHOT_KEY, "taken", F.lit("consumer").alias("kind"), *CONSUMER, *asset)
     return meta.unionByName(of_streams).unionByName(of_consumers)
 
 

@@ -8,13 +8,16 @@
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
+from jetstream_insights.gold.balance import write_rates
 from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, with_day, zone
-from jetstream_insights.gold.tables import Table
-from jetstream_insights.silver import PEERS, peer_id
+from jetstream_insights.gold.tables import Table, ratio
+from jetstream_insights.keys import DOMAIN, STREAM
+from jetstream_insights.silver import peer_id
 
 _STRINGS = "array<string>"
 
@@ -123,16 +126,16 @@ def report_servers(
         reported.alias("reported"),
     )  # fmt: skip
     led = [
-        at(frame, moment).where("leader IS NOT NULL").groupBy(*SNAPSHOT_KEY, F.col("leader").alias("server"))
+        at(frame, moment).where("leader IS NOT NULL").groupBy(*SNAPSHOT_KEY, *DOMAIN, F.col("leader").alias("server"))
         .agg(F.count(F.lit(1)).alias(f"{name}_leaders"))
         for name, frame in (("stream", streams), ("consumer", consumers))
     ]  # fmt: skip
     for frame in led:
-        rows = rows.join(frame, on=[*SNAPSHOT_KEY, "server"], how="left")
-    of_meta = meta.select(*SNAPSHOT_KEY, F.col("leader").alias("meta_leader"))
+        rows = rows.join(frame, on=[*SNAPSHOT_KEY, *DOMAIN, "server"], how="left")
+    of_meta = meta.select(*SNAPSHOT_KEY, *DOMAIN, F.col("leader").alias("meta_leader"))
     absent = moment.select(*SNAPSHOT_KEY, "taken", F.explode("absent").alias("server"), F.lit(False).alias("answered"))
     known = (
-        rows.join(F.broadcast(of_meta), on=SNAPSHOT_KEY, how="left")
+        rows.join(F.broadcast(of_meta), on=[*SNAPSHOT_KEY, *DOMAIN], how="left")
         .withColumn("is_meta_leader", F.coalesce(F.col("meta_leader") == F.col("server"), F.lit(False)))
         .withColumn("stream_leaders", F.when(F.col("reported"), F.coalesce("stream_leaders", F.lit(0))))
         .withColumn("consumer_leaders", F.when(F.col("reported"), F.coalesce("consumer_leaders", F.lit(0))))
@@ -142,7 +145,8 @@ def report_servers(
 
 
 def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return the meta group in each snapshot, by the rules of _model.py _meta_group."""
+    """Return the meta group of each domain in each snapshot, by the rules of _model.py _meta_group. It may have servers of
+    several clusters."""
     peer = F.struct(
         F.col("peer").alias("name"), F.col("peer_id").alias("peer"), "current", "offline",
         F.round(F.col("active") * 1e9).cast("bigint").alias("active"), "lag", F.lit(None).cast("bigint").alias("pending"),
@@ -159,7 +163,7 @@ def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
     names = F.coalesce(F.transform("peers", lambda peer: peer["name"]), nobody)
     everybody = F.array_append(F.array_append(names, F.col("server")), F.col("meta_leader"))
     own = F.struct("meta_size", "meta_pending", "meta_quorum_needed", "peers")
-    grouped = view.groupBy(*SNAPSHOT_KEY, "taken").agg(
+    grouped = view.groupBy(*SNAPSHOT_KEY, "taken", *DOMAIN).agg(
         F.sort_array(F.collect_set(F.when(backed, F.col("server")))).alias("backed"),
         F.sort_array(F.collect_set(F.when(claims, F.col("server")))).alias("claimed"),
         F.min_by(own, F.when(backed, 0).when(claims, 1).otherwise(2)).alias("own"),
@@ -180,6 +184,7 @@ def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
         .select(
             *SNAPSHOT_KEY,
             "taken",
+            *DOMAIN,
             F.when(sole, F.col("leaders")[0]).alias("leader"),
             "leaders",
             "size",
@@ -196,18 +201,19 @@ def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
 
 
 def report_meta(of_moments: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return the meta group of each fleet's last snapshot."""
+    """Return the meta groups of each fleet's last snapshot."""
     moment = last_of_day(of_moments)
     return with_day(meta_groups(at(servers, moment), at(meta_peers, moment)).withColumn("replicas", replicas()))
 
 
 def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
-    """Return the streams of each fleet's last snapshot."""
+    """Return the streams of each fleet's last snapshot, and what was written to each over the day."""
     moment = last_of_day(of_moments)
-    key = [*SNAPSHOT_KEY, "account", "stream"]
+    key = [*SNAPSHOT_KEY, *STREAM]
     many = at(consumers, moment).groupBy(*key).agg(F.count(F.lit(1)).alias("consumers"))
     zero = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
-    rows = at(streams, moment).join(many, on=key, how="left")
+    rated = write_rates(streams).withColumnRenamed("write_msgs", "rate")
+    rows = at(streams, moment).join(many, on=key, how="left").join(rated, on=["fleet", *STREAM], how="left")
     return with_day(
         rows.withColumns(
             {
@@ -216,6 +222,7 @@ def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFra
                 "consumers": F.coalesce("consumers", F.lit(0)),
                 "retention": F.coalesce("retention", F.lit("limits")),
                 "moving": F.col("leader").isNotNull() & F.col("desired").isNotNull(),
+                "write_bytes": F.col("rate") * F.coalesce(ratio(F.col("bytes"), F.col("messages")), F.lit(0.0)),
                 **{name: F.coalesce(F.col(name), F.lit(0)) for name in zero},
             }
         )
@@ -231,7 +238,7 @@ def report_backups(of_moments: DataFrame, backups: DataFrame) -> DataFrame:
 def report_consumers(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return the consumers of each fleet's last snapshot."""
     moment = last_of_day(of_moments)
-    key = [*SNAPSHOT_KEY, "account", "stream"]
+    key = [*SNAPSHOT_KEY, *STREAM]
     of_stream = at(streams, moment).select(*key, F.coalesce("messages", F.lit(0)).alias("messages"))
     percent = F.least(F.lit(100), F.floor(F.col("num_pending") * 100 / F.col("messages")))
     zero = ("num_ack_pending", "num_redelivered", "num_pending")
@@ -271,9 +278,13 @@ def report_fleet(
     of_consumers = consumers.groupBy(*SNAPSHOT_KEY).agg(
         F.count(F.lit(1)).alias("consumers"), F.count_if(F.col("leader").isNull()).alias("leaderless_consumers")
     )
+    leaders = F.array_sort(F.collect_list(F.struct(*DOMAIN, F.coalesce("leader", F.lit("?")).alias("leader"))))
+    of_meta = meta.groupBy(*SNAPSHOT_KEY).agg(
+        F.when(F.count("leader") > 0, F.array_join(leaders["leader"], ", ")).alias("meta_leader")
+    )
     parts = (
         snapshots.select(*SNAPSHOT_KEY, "complete"),
-        meta.select(*SNAPSHOT_KEY, F.col("leader").alias("meta_leader")),
+        of_meta,
         of_streams,
         of_consumers,
     )
@@ -301,7 +312,7 @@ TABLES = (
     ),
     Table(
         "report_meta",
-        "fleet with a meta group",
+        "meta group: one for each domain of a fleet",
         columns.REPORT_META,
         ("gold.moments", "silver.servers", "silver.meta_peers"),
         report_meta,

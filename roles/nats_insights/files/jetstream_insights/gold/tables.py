@@ -69,8 +69,11 @@ MOMENT = (
     Col("taken", "timestamp", "when it began"),
 )
 
+DOMAIN = Col("domain", "string", "JetStream domain; empty for none")
+
 #: Of tables with a row for each Raft group; names that do not apply are empty.
 GROUP = (
+    DOMAIN,
     Col("kind", "string", "`meta`, `stream` or `consumer`"),
     Col("account", "string", "account; empty for the meta group"),
     Col("stream", "string", "stream; empty for the meta group"),

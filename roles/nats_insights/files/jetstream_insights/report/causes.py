@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from jetstream_insights.collection import module_util
+from jetstream_insights.keys import STREAM
 from jetstream_insights.report.shape import BY_NAME, SEVERITIES, TABLES, dicts, filled
 
 #: Checks that find what follows from a cause, and the codes that the live gate has for that. A check that is not here is about
@@ -125,8 +126,9 @@ def _causes(
     members = _members_behind(rows)
     problems = []
     found: dict[int, Row] = {}
+    several = len({row["domain"] for row in servers} - {None}) > 1
     for row in rows:
-        problem = _problem(causes, row, missing, members)
+        problem = _problem(causes, row, missing, members, several)
         found[id(problem)] = row
         problems.append(problem)
     away = _away(fleet, content, meant)
@@ -165,14 +167,17 @@ def _names(lists: Iterable[Iterable[str] | None]) -> frozenset[str]:
     return frozenset(name for names in lists for name in names or ())
 
 
-def _group(row: Row) -> tuple[str | None, str | None]:
-    """Return the stream whose members a finding is about; that of its consumers, too, and nothing for the meta group."""
-    return row["account"], row["stream"]
+#: The stream whose members a finding is about, with its domain; that of its consumers, too. The meta group has none.
+_Group = tuple[Any, ...]
 
 
-def _members_behind(rows: Iterable[Row]) -> dict[tuple[str | None, str | None], set[str]]:
-    """Return the members of each stream, and of the meta group, that findings call missing or behind."""
-    found: dict[tuple[str | None, str | None], set[str]] = {}
+def _group(row: Row) -> _Group:
+    return tuple(row[name] for name in STREAM)
+
+
+def _members_behind(rows: Iterable[Row]) -> dict[_Group, set[str]]:
+    """Return the members of each stream, and of the meta groups, that findings call missing or behind."""
+    found: dict[_Group, set[str]] = {}
     for row in rows:
         code = CODES.get(row["check"], "")
         name = row["server"] if code.startswith("meta_") else row["peer"]
@@ -181,9 +186,9 @@ def _members_behind(rows: Iterable[Row]) -> dict[tuple[str | None, str | None], 
     return found
 
 
-def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[tuple[Any, Any], set[str]]) -> Any:
+def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[_Group, set[str]], several: bool) -> Any:
     code = CODES.get(row["check"])
-    subject, servers, absent = _subject(row), [row["server"]] if row["server"] else [], set()
+    subject, servers, absent = _subject(row, several), [row["server"]] if row["server"] else [], set()
     if code == "server_missing":
         # A snapshot may lack answers of servers that are all there.
         code, servers = (code, sorted(missing)) if missing else (None, [])
@@ -196,7 +201,8 @@ def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[tu
     elif code and code.endswith(("_replica_behind", "_replica_count", "_moving")):
         absent = {row["server"]} if row["server"] else set(members.get(_group(row), ()))
         servers = sorted(absent)
-    message = f"{subject}: {row['text']}" if subject else str(row["text"])
+    named = f"{subject} of the domain {row['domain']}" if several and subject == _META and row["domain"] else subject
+    message = f"{named}: {row['text']}" if subject else str(row["text"])
     data = {
         "code": code or str(row["check"]).lower(),
         "severity": _SEVERITY.get(row["severity"], row["severity"]),
@@ -208,11 +214,16 @@ def _problem(causes: Any, row: Row, missing: frozenset[str], members: Mapping[tu
     return causes.problem_of(data)
 
 
-def _subject(row: Row) -> str:
-    """Return what a finding is about, as the gate names it."""
+_META = "meta group"
+
+
+def _subject(row: Row, several: bool) -> str:
+    """Return what a finding is about, as the gate names it. `several`: where there are several domains, an account is followed
+    by its domain, as in EDGE@berlin."""
+    account = f"{row['account']}@{row['domain']}" if several and row["account"] and row["domain"] else row["account"]
     if row["stream"]:
         kind = "consumer" if row["consumer"] else "stream"
-        return f"{kind} {'/'.join(str(row[key]) for key in ('account', 'stream', 'consumer') if row[key])}"
+        return f"{kind} {'/'.join(str(part) for part in (account, row['stream'], row['consumer']) if part)}"
     if str(row["check"]).startswith("META_"):
-        return "meta group"
-    return str(row["server"] or row["account"] or row["cluster"] or row["name"] or row["fleet"] or "")
+        return _META
+    return str(row["server"] or account or row["cluster"] or row["name"] or row["fleet"] or "")

@@ -20,7 +20,17 @@ from jetstream_insights.lake import Lake
 from jetstream_insights.report.causes import with_causes
 from jetstream_insights.report.page import page
 from jetstream_insights.report.plain import csv_files, markdown
-from jetstream_insights.report.shape import BY_NAME, FORMAT, TABLES, Content, Table, dicts, filled, verdict
+from jetstream_insights.report.shape import (
+    BY_NAME,
+    FORMAT,
+    TABLES,
+    Content,
+    Table,
+    dicts,
+    filled,
+    verdict,
+    without_single_domain,
+)
 from jetstream_insights.report.webhook import post
 from jetstream_insights.side_by_side import each
 
@@ -84,7 +94,7 @@ def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[An
         "day": str(day),
         "generated": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "notes": notes,
-        "tables": tables,
+        "tables": without_single_domain(tables),
     }
 
 

@@ -187,6 +187,8 @@
       { caption, kind: "count", left: 420 }), SEVERITIES.map((severity) => [severity, `var(--${severity})`]));
   }
 
+  // The domain is there only where there are several.
+  const place = (row) => [row.cluster, row.domain && `(${row.domain})`].filter(Boolean).join(" ");
   const MEASURES = [["stream_leaders", "count", "streams led"], ["consumer_leaders", "count", "consumers led"], ["replicas", "count", "replicas"],
     ["bytes", "bytes", "bytes stored"], ["led_bytes", "bytes", "bytes led"], ["write_msgs", "number", "messages/s written"], ["write_bytes", "bytes", "bytes/s written"]];
   function balanceChart() {
@@ -196,9 +198,9 @@
     const select = el("select", { "aria-label": "measure", change: () => draw() }, MEASURES.map(([key, , title]) => el("option", { value: key }, title)));
     function draw() {
       const [key, kind, title] = MEASURES.find(([name]) => name === select.value);
-      const clusters = [...new Set(rows.map((row) => row.cluster))].sort();
+      const clusters = [...new Set(rows.map(place))].sort();
       holder.replaceChildren(...clusters.map((cluster) => {
-        const mine = rows.filter((row) => row.cluster === cluster).sort((one, other) => (other[key] || 0) - (one[key] || 0)).slice(0, 60);
+        const mine = rows.filter((row) => place(row) === cluster).sort((one, other) => (other[key] || 0) - (one[key] || 0)).slice(0, 60);
         const mean = mine.reduce((sum, row) => sum + (row[key] || 0), 0) / mine.length;
         const zones = [...new Set(mine.map((row) => row.zone || "no zone"))].sort();
         const caption = `${title} in ${cluster}`;
@@ -216,12 +218,13 @@
     if (!points.length) return null;
     const assets = new Map();
     for (const row of points) {
-      const key = [fleets.length > 1 ? row.fleet : "", row.scope, row.name].filter(Boolean).join(" ");
-      if (!assets.has(key)) assets.set(key, { fleet: row.fleet, scope: row.scope, name: row.name, points: [] });
+      const key = [fleets.length > 1 ? row.fleet : "", row.domain, row.scope, row.name].filter(Boolean).join(" ");
+      if (!assets.has(key)) assets.set(key, { fleet: row.fleet, domain: row.domain, scope: row.scope, name: row.name, points: [] });
       assets.get(key).points.push([Date.parse(`${row.day}T00:00:00Z`) + (row.hour + 1) * 3600000, row.used, row.limit]);
     }
     const forecasts = objects("capacity").filter((row) => row.resource === "file");
-    const soon = (asset) => (forecasts.find((row) => row.fleet === asset.fleet && row.scope === asset.scope && row.name === asset.name) || {}).full_p10 ?? Infinity;
+    const same = (row, asset) => ["fleet", "domain", "scope", "name"].every((key) => row[key] === asset[key]);
+    const soon = (asset) => (forecasts.find((row) => same(row, asset)) || {}).full_p10 ?? Infinity;
     const SCOPES = ["cluster", "zone", "server"];
     const keys = [...assets.keys()].sort((one, other) => SCOPES.indexOf(assets.get(one).scope) - SCOPES.indexOf(assets.get(other).scope)
       || soon(assets.get(one)) - soon(assets.get(other)) || one.localeCompare(other, "en", { numeric: true }));
@@ -232,7 +235,7 @@
       const mine = asset.points.sort((one, other) => one[0] - other[0]);
       const [begin, now, used] = [mine[0][0], mine[mine.length - 1][0], mine[mine.length - 1][1]];
       const limit = mine[mine.length - 1][2];
-      const forecast = forecasts.find((row) => row.fleet === asset.fleet && row.scope === asset.scope && row.name === asset.name && row.slope !== null);
+      const forecast = forecasts.find((row) => same(row, asset) && row.slope !== null);
       const ahead = forecast ? 30 : 0;
       const end = now + Math.max(ahead * DAY, 1);
       const edge = (name) => [7, 30].map((days) => [now + days * DAY, Math.max(used + forecast[`change_${days}_${name}`], 0)]);
@@ -288,7 +291,7 @@
     if (!rows.length) return null;
     const groups = new Map();
     for (const row of rows) {
-      const name = [fleets.length > 1 ? row.fleet : "", row.kind, row.account, row.stream, row.consumer].filter(Boolean).join(" ");
+      const name = [fleets.length > 1 ? row.fleet : "", row.domain, row.kind, row.account, row.stream, row.consumer].filter(Boolean).join(" ");
       if (!groups.has(name)) groups.set(name, []);
       groups.get(name).push(row);
     }
@@ -316,7 +319,7 @@
     const [begin, end] = [Math.min(...rows.map((row) => row.from), ...fleetRow.map((row) => Date.parse(row.begin))),
       Math.max(...rows.map((row) => row.to), ...fleetRow.map((row) => Date.parse(row.end)))];
     const caption = "Incidents, the worst first";
-    return figure(caption, lanes(worst.map((row) => ({ name: [row.incident, row.server, row.kind === "server" ? "" : row.kind, row.account, row.stream, row.consumer].filter(Boolean).join(" "),
+    return figure(caption, lanes(worst.map((row) => ({ name: [row.incident, row.server, row.domain, row.kind === "server" ? "" : row.kind, row.account, row.stream, row.consumer].filter(Boolean).join(" "),
       parts: [{ begin: row.from, end: row.to, paint: INCIDENTS[row.incident] || "var(--unknown)",
         label: `${row.incident}, ${moment(row.begin)}, ${show(row.seconds, "seconds")}, ${(row.causes || []).join("; ") || "no candidate"}` }] })), { caption, begin, end }),
     Object.entries(INCIDENTS));

@@ -19,11 +19,12 @@ _MOST = 20
 _SUMMARY = {
     "fleets": ("fleet", "taken", "servers", "missing", "streams", "consumers", "messages", "bytes", "meta_leader"),
     "causes": ("severity", "title", "findings", "commands"),
-    "findings": ("severity", "check", "text", "server", "account", "stream", "consumer"),
-    "fixed": ("severity", "check", "text", "server", "account", "stream", "consumer", "since", "taken"),
+    "findings": ("severity", "check", "text", "domain", "server", "account", "stream", "consumer"),
+    "fixed": ("severity", "check", "text", "domain", "server", "account", "stream", "consumer", "since", "taken"),
     "unknown": ("text", "findings"),
     "incidents": (
         "incident",
+        "domain",
         "kind",
         "account",
         "stream",
@@ -34,12 +35,12 @@ _SUMMARY = {
         "continues",
         "causes",
     ),
-    "leadership": ("kind", "account", "stream", "consumer", "leader", "leaders", "elections", "flap"),
+    "leadership": ("domain", "kind", "account", "stream", "consumer", "leader", "leaders", "elections", "flap"),
     "storms": ("server", "begin", "end", "groups", "cause"),
     "restarts": ("server", "start", "down", "old_version", "version"),
-    "capacity": ("scope", "name", "resource", "state", "used_ratio", "full_p10", "full_p50", "full_p90"),
-    "balance": ("cluster", "scope", "measure", "max", "max_name", "mean", "distance"),
-    "consumer_lag": ("account", "stream", "consumer", "state", "num_pending", "stuck_seconds"),
+    "capacity": ("domain", "scope", "name", "resource", "state", "used_ratio", "full_p10", "full_p50", "full_p90"),
+    "balance": ("domain", "cluster", "scope", "measure", "max", "max_name", "mean", "distance"),
+    "consumer_lag": ("domain", "account", "stream", "consumer", "state", "num_pending", "stuck_seconds"),
 }
 _BYTES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 _SECONDS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1), ("ms", 0.001))

@@ -62,10 +62,11 @@ def _of(form: str, **named: str) -> tuple[Column, ...]:
     return tuple(Column(name, title, form) for name, title in named.items())
 
 
-_GROUP = _of("text", kind="kind", account="account", stream="stream", consumer="consumer")
-_FLEET = Column("fleet", "fleet")
+_FLEET, DOMAIN = Column("fleet", "fleet"), Column("domain", "domain")
+_GROUP = (DOMAIN, *_of("text", kind="kind", account="account", stream="stream", consumer="consumer"))
 _FOUND = (
     _FLEET,
+    DOMAIN,
     *_of("severity", severity="severity"),
     *_of(
         "text",
@@ -179,6 +180,7 @@ TABLES: tuple[Table, ...] = (
         "gold.report_servers",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", server="server", cluster="cluster", zone="zone", version="version"),
             *_of("flag", answered="answered"),
             *_of("text", health="health"),
@@ -196,6 +198,7 @@ TABLES: tuple[Table, ...] = (
         "gold.load",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", server="server", cluster="cluster", zone="zone"),
             *_of(
                 "count",
@@ -217,6 +220,7 @@ TABLES: tuple[Table, ...] = (
         "gold.balance",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", cluster="cluster", scope="over", measure="measure"),
             *_of("number", max="most"),
             *_of("text", max_name="on"),
@@ -240,6 +244,7 @@ TABLES: tuple[Table, ...] = (
         "gold.usage",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", day="day"),
             *_of("count", hour="hour"),
             *_of("text", scope="of", resource="resource", name="name"),
@@ -258,6 +263,7 @@ TABLES: tuple[Table, ...] = (
         "gold.capacity",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", scope="of", name="name", resource="resource", state="state"),
             *_of("amount", used="used", limit="limit"),
             *_of("percent", used_ratio="used/limit"),
@@ -276,6 +282,7 @@ TABLES: tuple[Table, ...] = (
         "gold.headroom",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", cluster="cluster", scope="fails", name="name"),
             *_of("bytes", need="to be placed", free="free on the others", after="left"),
             *_of("flag", fits="fits"),
@@ -387,11 +394,12 @@ TABLES: tuple[Table, ...] = (
         "gold.report_streams",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", account="account", stream="stream", cluster="cluster", leader="leader"),
             *_of("count", num_replicas="replicas"),
             *_of("text", storage="storage"),
             *_of("count", messages="messages"),
-            *_of("bytes", bytes="data"),
+            *_of("bytes", bytes="data", write_bytes="bytes/s"),
             *_of("count", consumers="consumers", num_deleted="deleted"),
         ),
         ("bytes DESC NULLS LAST",),
@@ -403,6 +411,7 @@ TABLES: tuple[Table, ...] = (
         "gold.report_backups",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", account="account", stream="stream"),
             *_of("time", last_backup="last backup", last_proven="last proven restore"),
             *_of("seconds", restore_seconds="restored in"),
@@ -418,6 +427,7 @@ TABLES: tuple[Table, ...] = (
         "gold.consumer_lag",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", account="account", stream="stream", consumer="consumer", state="state"),
             *_of("count", num_pending="pending", num_ack_pending="open"),
             *_of("number", pending_slope="grows/s", ack_rate="acknowledged/s"),
@@ -436,6 +446,7 @@ TABLES: tuple[Table, ...] = (
         "gold.divergence",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", account="account", stream="stream", server="server", leader="leader"),
             *_of("count", compared="compared", differing="differing", lagging="lagging"),
             *_of("percent", share="share"),
@@ -452,6 +463,7 @@ TABLES: tuple[Table, ...] = (
         "gold.account_usage",
         (
             _FLEET,
+            DOMAIN,
             *_of("text", account="account"),
             *_of("number", connections="clients"),
             *_of("count", received_msgs="messages in", sent_msgs="messages out"),
@@ -467,6 +479,7 @@ TABLES: tuple[Table, ...] = (
         "gold.changes",
         (
             _FLEET,
+            DOMAIN,
             *_of("time", taken="seen"),
             *_of(
                 "text",
@@ -500,6 +513,22 @@ def filled(table: Table, rows: Sequence[Sequence[Any]], total: int) -> dict[str,
         "rows": [list(row) for row in rows],
         "total": total,
         "shown": table.shown,
+    }
+
+
+def without_single_domain(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables without the column of the JetStream domain, if there are not several domains in them."""
+    named = {table: [column[0] for column in of["columns"]] for table, of in tables.items()}
+    at = {table: names.index(DOMAIN.name) for table, names in named.items() if DOMAIN.name in names}
+    if len({row[index] for table, index in at.items() for row in tables[table]["rows"]} - {None}) > 1:
+        return dict(tables)
+
+    def left(table: str, items: Sequence[Any]) -> list[Any]:
+        return [item for index, item in enumerate(items) if index != at.get(table)]
+
+    return {
+        table: {**of, "columns": left(table, of["columns"]), "rows": [left(table, row) for row in of["rows"]]}
+        for table, of in tables.items()
     }
 
 

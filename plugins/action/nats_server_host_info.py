@@ -1,0 +1,24 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module, and the sum of the file on the controller that its host's nats-server is installed from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+from ansible.plugins.action.normal import ActionModule as NormalAction
+from ansible.utils.hashing import secure_hash
+
+
+class ActionModule(NormalAction):
+    """Adds `src_sha256`, empty where there is no such file."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the module's result."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        source = os.path.expanduser(str(self._task.args.get("src") or ""))
+        result["src_sha256"] = secure_hash(source, hashlib.sha256) or "" if os.path.isfile(source) else ""
+        return result

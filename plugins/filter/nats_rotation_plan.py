@@ -1,0 +1,159 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nats_rotation_plan
+short_description: Plan the rotation of the credentials or the certificates of a cluster
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Compares what the servers of a cluster have with what the inventory wants, and returns the steps from one to the other, what
+    each host has after each step, and every reason not to begin.
+  - V(credentials) are users and those of routes. A server knows one password for each name, so a password is replaced without a
+    refused login by a second user of the same account. That plan holds secrets.
+  - V(certificates) are renewed, or issued by another authority.
+positional: _input, subject
+options:
+  _input:
+    description:
+      - The hosts by name.
+      - For V(credentials) each has C(running), C(loaded) (the structured configuration that the process has loaded, empty when
+        that is not known), C(wanted) (that of the inventory, with hashed passwords), C(given) (the same with the passwords as
+        they were given) and C(restart_pending) (the service definition is newer than the process).
+      - For V(certificates) C(installed), C(current) and C(new) are the C(ca) and the C(certificate) in PEM form that are on the
+        host, that the inventory has, and that are to replace them (empty without another authority); C(bundle) holds both
+        authorities. C(source) is V(ca), V(files) or V(none); C(rotating), whether the inventory names another authority;
+        C(running) and C(recorded), whether nats-server runs and its loaded configuration is known; C(files_changed_at) (epoch
+        seconds) and C(config_load_time), when files and process last changed; C(will_change), whether this run would make other
+        certificates; C(certificate_path), C(problems) and C(missing), what is wrong with files that the operator supplied.
+    type: dict
+    required: true
+  subject:
+    description: What is rotated.
+    type: str
+    choices: [credentials, certificates]
+    required: true
+  cluster:
+    description: Name of the cluster, for messages.
+    type: str
+    default: ""
+  missing_hosts:
+    description: Hosts of the cluster that the run leaves out.
+    type: list
+    elements: str
+    default: []
+  phase:
+    description: For V(credentials), whether to add new users, remove old ones, or both.
+    type: str
+    choices: [auto, add, remove]
+    default: auto
+  window:
+    description: For V(credentials), how long both users are accepted within one run, such as V(15m).
+    type: str
+    default: ""
+  remove_users:
+    description: For V(credentials), names of users to remove although the inventory still has them.
+    type: list
+    elements: str
+    default: []
+  disconnect_clients:
+    description: For V(credentials), whether clients with old credentials may be disconnected.
+    type: bool
+    default: false
+  routes:
+    description: For V(credentials), how those of routes are changed, see C(nats_cluster_rotate_routes) of the role.
+    type: str
+    choices: [guarded, open, at_once]
+    default: guarded
+  explicit_routes:
+    description: For V(credentials), whether each server has a URL for every other one, so that no route comes from gossip.
+    type: bool
+    default: true
+  stop_after:
+    description: For V(certificates), the last step of this run.
+    type: str
+    choices: [auto, trust_new_ca, new_certificates, remove_old_ca]
+    default: auto
+  clients_use_tls:
+    description: For V(certificates), whether clients connect with TLS.
+    type: bool
+    default: false
+  api_certificate:
+    description: For V(certificates), the one in PEM form with which the playbook connects, where the servers ask for one.
+    type: str
+    default: ""
+  check_mode:
+    description: For V(certificates), whether files that a run would make do not exist yet.
+    type: bool
+    default: false
+requirements:
+  - libpass, or passlib, or bcrypt on the controller for V(credentials)
+  - cryptography 40 or later for V(certificates)
+"""
+
+EXAMPLES = r"""
+- name: Plan the rotation of credentials
+  ansible.builtin.set_fact:
+    plan: "{{ hosts | natsops.jetstream.nats_rotation_plan('credentials', phase='add') }}"
+  no_log: true
+
+- name: Show the steps to another authority
+  ansible.builtin.debug:
+    msg: "{{ (states | natsops.jetstream.nats_rotation_plan('certificates', stop_after='trust_new_ca')).lines }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(refusals), C(steps), C(lines) (the steps for people), and C(hosts), what each host has by step.
+    - For V(credentials) the latter are the C(configurations) and the expected C(logins) of each host. There are also
+      C(remaining) (what is left afterwards, for people), C(removed) users and C(wait_seconds).
+    - For V(certificates) they are the C(ca) (V(current), V(both) or V(new)) and the C(certificate) (V(current) or V(new)) of
+      each host; the step C(keep) leaves a host where it is. There are also C(left) (all steps to the end) and C(expiry) (for
+      people).
+  type: dict
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.certificate_rotation import (
+    CertificateOptions,
+    certificate_rotation,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
+    CredentialOptions,
+    credential_rotation,
+)
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._credential_rotation import (
+    host_credentials,
+    same_password,
+)
+from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems, typed
+
+
+@reports_problems
+def nats_rotation_plan(hosts: Mapping[str, Mapping[str, Any]], subject: str, **options: Any) -> dict[str, Any]:
+    """Return the plan of a cluster; see DOCUMENTATION."""
+    if subject == "credentials":
+        credentials = {str(name): host_credentials(host) for name, host in hosts.items()}
+        return credential_rotation(credentials, typed(CredentialOptions, options), same_password)
+    if subject == "certificates":
+        # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
+        from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificate_rotation import host_certificates
+
+        own = str(options.pop("api_certificate", None) or "")
+        certificates = {str(name): host_certificates(host, own) for name, host in hosts.items()}
+        return certificate_rotation(certificates, typed(CertificateOptions, options))
+    raise ValueError(f"subject is credentials or certificates, not {subject!r}")
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"nats_rotation_plan": nats_rotation_plan}

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the insights recorded of the writes to each stream over a day, as their report.json holds it. Pure: no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, timezone
+from typing import Any
+
+#: The format of report.json that is read here (jetstream_insights/report/shape.py).
+_FORMAT = 1
+#: A report of more days ago says nothing of what is written now.
+MOST_DAYS = 7
+
+
+class ReportRefused(ValueError):
+    """Why the rates of a report are not used."""
+
+
+def recorded_rates(report: Any, fleet: str | None, now: float) -> tuple[str, dict[tuple[str, str], float]]:
+    """Return the day of a report, and (account, stream) → bytes a second of its fleet, without streams of which it knows no rate.
+
+    `fleet`: which one, None where the report has one only. `now`: seconds since 1970. Raises ReportRefused.
+    """
+    try:
+        if report["format"] != _FORMAT:
+            raise ReportRefused(f"its format is {report['format']}, and only {_FORMAT} is known")
+        table = report["tables"]["streams"]
+        names = [column[0] for column in table["columns"]]
+        rows: list[Mapping[str, Any]] = [dict(zip(names, row)) for row in table["rows"]]
+        day = date.fromisoformat(report["day"])
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, ReportRefused):
+            raise
+        raise ReportRefused(f"it is no report.json with a table of streams: {error!r}") from error
+    if "write_bytes" not in names:
+        raise ReportRefused("its streams have no write_bytes: an older release made it")
+    age = (datetime.fromtimestamp(now, timezone.utc).date() - day).days
+    if age > MOST_DAYS:
+        raise ReportRefused(f"it is of {day}, {age} days ago: rates count for {MOST_DAYS} days")
+    fleets = sorted({str(row["fleet"]) for row in rows})
+    if fleet is None and len(fleets) > 1:
+        raise ReportRefused(f"it has {len(fleets)} fleets, and none was named: {', '.join(fleets)}")
+    if fleet is not None and fleet not in fleets:
+        raise ReportRefused(f"it has no streams of fleet {fleet}; its fleets are: {', '.join(fleets) or 'none'}")
+    return str(day), {
+        (str(row["account"]), str(row["stream"])): float(row["write_bytes"])
+        for row in rows
+        if row["write_bytes"] is not None and fleet in (None, row["fleet"])
+    }

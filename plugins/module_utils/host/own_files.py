@@ -1,0 +1,119 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The configuration of a host's nats-server, whoever wrote its files, as one text without secrets, and the files that it names.
+
+What is a secret is decided by the keys of the parsed configuration, so that it makes no difference how, and in which of the
+included files, its value is written.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import environment_of, find_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import MARK, SHORTEST, Redactor
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import (
+    ConfigSyntaxError,
+    read_config,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
+    ConfigError,
+    Leaf,
+    is_secret,
+    leaves,
+    show,
+    transform,
+    write,
+)
+
+
+@dataclass(frozen=True)
+class OwnConfig:
+    """`text` has a variable in the place of each secret, so that no server starts with it, and no comments. `secrets` are their
+    values. `unread`: keys whose values were not understood and so are not in the text. `config` is in the schema's form and
+    holds secrets. `directory`: what its relative paths are relative to."""
+
+    text: str
+    secrets: frozenset[str]
+    unread: tuple[str, ...]
+    config: dict[str, Any] = field(repr=False)
+    directory: str
+
+
+class _Environment(dict[str, str]):
+    """The environment of the process. A variable that is not in it stays the reference that it is."""
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> str:
+        return f"'${name}'"
+
+
+def own_config(path: str) -> OwnConfig:
+    """Return the configuration that a file and its includes are. Raises ConfigSyntaxError where they cannot be understood, and
+    ProcessError."""
+    server = find_server(path)
+    environment = _Environment(environment_of(server.pid) if server else {})
+    reading = read_config(os.path.abspath(path), _text, environment)
+    loaded = loaded_config(reading.config, reading.variables, [])
+    secrets = frozenset(leaf.value for leaf in leaves(loaded.config) if is_secret(leaf))
+    long = {secret for secret in secrets if len(secret) >= SHORTEST}
+
+    def hidden(leaf: Leaf) -> Any:
+        if isinstance(leaf.value, str) and not is_secret(leaf) and any(secret in leaf.value for secret in long):
+            return MARK
+        return leaf.value
+
+    try:
+        text = write(transform(loaded.config, hidden), reference=True) + "\n"
+    except ConfigError as error:
+        raise ConfigSyntaxError(f"{path}: {error}") from None
+    unread = tuple(show(note.path) for note in loaded.notes if note.is_error)
+    directory = os.path.realpath(f"/proc/{server.pid}/cwd") if server else os.path.dirname(os.path.abspath(path))
+    return OwnConfig(text, secrets, unread, loaded.config, directory)
+
+
+def own_files(path: str) -> tuple[dict[str, str], list[str]]:
+    """Return what a backup of the cluster keeps of a host, by name, and why something is not in it: the configuration, the
+    certificates of the authorities that it names, and the JWTs of its resolver. Raises ProcessError."""
+    if not os.path.exists(path):
+        return {}, [f"{path} does not exist"]
+    try:
+        own = own_config(path)
+    except ConfigSyntaxError as error:
+        return {}, [f"{error}: its secrets cannot be known, so it was left out"]
+    problems = [f"{path}: {key} was not understood and left out" for key in own.unread]
+    found = {os.path.basename(path): own.text}
+    redactor = Redactor(own.secrets)
+    for source in (*_authorities(own), *_jwts(own)):
+        try:
+            text = Path(source).read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            problems.append(f"{source}: {error.strerror}")
+            continue
+        name = os.path.basename(source)
+        # A bundle of certificates may hold somebody's private key.
+        found[name if name not in found else source.strip("/")] = text if name.endswith(".jwt") else redactor.text(text)
+    return found, problems
+
+
+def _authorities(own: OwnConfig) -> list[str]:
+    named = [leaf.value for leaf in leaves(own.config) if leaf.path[-1] == "ca_file" and isinstance(leaf.value, str)]
+    return list(dict.fromkeys(os.path.join(own.directory, path) for path in named))
+
+
+def _jwts(own: OwnConfig) -> list[str]:
+    resolver = own.config.get("resolver")
+    directory = str(resolver.get("dir") or "") if isinstance(resolver, dict) else ""
+    return sorted(map(str, Path(own.directory, directory).rglob("*.jwt"))) if directory else []
+
+
+def _text(path: str) -> str:
+    return Path(path).read_bytes().decode("utf-8", "surrogateescape")

@@ -1,0 +1,33 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the configurations of a host to what the rules of the rotation of credentials judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import HostCredentials
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash, verify_password
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import normalise
+
+
+def host_credentials(host: Mapping[str, Any]) -> HostCredentials:
+    """Return what the rules judge about a host; its keys are described by the filter `nats_rotation_plan`.
+
+    Raises ValueError when a configuration holds what nats-server cannot read.
+    """
+    return HostCredentials(
+        running=boolean(host["running"]),
+        loaded=normalise(host["loaded"]) if host.get("loaded") else None,
+        wanted=normalise(host["wanted"]),
+        given=normalise(host["given"]),
+        restart_pending=boolean(host.get("restart_pending", False)),
+    )
+
+
+def same_password(password: str, hashed: str) -> bool:
+    """Return whether a text is the password of a bcrypt hash."""
+    return is_hash(hashed) and not is_hash(password) and verify_password(password, hashed)

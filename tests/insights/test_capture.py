@@ -1,0 +1,143 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Snapshots of typed columns: silver is the same as of JSON lines, and nothing that servers report gets lost."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+    FORMATS,
+    Origin,
+    SnapshotWriter,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES
+from jetstream_insights.fields import Bronze, columns_of
+from jetstream_insights.jobs import Hour, read_manifests
+from jetstream_insights.lake import Lake, place
+from jetstream_insights.maintenance import _write_pack
+from jetstream_insights.silver import failures, of_table, server_names
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+from support.snapshots import HOUR, MORE, RECORDED, recorded, write_snapshot
+
+# --- silver of both ---------------------------------------------------------------------------------------------------
+
+
+def odd(replies: dict[str, Any]) -> dict[str, Any]:
+    """Return replies with what nobody expects: unknown keys, values of other types, null, times and durations of all forms."""
+    jsz = next(iter(replies["jsz"].values()))
+    stream, *_others = (item for account in jsz["account_details"] for item in account.get("stream_detail", ()))
+    stream.update({"new": {"a": [1, "ü"], "b": 1.5}, "sources": None})
+    stream["cluster"]["new"] = True
+    stream["cluster"].setdefault("replicas", [{"name": "n9", "peer": "ZZZZZZZZ"}])[0]["new"] = "x"
+    stream["state"].update({"messages": "many", "bytes": 1 << 63, "first_ts": "yesterday", "new": None})
+    stream["config"].update({"subjects": ["a.>", 'b<&>\\\\u003e"ü'], "metadata": {"k": "<v>"}, "max_age": 10**18})
+    consumer = stream["consumer_detail"][0]
+    consumer["delivered"] = {"consumer_seq": 1, "last_active": "2026-11-21T19:00:00.1+01:00"}
+    consumer["ack_floor"] = "none"
+    consumer["paused"] = 1
+    jsz["meta_cluster"]["snapshot"] = {"last_duration": 1234567891234567, "last_time": "9999-12-31T23:59:59Z"}
+    more = copy.deepcopy(MORE)
+    group = more["raftz"]["APP"]["S-R3F"]
+    group.update({"new": 1, "wal": {"messages": 2, "new": 3}})
+    group["peers"].update({"aaaaaaaa": {"name": "n7", "last_seen": "1h2m3.5s", "new": 1}, "b": {"last_seen": "0s"}})
+    more["routez"]["routes"] += [{"rid": "x"}, {"rid": 8, "rtt": "1m2.25s", "start": "2026-11-21T18:00:00.123456789Z"}]
+    more["accountz"]["account_detail"]["decoded_jwt"]["nats"]["limits"]["tiered_limits"] = {
+        "R1": {"a": [1]},
+        "R3": None,
+    }
+    replies["healthz"][next(iter(replies["healthz"]))] = {
+        "status": 7,
+        "status_code": 1 << 40,
+        "errors": [{"type": "x"}],
+    }
+    return {**replies, "more": more}
+
+
+def fleets() -> Iterator[tuple[str, dict[str, Any]]]:
+    for version in RECORDED:
+        yield version, {**recorded(version), "more": MORE}
+        yield f"odd {version}", odd(recorded(version))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, list[str]]]]:
+    """Return a lake with the same snapshots as lines and as columns: the files of each table by how they are written."""
+    lake = tmp_path_factory.mktemp("lake")
+    found: dict[str, dict[str, list[str]]] = {}
+    for form in FORMATS:
+        manifests = []
+        for number, (fleet, replies) in enumerate(fleets()):
+            moment = HOUR + timedelta(seconds=number)
+            name = f"{moment:%Y%m%dT%H%M%S.%fZ}-{number:06}"
+            manifests.append(write_snapshot(lake, copy.deepcopy(replies), moment, fleet, form, name))
+        with SnapshotWriter(lake, "silent", HOUR, f"{HOUR:%Y%m%dT%H%M%S.%fZ}-999999", form) as writer:
+            for table in TABLES:
+                writer.fail(table, Origin("", "n9"), NatsFailure("timeout", "no reply", subject="S"))
+            manifests.append(writer.publish()[1])
+        for manifest in manifests:
+            for table, told in manifest["tables"].items():
+                paths = [file["path"] for file in told["files"]]
+                found.setdefault(table, {}).setdefault(form, []).extend(paths)
+    return lake, found
+
+
+def comparable(frame: DataFrame) -> DataFrame:
+    """Return the rows with what cannot be compared as text."""
+    held = (ArrayType, MapType, StructType, VariantType)
+    columns = [
+        F.to_json(field.name) if isinstance(field.dataType, held) else F.col(field.name) for field in frame.schema
+    ]
+    return frame.select(*(column.alias(name) for column, name in zip(columns, frame.columns)))
+
+
+def test_rows_of_columns_are_those_of_lines(
+    spark: SparkSession, files: tuple[Path, dict[str, dict[str, list[str]]]]
+) -> None:
+    """What identifies them, all fields, the rest, and the answers that were not given."""
+    root, found = files
+    lake = Lake(spark, str(root))
+    assert set(found) == set(TABLES)
+    for name, declared in TABLES.items():
+        lines, columns = (lake.bronze(found[name][form], columns_of(declared)) for form in FORMATS)
+        assert (lines.columns, columns.lines) == (None, None)
+        makes: list[Callable[[Bronze], DataFrame]] = [partial(of_table, declared), failures]
+        makes += [server_names] if name == "servers" else []
+        for make in makes:
+            one, other = make(lines), make(columns)
+            assert one.schema == other.schema
+            expected = sorted(map(str, comparable(one).collect()))
+            assert sorted(map(str, comparable(other).collect())) == expected, name
+            assert expected
+
+
+def test_a_pack_of_columns_and_of_lines_holds_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    for minute, form in enumerate((*FORMATS, *FORMATS)):
+        write_snapshot(tmp_path, recorded(RECORDED[-1]), HOUR + timedelta(minutes=minute), form=form)
+
+    def streams() -> tuple[int, list[str]]:
+        inputs = read_manifests(lake, [Hour(HOUR, lake.manifests(HOUR))])
+        assert not inputs.broken
+        bronze = lake.bronze(inputs.files("jsz_streams"), columns_of(TABLES["jsz_streams"]))
+        rows = comparable(of_table(TABLES["jsz_streams"], bronze)).collect()
+        return len(inputs.sources["jsz_streams"].files), sorted(map(str, rows))
+
+    files, before = streams()
+    manifests = [lake.manifest(HOUR, name) for name in lake.snapshots(HOUR)]
+    _write_pack(lake, HOUR, place(HOUR), manifests)
+    for name in lake.names(f"bronze/manifest/{place(HOUR)}"):
+        if name.endswith(".json"):
+            lake.delete(f"bronze/manifest/{place(HOUR)}/{name}")
+    assert (files, streams()) == (4, (2, before))
+    assert lake.names("bronze/_incoming") == []

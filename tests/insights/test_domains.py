@@ -1,0 +1,128 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A hub and two edges whose leafnodes bind its system account: one fleet, in which each JetStream domain has streams of the same
+names, in accounts of the same names. What happens in one is nothing that happens in another."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from jetstream_insights.days import make_gold
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.registry import Settings
+from jetstream_insights.jobs import make_silver
+from jetstream_insights.judging import make_findings
+from jetstream_insights.lake import Lake
+from jetstream_insights.report.content import make_report
+from jetstream_insights.report.shape import dicts
+from pyspark.sql import Row, SparkSession
+from support.fleet import START, Fleet, Outage, write
+
+MOMENTS = [0.0, 300.0, 600.0, 900.0]
+#: In which the streams have three replicas and no fault.
+SEEDS = {"hub": 8, "berlin": 13, "oslo": 57}
+PARTS = {
+    name: Fleet(3, 4, seed, domain=name, cluster="EDGE" if name != "hub" else "HUB", prefix=f"{name}-")
+    for name, seed in SEEDS.items()
+}
+#: One of its servers goes, and takes its leaderships along.
+PARTS["berlin"] = replace(PARTS["berlin"], outages=(Outage(0, 600.0, 3600.0),))
+#: Of those that judge what is of one domain, and what compares servers.
+CHECKS = {
+    *("META_002", "META_103", "CLUSTER_105", "GATEWAY_101", "SERVER_107"),
+    *("JETSTREAM_001", "STREAM_101", "STREAM_102", "STREAM_106", "STREAM_117", "CONSUMER_102", "CONSUMER_103"),
+}
+
+
+class Made:
+    """What was made of the fleet."""
+
+    def __init__(self, lake: Lake, report: dict[str, Any]) -> None:
+        self._lake, self.report = lake, report
+
+    def rows(self, layer: str, table: str) -> list[Row]:
+        frame = self._lake.read_days(layer, table, [START.date()])
+        assert frame is not None, table
+        return frame.collect()
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("domains")
+    for at in MOMENTS:
+        write(list(PARTS.values()), folder / "lake", at)
+    lake = Lake(spark, str(folder / "lake"))
+
+    def say(_text: str) -> None:
+        """Progress is for people."""
+
+    day = START.date()
+    assert make_silver(lake, [START], say).quarantined == 0
+    assert make_gold(lake, [day], say).made == 1
+    wanted = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS))
+    assert make_findings(lake, [day], say, False, wanted, None).made == 1
+    make_report(lake, day, folder / "report", "Fleet", say)
+    return Made(lake, json.loads((folder / "report" / "report.json").read_text()))
+
+
+def leader(name: str, stream: str, at: float) -> str:
+    part = PARTS[name]
+    number = part.leader(next(one for one in part.assets if one.name == stream), at)
+    assert number is not None
+    return part.name(number)
+
+
+def test_each_domain_has_its_meta_group_and_its_streams(made: Made) -> None:
+    meta = {row["domain"]: (row["leaders"], row["size"], row["members"]) for row in made.rows("gold", "report_meta")}
+    assert meta == {
+        name: ([f"{name}-{2 if name == 'berlin' else 1}"], 3, [f"{name}-{number}" for number in (1, 2, 3)])
+        for name in PARTS
+    }
+    (fleet,) = made.rows("gold", "report_fleet")
+    assert (fleet["meta_leader"], fleet["streams"], fleet["leaderless_streams"]) == ("berlin-2, hub-1, oslo-1", 12, 0)
+    assert {(row["domain"], row["stream"]): row["leader"] for row in made.rows("gold", "report_streams")} == {
+        (name, stream.name): leader(name, stream.name, MOMENTS[-1])
+        for name, part in PARTS.items()
+        for stream in part.assets
+    }
+    servers = {row["server"]: row for row in made.rows("gold", "report_servers")}
+    assert {name for name, row in servers.items() if row["is_meta_leader"]} == {"hub-1", "berlin-2", "oslo-1"}
+
+
+def test_availability_and_elections_are_of_one_domain(made: Made) -> None:
+    for row in made.rows("gold", "availability"):
+        expected = (1.0, 1.0, row["domain"] != "berlin")
+        assert (row["leader_ratio"], row["quorum_ratio"], row["redundant_ratio"] == 1.0) == expected, row
+    moved = {
+        ("berlin", stream.name)
+        for stream in PARTS["berlin"].assets
+        if leader("berlin", stream.name, 0.0) != leader("berlin", stream.name, 900.0)
+    }
+    changes = {(row["domain"], row["stream"]) for row in made.rows("gold", "leader_changes")}
+    assert moved and changes == moved | {("berlin", "")}
+    incidents = {(row["incident"], row["domain"], row["server"]) for row in made.rows("gold", "incidents")}
+    assert incidents == {("not_redundant", "berlin", ""), ("server_missing", "", "berlin-1")}
+    assert {row["domain"] for row in made.rows("gold", "account_usage")} == set(PARTS)
+    assert not [row for row in made.rows("gold", "divergence") if row["diverged"] or row["behind"]]
+
+
+def test_a_finding_of_one_domain_is_not_one_of_another(made: Made) -> None:
+    failed = [row for row in made.rows("findings", "findings") if row["result"] == "fail"]
+    found = {(row["check"], row["domain"], row["stream"]) for row in failed if row["stream"] is not None}
+    assert {(domain, stream) for check, domain, stream in found if check == "STREAM_106"} == {
+        ("berlin", stream.name) for stream in PARTS["berlin"].assets
+    }
+    assert {domain for _check, domain, _stream in found} == {"berlin"}
+    assert {row["check"] for row in failed} <= {"STREAM_106", "CONSUMER_103", "META_103"}
+    assert {row["domain"] for row in failed} == {"berlin"}
+
+
+def test_the_report_names_the_domain_where_there_are_several(made: Made) -> None:
+    assert {row["domain"] for row in dicts(made.report, "streams")} == set(PARTS)
+    (cause,) = dicts(made.report, "causes")
+    assert (cause["kind"], cause["servers"]) == ("servers_down", ["berlin-1"])
+    assert any("A0@berlin/" in line for line in cause["evidence"]), cause["evidence"]

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A foreign cluster with mutual TLS, gateways and leafnodes, adopted and deployed: no process and no connection is lost, and what
+each server has loaded afterwards is what it had loaded before."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
+from support.foreign_cluster import LINK_SECRETS, NAMES, Linked
+from support.module_runs import run_in_process
+from support.role_cluster import APP_PASSWORD, APP_USER, SYSTEM_PASSWORD, load
+
+pytestmark = pytest.mark.playbook
+
+
+def loaded(cluster: Linked) -> dict[str, dict[str, Any]]:
+    """Return what each server has loaded, proven by the digest that it reports where it reports one."""
+    proof = "time" if cluster.version.startswith("2.10") else "digest"
+    found = {}
+    for name in NAMES:
+        read = run_in_process("nats_server_discovery_info", {}, config=cluster.hosts[name]["nats_cluster_adopt_config"])
+        assert (read["loaded"]["proof"], read["loaded"]["problem"]) == (proof, "")
+        found[name] = read["config"]
+    return found
+
+
+def linked(cluster: Linked) -> dict[str, list[Any]]:
+    """Return the connections between the servers once all are there: to FAR both ways, to the hub, and from the edge."""
+    deadline = time.monotonic() + 30
+    while True:
+        links = cluster.links()
+        kinds = {name: {kind for kind, *_rest in found} for name, found in links.items()}
+        accounts = {name: {one[2] for one in found if one[0] == "leaf"} for name, found in links.items()}
+        wanted = {name: {"BRIDGE", "EDGE"} if name == "f1" else {"BRIDGE"} for name in NAMES}
+        if accounts == wanted and all(found == {"gateway", "leaf", "route"} for found in kinds.values()):
+            return links
+        assert time.monotonic() < deadline, links
+        time.sleep(0.3)
+
+
+def keeps_secrets(cluster: Linked, directory: Path, kept: Sequence[str]) -> None:
+    """Back up what somebody else wrote, before anything of it is deployed: no secret is in it or shown."""
+    user = {"account": "APP", "user": APP_USER, "password": APP_PASSWORD}
+    options: dict[str, Any] = {
+        "nats_cluster_backup_directory": str(directory),
+        "nats_cluster_account_users": [user],
+    }
+    shown = cluster.playbook("backup", "-vvv", **options).output
+    (own,) = directory.glob("cluster@*.json")
+    files = json.loads(own.read_text())["files"]
+    assert sorted(files) == [*(f"{name}/{file}" for name in NAMES for file in ("ca.crt", "nats.conf")), "servers.json"]
+    assert not [text for text in kept for name in NAMES if text not in files[f"{name}/nats.conf"]]
+    saved = b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
+    for secret in [*LINK_SECRETS.values(), APP_PASSWORD, SYSTEM_PASSWORD]:
+        for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}:
+            assert form.encode() not in saved and (form not in shown or secret in user.values()), form
+    assert b"$2b$" not in saved
+
+
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
+def test_tls_gateways_and_leafnodes_are_adopted_as_they_are(tmp_path: Path, version: str) -> None:
+    cluster = Linked(tmp_path, version)
+    with cluster.by_hand(), load(cluster, streams={"LOAD3": 3}, tls=cluster.trust):
+        pids, before, links = cluster.pids(), loaded(cluster), linked(cluster)
+        shown = cluster.adopt()
+        assert "The first deploy: 0 restarts, 3 reloads, 0 units, 0 binaries." in shown
+        assert not [of for of, secret in LINK_SECRETS.items() if secret in shown]
+
+        keeps_secrets(cluster, tmp_path / "backups", ["authorization", "leafnodes", "gateway", "$SECRET_"])
+        predicted = cluster.playbook("deploy", "--check", "--diff").output
+        assert len(re.findall(r'"reload"', predicted)) == 3, predicted
+        assert not [of for of, secret in LINK_SECRETS.items() if secret in predicted]
+        assert (cluster.pids(), cluster.links()) == (pids, links)
+
+        cluster.playbook("deploy")
+        after = loaded(cluster)
+        assert (cluster.pids(), linked(cluster)) == (pids, links)
+        for name in NAMES:
+            change = config_change(before[name], after[name], version)
+            assert (change["action"], change["keys"]) == ("none", [])
+        cluster.deploy_changes_nothing()

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the actions nats_bundle and nats_server_host_info do on the controller; the module is a plain function here."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.plugins.action.normal import ActionModule as NormalAction
+from ansible_collections.natsops.jetstream.plugins.action import nats_bundle, nats_server_host_info
+
+
+@pytest.fixture(autouse=True)
+def module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Return what the module would be given."""
+    monkeypatch.setattr(NormalAction, "run", lambda action, *_arguments: {"given": action._task.args})
+
+
+def run(kind: Any, **arguments: Any) -> dict[str, Any]:
+    action = kind.__new__(kind)
+    action._task = SimpleNamespace(args=arguments)
+    result: dict[str, Any] = action.run(task_vars={})
+    assert action._task.args == arguments
+    return result
+
+
+def test_a_bundle_is_told_the_secrets_and_nothing_else_of_the_variables() -> None:
+    users = [{"user": "app", "password": "app-pass"}, {"user": "other", "password": "app-pass"}]
+    config = {"accounts": {"APP": {"users": users}}, "token": "t0k3n", "server_name": "n1", "url": "nats://n1"}
+    given = run(nats_bundle.ActionModule, path="/x.zip", secrets=["s3cret", config, None])["given"]
+    assert given == {"path": "/x.zip", "secrets": ["app-pass", "s3cret", "t0k3n"]}
+    assert run(nats_bundle.ActionModule, path="/x.zip")["given"]["secrets"] == []
+
+
+def test_a_file_on_the_controller_has_a_sum_and_none_has_none(tmp_path: Path) -> None:
+    file = tmp_path / "archive"
+    file.write_bytes(b"nats")
+    found = run(nats_server_host_info.ActionModule, src=str(file))
+    assert found["src_sha256"] == hashlib.sha256(b"nats").hexdigest()
+    for source in (None, "", str(tmp_path), f"{file}.gone"):
+        assert run(nats_server_host_info.ActionModule, src=source)["src_sha256"] == ""
+    assert run(nats_server_host_info.ActionModule)["src_sha256"] == ""
