@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.accounts import account_usage
+from jetstream_insights.gold.activity import activity
 from jetstream_insights.gold.balance import gini
 from jetstream_insights.gold.capacity import capacity, growth, sums_of
 from jetstream_insights.gold.changes import suspects
@@ -463,3 +464,49 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
             ("no_answer", "n3", minute(5), "connz: deadline"),
         ]
     assert most_joined(found) <= groups * 3 + lines
+
+
+def test_activity_is_of_counters_that_can_be_compared(spark: SparkSession) -> None:
+    """n1 counts 600 messages in ten minutes, then starts again; n2 is seen once. Only what a leader reports is pending."""
+    counted = [
+        (0, "n1", 0, 100, 1),
+        (10, "n1", 0, 700, 3),
+        (20, "n1", 15, 50, 0),
+        (30, "n1", 15, 350, 0),
+        (30, "n2", 0, 9000, 9),
+    ]
+    servers = spark.createDataFrame(
+        [
+            (
+                "fleet",
+                NOON + timedelta(minutes=minute),
+                name,
+                name,
+                NOON + timedelta(minutes=start),
+                msgs,
+                0,
+                msgs,
+                errors,
+                5,
+            )
+            for minute, name, start, msgs, errors in counted
+        ],
+        "fleet string, taken timestamp, server string, server_id string, start timestamp, in_msgs bigint, in_bytes bigint, "
+        "js_api_total bigint, js_api_errors bigint, connections bigint",
+    )
+    consumers = spark.createDataFrame(
+        [
+            ("fleet", NOON + timedelta(minutes=minute), leader, pending, 1)
+            for minute, leader, pending in ((10, "n1", 70), (30, "n1", 40), (30, None, 5000))
+        ],
+        "fleet string, taken timestamp, leader string, num_pending bigint, num_ack_pending bigint",
+    )
+    changes = spark.createDataFrame(
+        [("fleet", LAST, NOON + timedelta(minutes=minute)) for minute in (10, 20)],
+        "fleet string, day date, taken timestamp",
+    )
+    (row,) = activity(servers, consumers, changes, servers.limit(0), DEFAULTS).collect()
+    # 600 in 600 seconds, and 300 in 600 seconds of the second start; of what lies between nothing is known.
+    assert (row["hour"], row["measured"], row["in_msgs"]) == (12, 1, pytest.approx(900 / 1200))
+    assert (row["api_errors"], row["connections"]) == (2, 10)
+    assert (row["num_pending"], row["num_ack_pending"], row["elections"]) == (40, 1, 2)

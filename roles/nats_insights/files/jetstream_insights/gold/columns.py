@@ -558,6 +558,20 @@ ACCOUNT_USAGE = (
     Col("coverage", "double", "observed / server-seconds between the snapshots; counts are not extrapolated"),
 )
 
+ACTIVITY = (
+    *DAY,
+    Col("hour", "int", "hour of the day in UTC"),
+    Col("measured", "int", "servers whose counters could be compared"),
+    Col("connections", "bigint", "client connections in the hour's last snapshot"),
+    Col("in_msgs", "double", "messages per second that servers received"),
+    Col("in_bytes", "double", "bytes per second that servers received"),
+    Col("api_requests", "double", "JetStream API requests per second"),
+    Col("api_errors", "bigint", "of the API requests of the hour, how many ended in errors"),
+    Col("num_pending", "bigint", "messages that consumers have not delivered, in the hour's last snapshot"),
+    Col("num_ack_pending", "bigint", "messages that are delivered and not acknowledged, likewise"),
+    Col("elections", "int", "changes of the leader of any group that were seen"),
+)
+
 # --- capacity -----------------------------------------------------------------------------------------------------------
 
 ASSET = (
