@@ -64,7 +64,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences ee dev lock clean
+	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences ee dev lock vendor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -156,7 +156,7 @@ test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (ro
 	@$(PYTEST) -m 'not chaos' tests/lab
 
 # Those of the pipeline run in Spark's environment.
-bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, backup, leaders, metrics, replicas, roll, operations, insights/collector, insights/source or insights/pipeline (ARGS='--help'; not part of test)
+bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, backup, leaders, metrics, replicas, roll, operations, insights/collector, insights/source, insights/forecast or insights/pipeline (ARGS='--help'; not part of test)
 	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/lab:$(CACHE)/collections:$(PIPELINE) BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
 		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 
@@ -255,6 +255,9 @@ lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development
 	@cd requirements && for file in $(filter-out test.in,$(notdir $(wildcard requirements/*.in))); do \
 		uv pip compile --no-config --system-certs --quiet --universal --python-version $$([ $$file = core-2.21.in ] && echo 3.12 || echo 3.11) --upgrade \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o $${file%.in}.txt $$file || exit 1; done
+
+vendor: ## fetches the chart library of the insights' report from npm, as tools/vendor.py names it
+	@$(PYTHON) tools/vendor.py
 
 clean: demo-clean ## removes everything that was made
 	rm -rf .cache

@@ -12,26 +12,30 @@ from typing import Any
 import pytest
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.accounts import account_usage
+from jetstream_insights.gold.activity import activity
 from jetstream_insights.gold.balance import gini
-from jetstream_insights.gold.capacity import backtests, capacity, forecasts, growth, sums_of
+from jetstream_insights.gold.capacity import capacity, growth, sums_of
 from jetstream_insights.gold.changes import suspects
 from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
 from jetstream_insights.gold.divergence import divergence
+from jetstream_insights.gold.forecast import LONG, backtests, forecasts
 from jetstream_insights.gold.health import incidents, restarts
 from jetstream_insights.gold.leadership import flap, leader_changes
 from jetstream_insights.gold.tables import schema
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from support.forecasting import Days, all_series, usage
 
 LAST = date(2026, 11, 21)
 NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
-#: Growth a day, limit, and what happens to an asset in the 22 days until LAST. In MB.
+#: Growth a day, limit, and what happens to an asset in the DAYS until LAST. In MB.
+DAYS = 29
 ASSETS: dict[str, dict[str, Any]] = {
     "steady": {"slope": 10.0, "limit": 1000.0},
-    "purged": {"slope": 10.0, "limit": 1000.0, "purge": 15},
+    "purged": {"slope": 10.0, "limit": 1000.0, "purge": 24},
     "noisy": {"slope": 10.0, "limit": 1000.0, "noise": 0.03},
-    "doubled": {"slope": 10.0, "limit": 1000.0, "doubles": 18},
+    "doubled": {"slope": 10.0, "limit": 1000.0, "doubles": 21},
     "falling": {"slope": -3.0, "limit": 1000.0},
     "endless": {"slope": 10.0, "limit": None},
     "trimmed": {"slope": 0.0, "limit": 1000.0, "trimmed": True},
@@ -59,13 +63,13 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
     names = [column.name for column in columns.USAGE]
     rows = []
     for name, asset in ASSETS.items():
-        for day in range(22):
+        for day in range(DAYS):
             for hour in range(0, 24, 4):
                 limit = asset["limit"] * 1e6 if asset["limit"] else None
                 first = 1 + day * 24 + hour if asset.get("trimmed") else 1
                 values = (
                     "fleet",
-                    LAST - timedelta(days=21 - day),
+                    LAST - timedelta(days=DAYS - 1 - day),
                     hour,
                     "stream",
                     "file",
@@ -79,13 +83,15 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
                 )
                 assert len(values) == len(names)
                 rows.append(values)
-    usage = spark.createDataFrame(rows, schema(columns.USAGE)).cache()
-    grown = growth(usage, usage).select(*(column.name for column in columns.GROWTH)).cache()
+    of_usage = spark.createDataFrame(rows, schema(columns.USAGE)).cache()
+    grown = growth(of_usage, of_usage).select(*(column.name for column in columns.GROWTH)).cache()
+
+    nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
 
     def made(day: date) -> DataFrame:
         literal = F.lit(day)
-        past = grown.where(F.col("day").between(day - timedelta(days=13), day - timedelta(days=1)))
-        return forecasts(grown.where(F.col("day") == literal), past, literal).select(
+        past = grown.where(F.col("day").between(day - timedelta(days=LONG - 1), day - timedelta(days=1)))
+        return forecasts(grown.where(F.col("day") == literal), past, nothing, nothing, literal).select(
             *(column.name for column in columns.FORECASTS)
         )
 
@@ -93,18 +99,17 @@ def forecast(spark: SparkSession) -> dict[str, Row]:
     came = backtests(grown.where(F.col("day") == F.lit(LAST)), reported, F.lit(LAST)).select(
         *(c.name for c in columns.BACKTESTS)
     )
-    nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
     return {row["name"]: row for row in capacity(made(LAST), came, nothing).collect()}
 
 
 def test_growth_is_that_of_the_day_without_its_swing(forecast: dict[str, Row]) -> None:
     for name in ("steady", "purged", "noisy", "endless"):
-        assert forecast[name]["slope_p50"] == pytest.approx(10e6), name
-        assert (forecast[name]["basis"], forecast[name]["changed"], forecast[name]["days"]) == ("long", False, 14)
-    assert forecast["falling"]["slope_p50"] == pytest.approx(-3e6)
-    # Of the last four days the slope is twice what it was; the long window has not seen it yet.
+        assert forecast[name]["slope"] == pytest.approx(10e6), name
+        assert (forecast[name]["basis"], forecast[name]["changed"], forecast[name]["days"]) == ("long", False, LONG)
+    assert forecast["falling"]["slope"] == pytest.approx(-3e6)
+    # In the last week the slope is twice what it was; the long window has hardly seen it yet.
     assert (forecast["doubled"]["basis"], forecast["doubled"]["changed"]) == ("short", True)
-    assert forecast["doubled"]["slope_p50"] == pytest.approx(20e6, rel=0.2)
+    assert forecast["doubled"]["slope"] == pytest.approx(20e6, rel=0.05)
 
 
 def test_days_to_full_and_when_there_are_none(forecast: dict[str, Row]) -> None:
@@ -114,8 +119,8 @@ def test_days_to_full_and_when_there_are_none(forecast: dict[str, Row]) -> None:
         "endless": "unlimited", "trimmed": "plateau", "full": "full",
     }  # fmt: skip
     row = forecast["steady"]
-    assert row["full_p50"] == pytest.approx((1000e6 - used("steady", 21, 20)) / 10e6)
-    assert row["used_ratio"] == pytest.approx(used("steady", 21, 20) / 1000e6)
+    assert row["full_p50"] == pytest.approx((1000e6 - used("steady", DAYS - 1, 20)) / 10e6)
+    assert row["used_ratio"] == pytest.approx(used("steady", DAYS - 1, 20) / 1000e6)
     assert forecast["purged"]["full_p10"] <= forecast["purged"]["full_p50"] <= (forecast["purged"]["full_p90"] or 1e9)
     assert forecast["full"]["full_p50"] == 0.0
     for name in ("falling", "endless", "trimmed"):
@@ -126,11 +131,51 @@ def test_the_error_of_earlier_forecasts_stands_beside(forecast: dict[str, Row]) 
     for name, row in forecast.items():
         assert (row["horizon"], row["backtests"]) == (7, 1), name
     assert forecast["steady"]["error_p50"] == pytest.approx(0.0, abs=1e-9)
-    assert forecast["steady"]["naive_p50"] == pytest.approx(70e6 / used("steady", 21, 20))
+    assert forecast["steady"]["naive_p50"] == pytest.approx(70e6 / used("steady", DAYS - 1, 20))
     assert forecast["steady"]["coverage"] == 1.0
-    # Nobody could know on day 14 that it would double on day 18, and be purged on day 15.
+    # Nobody could know on day 21 that it would double on that day, and be purged on day 24.
     assert forecast["doubled"]["coverage"] == 0.0
-    assert forecast["purged"]["error_p50"] == pytest.approx(100e6 / used("purged", 21, 20))
+    assert forecast["purged"]["error_p50"] == pytest.approx(100e6 / used("purged", DAYS - 1, 20))
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession) -> dict[str, list[Row]]:
+    """Return the backtests of calibrated forecasts that were made on each weekday, by scenario."""
+    days = Days(usage(spark, all_series(["noisy", "weekly", "sawtooth"], 12, 130)))
+    found: dict[str, list[Row]] = {}
+    for row in days.judged(days.calibrated(range(88, 88 + 12, 2))).collect():
+        found.setdefault(row["fleet"], []).append(row)
+    return found
+
+
+@pytest.mark.parametrize("scenario", ["noisy", "weekly", "sawtooth"])
+def test_four_of_five_truths_are_in_the_band(judged: dict[str, list[Row]], scenario: str) -> None:
+    """Over 30 days twelve assets have hardly more than twelve independent errors: the bench judges those."""
+    for days in (1, 7):
+        covered = [row["covered"] for row in judged[scenario] if row["horizon"] == days]
+        assert len(covered) == 12 * 6
+        assert sum(covered) / len(covered) == pytest.approx(0.8, abs=0.15), (days, scenario)
+
+
+def test_a_forecast_does_not_depend_on_the_weekday(judged: dict[str, list[Row]]) -> None:
+    """Nothing is written at weekends: on a Wednesday the days before tell too much, on a Monday too little."""
+    for days in (7, 30):
+        by_weekday: dict[int, list[Row]] = {}
+        for row in judged["weekly"]:
+            if row["horizon"] == days:
+                by_weekday.setdefault(row["origin"].weekday(), []).append(row)
+        assert len(by_weekday) == 6
+        for weekday, rows in by_weekday.items():
+            grown = sum(-row["naive_error"] * row["actual"] for row in rows)
+            wrong = sum(row["forecast_p50"] - row["actual"] for row in rows)
+            allowed = 0.05 if days == 7 else 0.08  # 30 days begin and end on different weekdays
+            assert abs(wrong / grown) < allowed, (days, weekday)
+
+
+def test_what_is_purged_again_and_again_does_not_grow(judged: dict[str, list[Row]]) -> None:
+    rows = [row for row in judged["sawtooth"] if row["horizon"] == 30]
+    wrong = sum(row["forecast_p50"] - row["actual"] for row in rows)
+    assert abs(wrong) < 0.05 * sum(row["actual"] for row in rows)
 
 
 def test_formulas(spark: SparkSession) -> None:
@@ -419,3 +464,49 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
             ("no_answer", "n3", minute(5), "connz: deadline"),
         ]
     assert most_joined(found) <= groups * 3 + lines
+
+
+def test_activity_is_of_counters_that_can_be_compared(spark: SparkSession) -> None:
+    """n1 counts 600 messages in ten minutes, then starts again; n2 is seen once. Only what a leader reports is pending."""
+    counted = [
+        (0, "n1", 0, 100, 1),
+        (10, "n1", 0, 700, 3),
+        (20, "n1", 15, 50, 0),
+        (30, "n1", 15, 350, 0),
+        (30, "n2", 0, 9000, 9),
+    ]
+    servers = spark.createDataFrame(
+        [
+            (
+                "fleet",
+                NOON + timedelta(minutes=minute),
+                name,
+                name,
+                NOON + timedelta(minutes=start),
+                msgs,
+                0,
+                msgs,
+                errors,
+                5,
+            )
+            for minute, name, start, msgs, errors in counted
+        ],
+        "fleet string, taken timestamp, server string, server_id string, start timestamp, in_msgs bigint, in_bytes bigint, "
+        "js_api_total bigint, js_api_errors bigint, connections bigint",
+    )
+    consumers = spark.createDataFrame(
+        [
+            ("fleet", NOON + timedelta(minutes=minute), leader, pending, 1)
+            for minute, leader, pending in ((10, "n1", 70), (30, "n1", 40), (30, None, 5000))
+        ],
+        "fleet string, taken timestamp, leader string, num_pending bigint, num_ack_pending bigint",
+    )
+    changes = spark.createDataFrame(
+        [("fleet", LAST, NOON + timedelta(minutes=minute)) for minute in (10, 20)],
+        "fleet string, day date, taken timestamp",
+    )
+    (row,) = activity(servers, consumers, changes, servers.limit(0), DEFAULTS).collect()
+    # 600 in 600 seconds, and 300 in 600 seconds of the second start; of what lies between nothing is known.
+    assert (row["hour"], row["measured"], row["in_msgs"]) == (12, 1, pytest.approx(900 / 1200))
+    assert (row["api_errors"], row["connections"]) == (2, 10)
+    assert (row["num_pending"], row["num_ack_pending"], row["elections"]) == (40, 1, 2)

@@ -58,7 +58,7 @@ GOLD = {
     "catch_up double, stuck_seconds double",
     "capacity": "fleet string, day date, scope string, resource string, name string, cluster string, state string, `limit` "
     "double, "
-    "used_ratio double, changed boolean, slope_p50 double, full_p10 double, full_p50 double, full_p90 double",
+    "used_ratio double, changed boolean, slope double, full_p10 double, full_p50 double, full_p90 double",
     "headroom": "fleet string, day date, snapshot string, taken timestamp, cluster string, scope string, name string, "
     "servers_left int, need double, free double, largest double, fits boolean, days double",
 }
@@ -494,7 +494,7 @@ def _gold() -> Rows:
                 "limit": 1e12,
                 "used_ratio": 0.1,
                 "changed": False,
-                "slope_p50": 1e6,
+                "slope": 1e6,
                 "full_p10": 100.0,
                 "full_p50": 200.0,
                 "full_p90": 300.0,

@@ -139,6 +139,12 @@ def parser() -> argparse.ArgumentParser:
     shown = found.add_argument_group("report")
     shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="where its files are written, on this machine")
     shown.add_argument("--title", default="NATS JetStream fleet", help="its title")
+    shown.add_argument(
+        "--webhook-file",
+        type=Path,
+        metavar="FILE",
+        help="holds the address to which its verdict and first steps are posted",
+    )
     shown.add_argument("--fail-on", choices=SEVERITIES, help="exit status 4 where a root cause is at least so severe")
     keep = found.add_argument_group("maintain")
     keep.add_argument(
@@ -165,8 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().error("--from must be before --to")
     if ("report" in given.jobs) != (given.output is not None):
         parser().error("--output is what the job report needs, and no other takes")
-    if given.fail_on and "report" not in given.jobs:
-        parser().error("--fail-on is of the job report")
+    if (given.fail_on or given.webhook_file) and "report" not in given.jobs:
+        parser().error("--fail-on and --webhook-file are of the job report")
     severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
     try:
         given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
@@ -208,7 +214,7 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
         made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
         if not made:
             raise LakeError("there is nothing to report of this time: run the jobs gold and findings first")
-        return make_report(lake, made[-1], given.output, given.title, say, given.meant)
+        return make_report(lake, made[-1], given.output, given.title, say, given.meant, given.webhook_file)
     if job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import TABLES, made_before
 from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings
+from jetstream_insights.gold.tables import days_before
 from jetstream_insights.jobs import Outcome, Say, empty
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours, new_run
 from jetstream_insights.side_by_side import make_all
@@ -53,9 +54,7 @@ def up_to_date(known: Mapping[str, Any], format_: int, basis: str, inputs: Itera
 
 
 #: The days before that a day may be made from.
-HISTORY = max(
-    (int(source.partition(":")[2]) for table in TABLES.values() for source in table.of if ":" in source), default=0
-)
+HISTORY = max(back for table in TABLES.values() for source in table.of for back in days_before(source))
 
 
 def make_gold(
@@ -128,8 +127,8 @@ class _Day:
         if layer == "before":
             known = [hour for hour in hours_of(self._day - timedelta(days=1)) if self._lake.pointer("silver", hour)]
             return self._silver(name, known[-1:])
-        table, _colon, back = name.partition(":")
-        past = [self._day - timedelta(days=number) for number in range(1, int(back) + 1)]
+        table = name.partition(":")[0]
+        past = [self._day - timedelta(days=back) for back in days_before(source)]
         found = self._lake.read_days("gold", table, past)
         return found if found is not None else self._lake.spark.createDataFrame([], TABLES[table].schema)
 

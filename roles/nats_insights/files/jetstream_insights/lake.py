@@ -30,7 +30,7 @@ from jetstream_insights.findings import lifetime
 #: Of manifests and of pointers. A column more is none: it is null in older files. See docs/internals/lake.md.
 BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
-GOLD_FORMAT = 2
+GOLD_FORMAT = 3
 FINDINGS_FORMAT = 4
 ADVISORIES_FORMAT = 3
 _FORMATS = {

@@ -9,6 +9,7 @@ from graphlib import TopologicalSorter
 
 from jetstream_insights.gold import (
     accounts,
+    activity,
     balance,
     capacity,
     changes,
@@ -29,6 +30,7 @@ THEMES: dict[str, tuple[Table, ...]] = {
     "Consumers": consumers.TABLES,
     "Divergence": divergence.TABLES,
     "Changes": changes.TABLES,
+    "Activity": activity.TABLES,
     "Accounts": accounts.TABLES,
     "Capacity": capacity.TABLES,
 }

@@ -4,15 +4,23 @@
 """How full servers, zones, clusters, accounts and streams are, how fast they fill, how good such forecasts were, and whether the
 others could take what a failed server holds.
 
-Growth of a day is the median over its hours of used(h) − used(h − 24 h): Theil–Sen's slope over pairs a day apart, in
-which daily swings fall out and a purge spoils one day. On synthetic series (hourly, 14 days, 7 ahead: a daily swing,
-a purge, 3 % bad points, a plateau, a rate that doubled) its error was 0.2–1.5 % in the median, that of least squares
-1–16 %.
+Growth of a day is the median over its hours of used(h) − used(h − 24 h): daily swings fall out, and a purge spoils one
+day.
 
-The forecast is used + days × slope, with the 10th, 50th and 90th percentile of the daily slopes of 14 days, or of the
-last 4 when their median differs by more than a third. Forecasts that came due are compared with what came
-(`backtests`); `capacity` shows their error beside each forecast, and that of the forecast that nothing changes. Less
-than 3 days with a slope give `unknown`.
+The forecast is used + days × slope. The slope is of four weeks: the mean of the seven weekdays' means, so that it is the
+same on each day of the week and bears missing days. A day that changed by more than six times what days change in the
+median happened once, and is left out; two or more such days (a purge every week) are expected to go on, and count. When
+the last week is unlike the three before, beyond their noise, only it counts. A slope below its own standard error is 0.
+Less than seven weekdays give the median of the daily slopes.
+
+The band is that of split conformal prediction: the 10th and 90th percentile of the errors that forecasts of this class
+(a scope and a resource of the fleet) had over 1, 7 and 30 days, when they came due in the last four weeks. Errors are
+pooled as multiples of each asset's own spread, since one asset has one error over 30 days in 30 days. Until there are
+enough, errors are taken to be normal. The spread is of sums over seven days, times (days / 7) to the power by which the
+asset's own spread grew from one day to seven, and times √(1 + days / days of the slope), which is the slope's own error.
+
+Forecasts that came due are compared with what came (`backtests`); `capacity` shows their error beside each forecast, and
+that of the forecast that nothing changes. Less than 3 days with a slope give `unknown`.
 
 Headroom is about room only: `fill` of a server's limit may be used after the failure (0.8, a setting). Tags,
 unique_tag and max_ha_assets are for the planner. `days` divides what is left by the growth of the whole cluster.
@@ -27,27 +35,19 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import Settings, at, union, zone
+from jetstream_insights.gold.forecast import ENOUGH, HORIZONS, JUDGED, KEY, LONG, SHOWN, backtests, forecasts
 from jetstream_insights.gold.tables import MOMENT, Table, not_negative, ratio
 from jetstream_insights.keys import ACCOUNT, CLUSTER, DOMAIN, SNAPSHOT, STREAM
 
 _ASSET = tuple(column.name for column in columns.ASSET)
-_KEY = ("fleet", *_ASSET)
 _FIGURES = ("used", "reserved", "limit", "first_seq")
-
-#: Days of the two windows, and how many must have a slope: for a forecast, and for the short window to be believed.
-LONG, SHORT, ENOUGH = 14, 4, 3
 
 #: Hours of a day that must be comparable with the day before.
 _HOURS = 3
 
-#: The windows disagree when they differ by more than this part of the larger slope.
-_DISAGREE = 1 / 3
-
-#: Days ahead of the forecasts that are judged, the one that is shown first; and over how many days they are.
-HORIZONS, JUDGED = (7, 1), 14
-
-#: The part of the limit that is full; the growth a day, as a part of what is used, that is none; what a band may be off.
-_FULL, _FLAT, _TOLERANCE = 0.99, 0.001, 0.001
+#: The part of the limit that is full; the growth a day, as a part of what is used, that is none; the part of the larger slope by
+#: which growth is not what it was.
+_FULL, _FLAT, _CHANGED = 0.99, 0.001, 1 / 3
 
 
 def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame, names: DataFrame) -> DataFrame:
@@ -182,11 +182,11 @@ def _of_streams(streams: DataFrame) -> Sequence[DataFrame]:
 
 def growth(of_usage: DataFrame, past: DataFrame) -> DataFrame:
     """Return by how much each asset grew in the day. `past`: the usage of the day before."""
-    old = past.select(*_KEY, "hour", F.col("used").alias("old_used"), F.date_add("day", 1).alias("day"))
-    joined = of_usage.join(old, on=[*_KEY, "day", "hour"], how="left")
+    old = past.select(*KEY, "hour", F.col("used").alias("old_used"), F.date_add("day", 1).alias("day"))
+    joined = of_usage.join(old, on=[*KEY, "day", "hour"], how="left")
     rise = F.col("used") - F.col("old_used")
     last = {name: F.max_by(name, "hour").alias(name) for name in ("used", "reserved", "limit")}
-    return joined.groupBy(*_KEY, "day").agg(
+    return joined.groupBy(*KEY, "day").agg(
         *last.values(),
         F.min("used").alias("least"),
         F.max("used").alias("most"),
@@ -197,75 +197,12 @@ def growth(of_usage: DataFrame, past: DataFrame) -> DataFrame:
     )
 
 
-def forecasts(of_growth: DataFrame, past: DataFrame, day: Column) -> DataFrame:
-    """Return the growth that is expected of each asset from the end of the day on. `past`: growth of the days before."""
-    today = of_growth.select(*_KEY, "used", "reserved", "limit", "last_hour")
-    window = of_growth.unionByName(past).where(F.col("slope").isNotNull())
-    recent = F.date_diff(day, F.col("day")) < SHORT
-    short = F.when(recent, F.col("slope"))
-    quantiles = (0.1, 0.5, 0.9)
-    slopes = window.groupBy(*_KEY).agg(
-        F.count("slope").alias("days_long"),
-        F.count(short).alias("days_short"),
-        F.percentile("slope", F.array(*map(F.lit, quantiles))).alias("long"),
-        F.percentile(short, F.array(*map(F.lit, quantiles))).alias("short"),
-        F.bool_and(F.when(recent, F.coalesce("trimmed", F.lit(False)))).alias("trimmed"),
-    )
-    apart = F.abs(F.col("short")[1] - F.col("long")[1])
-    larger = F.greatest(F.abs(F.col("short")[1]), F.abs(F.col("long")[1]))
-    changed = (F.col("days_short") >= ENOUGH) & (apart > larger * _DISAGREE)
-    chosen = F.when(changed, F.col("short")).otherwise(F.col("long"))
-    return (
-        today.join(slopes, on=list(_KEY), how="left")
-        .withColumns(
-            {
-                "days_long": F.coalesce("days_long", F.lit(0)),
-                "days_short": F.coalesce("days_short", F.lit(0)),
-                "slope_long": F.col("long")[1],
-                "slope_short": F.col("short")[1],
-                "basis": F.when(F.coalesce(changed, F.lit(False)), "short").otherwise("long"),
-                "chosen": chosen,
-                "day": day,
-            }
-        )
-        .withColumns({f"slope_p{number * 100:.0f}": F.col("chosen")[index] for index, number in enumerate(quantiles)})
-    )
-
-
-def backtests(of_growth: DataFrame, past: DataFrame, day: Column) -> DataFrame:
-    """Return how right the forecasts were that were made for the day. `past`: forecasts of the days before."""
-    reported = past.where((F.col("days_long") >= ENOUGH) & F.col("slope_p50").isNotNull()).select(
-        *_KEY, F.col("day").alias("origin"), F.col("used").alias("base"), F.col("limit").alias("most"),
-        F.col("last_hour").alias("base_hour"), "slope_p10", "slope_p50", "slope_p90",
-        F.date_diff(day, F.col("day")).alias("horizon"),
-    ).where(F.col("horizon").isin(*HORIZONS))  # fmt: skip
-    actual = of_growth.select(*_KEY, F.col("used").alias("actual"), "last_hour")
-    ahead = F.col("horizon") + (F.col("last_hour") - F.col("base_hour")) / F.lit(24.0)
-
-    def value(slope: str) -> Column:
-        grown = F.greatest(F.col("base") + ahead * F.col(slope), F.lit(0.0))
-        return F.when(F.col("most").isNotNull(), F.least(grown, F.greatest("most", "base"))).otherwise(grown)
-
-    slack = F.col("actual") * _TOLERANCE
-    return (
-        actual.join(reported, on=list(_KEY))
-        .withColumns({f"forecast_{name}": value(f"slope_{name}") for name in ("p10", "p50", "p90")})
-        .withColumns(
-            {
-                "error": ratio(F.col("forecast_p50") - F.col("actual"), F.col("actual")),
-                "naive_error": ratio(F.col("base") - F.col("actual"), F.col("actual")),
-                "covered": F.col("actual").between(F.col("forecast_p10") - slack, F.col("forecast_p90") + slack),
-                "day": day,
-            }
-        )
-    )
-
-
 def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) -> DataFrame:
     """Return how full each asset is, when it is full, and how wrong such forecasts were. `past`: backtests of the days before."""
     judged = (
         of_backtests.unionByName(past)
-        .groupBy(*_KEY, "horizon")
+        .where(F.col("horizon") <= SHOWN)
+        .groupBy(*KEY, "horizon")
         .agg(
             F.count(F.lit(1)).alias("backtests"),
             F.percentile(F.abs("error"), 0.5).alias("error_p50"),
@@ -275,34 +212,47 @@ def capacity(of_forecasts: DataFrame, of_backtests: DataFrame, past: DataFrame) 
         )
     )
     shown = ("horizon", "backtests", "error_p50", "error_p90", "naive_p50", "coverage")
-    best = judged.groupBy(*_KEY).agg(F.max_by(F.struct(*shown), "horizon").alias("of")).select(*_KEY, "of.*")
-    known = of_forecasts.join(best, on=list(_KEY), how="left").withColumns(
+    best = judged.groupBy(*KEY).agg(F.max_by(F.struct(*shown), "horizon").alias("of")).select(*KEY, "of.*")
+    short = F.col("basis") == "short"
+    larger = F.greatest(F.abs("slope_short"), F.abs("slope_before"))
+    known = of_forecasts.join(best, on=list(KEY), how="left").withColumns(
         {
-            "days": F.when(F.col("basis") == "short", F.col("days_short")).otherwise(F.col("days_long")),
-            "changed": F.col("basis") == "short",
+            "days": F.when(short, F.col("days_short")).otherwise(F.col("days_long")),
+            "changed": short & (F.abs(F.col("slope_short") - F.col("slope_before")) > larger * _CHANGED),
             "free": not_negative(F.col("limit") - F.greatest("used", "reserved")),
             "used_ratio": ratio(F.col("used"), F.col("limit")),
             "reserved_ratio": ratio(F.col("reserved"), F.col("limit")),
             "backtests": F.coalesce("backtests", F.lit(0)),
         }
     )
-    flat = F.col("trimmed") & (F.abs("slope_short") <= F.col("used") * _FLAT)
+    flat = (F.col("slope") == 0) | (F.col("trimmed") & (F.abs("slope") <= F.col("used") * _FLAT))
     state = (
         F.when(F.col("limit").isNull(), "unlimited")
         .when(F.col("used") >= F.col("limit") * _FULL, "full")
         .when(F.col("days_long") < ENOUGH, "unknown")
         .when(flat, "plateau")
-        .when(F.col("slope_p50") > 0, "growing")
+        .when(F.col("slope") > 0, "growing")
         .otherwise("shrinking")
     )
+    left = not_negative(F.col("limit") - F.col("used"))
 
-    def full(slope: str) -> Column:
-        left = not_negative(F.col("limit") - F.col("used"))
-        days = F.when((F.col(slope) > 0) & (F.col("days_long") >= ENOUGH), left / F.col(slope))
-        return F.when(F.col("state") == "full", 0.0).when(F.col("state") != "plateau", days)
+    def full(*changes: tuple[int, Column]) -> Column:
+        """Return when what is used, on a line through these changes after so many days, reaches the limit."""
+        lines = zip(((0, F.lit(0.0)), *changes), changes)
+        reached = [
+            F.when(later >= left, F.lit(begin) + (left - before) / (later - before) * (end - begin))
+            for (begin, before), (end, later) in lines
+        ]
+        last, change = changes[-1]
+        beyond = F.when(change > 0, left * last / change)
+        known = F.when(F.col("days_long") >= ENOUGH, F.coalesce(*reached, beyond))
+        return F.when(F.col("state") == "full", 0.0).when(F.col("state") != "plateau", known)
+
+    def band(percentile: str) -> Column:
+        return full(*((days, F.col(f"change_{days}_{percentile}")) for days in HORIZONS))
 
     return known.withColumn("state", state).withColumns(
-        {"full_p10": full("slope_p90"), "full_p50": full("slope_p50"), "full_p90": full("slope_p10")}
+        {"full_p10": band("p90"), "full_p50": full((1, F.col("slope"))), "full_p90": band("p10")}
     )
 
 
@@ -334,11 +284,11 @@ def headroom(
         [_failing(held, with_room, everybody, scope, name) for scope, name in (("server", "server"), ("zone", "zone"))]
     )
     slope = of_forecasts.where("scope = 'cluster' AND resource = 'file' AND days_long >= 1").select(
-        "fleet", *CLUSTER, "slope_p50"
+        "fleet", *CLUSTER, "slope"
     )
     joined = failing.join(F.broadcast(slope), on=["fleet", *CLUSTER], how="left")
     after = F.col("free") - F.col("need")
-    days = F.when(after < 0, 0.0).when(F.col("slope_p50") > 0, after / F.col("slope_p50"))
+    days = F.when(after < 0, 0.0).when(F.col("slope") > 0, after / F.col("slope"))
     fits = (after >= 0) & (F.col("largest").isNull() | (F.col("largest") <= F.col("largest_free")))
     return joined.withColumns({"after": after, "fits": fits, "days": days})
 
@@ -396,13 +346,19 @@ TABLES = (
         usage,
     ),
     Table("growth", "asset", columns.GROWTH, ("gold.usage", "past.usage:1"), growth),
-    Table("forecasts", "asset", columns.FORECASTS, ("gold.growth", f"past.growth:{LONG - 1}", "day"), forecasts),
     Table(
         "backtests",
         "forecast that came due",
         columns.BACKTESTS,
-        ("gold.growth", f"past.forecasts:{max(HORIZONS)}", "day"),
+        ("gold.growth", f"past.forecasts:{','.join(map(str, HORIZONS))}", "day"),
         backtests,
+    ),
+    Table(
+        "forecasts",
+        "asset",
+        columns.FORECASTS,
+        ("gold.growth", f"past.growth:{LONG - 1}", "gold.backtests", f"past.backtests:{JUDGED - 1}", "day"),
+        forecasts,
     ),
     Table(
         "capacity",

@@ -558,6 +558,20 @@ ACCOUNT_USAGE = (
     Col("coverage", "double", "observed / server-seconds between the snapshots; counts are not extrapolated"),
 )
 
+ACTIVITY = (
+    *DAY,
+    Col("hour", "int", "hour of the day in UTC"),
+    Col("measured", "int", "servers whose counters could be compared"),
+    Col("connections", "bigint", "client connections in the hour's last snapshot"),
+    Col("in_msgs", "double", "messages per second that servers received"),
+    Col("in_bytes", "double", "bytes per second that servers received"),
+    Col("api_requests", "double", "JetStream API requests per second"),
+    Col("api_errors", "bigint", "of the API requests of the hour, how many ended in errors"),
+    Col("num_pending", "bigint", "messages that consumers have not delivered, in the hour's last snapshot"),
+    Col("num_ack_pending", "bigint", "messages that are delivered and not acknowledged, likewise"),
+    Col("elections", "int", "changes of the leader of any group that were seen"),
+)
+
 # --- capacity -----------------------------------------------------------------------------------------------------------
 
 ASSET = (
@@ -607,6 +621,14 @@ GROWTH = (
         "change per day: median over those hours of used(h) − used(h − 24 h); null with less than 3 hours",
     ),
 )
+#: Days ahead of the forecasts whose bands are known (gold/forecast.py).
+_AHEAD = (1, 7, 30)
+
+_CHANGES = tuple(
+    Col(f"change_{days}_{name}", "double", f"{number}th percentile of the change in {days} days")
+    for days in _AHEAD
+    for name, number in (("p10", 10), ("p90", 90))
+)
 FORECASTS = (
     *DAY,
     *ASSET,
@@ -614,33 +636,55 @@ FORECASTS = (
     Col("used", "double", "at the end of the day"),
     Col("reserved", "double", "at the end of the day"),
     Col("limit", "double", "at the end of the day"),
-    Col("days_long", "int", "days with a slope in the long window (14 days)"),
-    Col("days_short", "int", "days with a slope in the short window (4 days)"),
-    Col("slope_long", "double", "median of the daily slopes in the long window, per day"),
-    Col("slope_short", "double", "median of the daily slopes in the short window"),
+    Col("days_long", "int", "days with a slope in four weeks"),
+    Col("days_short", "int", "days with a slope in the last week"),
+    Col("slope_long", "double", "of four weeks, per day"),
+    Col("slope_short", "double", "of the last week; null unless it is known on all its days"),
+    Col("slope_before", "double", "of the three weeks before the last; null unless all weekdays are known"),
     Col(
-        "basis",
-        "string",
-        "`short` when the two disagree by more than a third of the larger, and the short one has at least 3 days; "
-        "otherwise `long`",
+        "basis", "string", "`short` when the last week is unlike the weeks before, beyond their noise; otherwise `long`"
     ),
-    Col("slope_p10", "double", "10th percentile of the daily slopes in that window"),
-    Col("slope_p50", "double", "their median: the forecast is used + days × slope_p50"),
-    Col("slope_p90", "double", "90th percentile"),
-    Col("trimmed", "boolean", "whether old messages went on every day of the short window"),
+    Col(
+        "slope",
+        "double",
+        "that of the basis, or 0 where it is below its standard error: the forecast is used + days × slope",
+    ),
+    *(
+        Col(
+            f"spread_{days}",
+            "double",
+            f"how far truths are from forecasts over {days} days, as the asset's own days tell",
+        )
+        for days in _AHEAD
+    ),
+    *_CHANGES,
+    *(
+        Col(
+            f"errors_{days}",
+            "int",
+            f"errors over {days} days that the band is from; 0 where the normal distribution is",
+        )
+        for days in _AHEAD
+    ),
+    Col("trimmed", "boolean", "whether old messages went on every day of the last week"),
 )
 BACKTESTS = (
     *DAY,
     *ASSET,
-    Col("horizon", "int", "days ahead: 1 or 7"),
+    Col("horizon", "int", "days ahead: 1, 7 or 30"),
     Col("origin", "date", "the day of the forecast"),
-    Col("forecast_p10", "double", "what the forecast of that day said for this day, with slope_p10"),
-    Col("forecast_p50", "double", "with slope_p50"),
-    Col("forecast_p90", "double", "with slope_p90"),
+    Col("forecast_p10", "double", "10th percentile of what the forecast of that day said for this day"),
+    Col("forecast_p50", "double", "what it expected"),
+    Col("forecast_p90", "double", "90th percentile"),
     Col("actual", "double", "what was used"),
     Col("error", "double", "(forecast_p50 − actual) / actual"),
     Col("naive_error", "double", "error of the forecast that nothing changes"),
-    Col("covered", "boolean", "whether the truth is between p10 and p90, give or take 0.1 %"),
+    Col("covered", "boolean", "whether the truth is between p10 and p90"),
+    Col(
+        "spreads",
+        "double",
+        "(actual − forecast_p50) / spread, of which bands are made; null with less than two weeks",
+    ),
 )
 CAPACITY = (
     *DAY,
@@ -648,8 +692,8 @@ CAPACITY = (
     Col(
         "state",
         "string",
-        "`unknown` (less than 3 days with a slope), `unlimited`, `full` (≥ 99 %), `plateau` (old messages go, and the "
-        "short slope is below 0.1 % a day), `shrinking`, `growing`",
+        "`unknown` (less than 3 days with a slope), `unlimited`, `full` (≥ 99 %), `plateau` (the slope is 0, or old messages go "
+        "and it is below 0.1 % a day), `shrinking`, `growing`",
     ),
     Col("used", "double", "at the end of the day"),
     Col("reserved", "double", "at the end of the day"),
@@ -657,20 +701,22 @@ CAPACITY = (
     Col("free", "double", "limit − the larger of used and reserved, as the meta leader reckons"),
     Col("used_ratio", "double", "used / limit"),
     Col("reserved_ratio", "double", "reserved / limit"),
-    Col("basis", "string", "window that the slopes are of"),
+    Col("basis", "string", "window that the slope is of"),
     Col("days", "int", "days with a slope in it"),
-    Col("changed", "boolean", "whether long and short window disagree: growth is not what it was"),
-    Col("slope_p10", "double", "per day"),
-    Col("slope_p50", "double", "per day"),
-    Col("slope_p90", "double", "per day"),
+    Col(
+        "changed", "boolean", "whether the last week differs from those before by more than a third of the larger, too"
+    ),
+    Col("slope", "double", "expected change per day"),
+    *_CHANGES,
     Col(
         "full_p10",
         "double",
-        "days until used reaches the limit with slope_p90: one chance in ten to be full earlier; null for never",
+        "days until used reaches the limit at the band's upper edge, beyond 30 days on the line through it: one chance in ten to "
+        "be full earlier; null for never",
     ),
-    Col("full_p50", "double", "with slope_p50"),
-    Col("full_p90", "double", "with slope_p10"),
-    Col("backtests", "int", "forecasts over 7 days (else 1 day) that came due in the last 14 days"),
+    Col("full_p50", "double", "with the slope"),
+    Col("full_p90", "double", "at the band's lower edge"),
+    Col("backtests", "int", "forecasts over 7 days (else 1 day) that came due in the last 28 days"),
     Col("horizon", "int", "days ahead of those"),
     Col("error_p50", "double", "median of their absolute errors"),
     Col("error_p90", "double", "90th percentile of the same"),
@@ -702,10 +748,10 @@ HEADROOM = (
     Col("largest", "double", "bytes of the largest such replica"),
     Col("largest_free", "double", "bytes free on the server left that has most"),
     Col("fits", "boolean", "after ≥ 0 and largest ≤ largest_free"),
-    Col("slope_p50", "double", "bytes per day by which files grow on all servers of the cluster; null when unknown"),
+    Col("slope", "double", "bytes per day by which files grow on all servers of the cluster; null when unknown"),
     Col(
         "days",
         "double",
-        "after / slope_p50: days until it no longer fits; 0 when it does not now, null for never or unknown",
+        "after / slope: days until it no longer fits; 0 when it does not now, null for never or unknown",
     ),
 )

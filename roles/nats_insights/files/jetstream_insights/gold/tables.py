@@ -26,7 +26,8 @@ class Table:
     """A gold table of one day. `of`: what `make` takes, in this order:
 
     - `silver.NAME`: the silver rows of the day; `before.NAME`: those of the last hour before the day that has any;
-    - `gold.NAME`: a gold table of the day, made before this one; `past.NAME:DAYS`: the published rows of so many days before;
+    - `gold.NAME`: a gold table of the day, made before this one; `past.NAME:DAYS`: the published rows of so many days before,
+      or of those that are named, such as `1,7,30`;
     - `day`: the day as a column; `settings`: the Settings.
     """
 
@@ -43,6 +44,14 @@ class Table:
     def rows(self, frame: DataFrame) -> DataFrame:
         """Return the columns as they are declared, and no others."""
         return frame.select(*(F.col(column.name).cast(column.type).alias(column.name) for column in self.columns))
+
+
+def days_before(source: str) -> list[int]:
+    """Return how many days before those are that a source is of, none of what is not of the past."""
+    _table, _colon, days = source.partition(":")
+    if "," in days:
+        return [int(day) for day in days.split(",")]
+    return list(range(1, int(days or 0) + 1))
 
 
 def schema(columns: Sequence[Col]) -> str:

@@ -24,19 +24,24 @@ from jetstream_insights.report.shape import (
     BY_NAME,
     FORMAT,
     TABLES,
+    Content,
     Table,
     dicts,
     filled,
     verdict,
     without_single_domain,
 )
+from jetstream_insights.report.webhook import post
 from jetstream_insights.side_by_side import each
 
 Say = Callable[[str], None]
 
 
-def make_report(lake: Lake, day: date, folder: Path, title: str, say: Say, meant: Sequence[Any] = ()) -> dict[str, Any]:
-    """Write report.html, report.json, report.md and a CSV file for each table into a folder; return the verdict."""
+def make_report(
+    lake: Lake, day: date, folder: Path, title: str, say: Say, meant: Sequence[Any] = (), webhook: Path | None = None
+) -> dict[str, Any]:
+    """Write report.html, report.json, report.md and a CSV file for each table into a folder, and return the verdict. `webhook`:
+    the file with the address to which the summary is posted."""
     content = read_content(lake, day, title, say, meant)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
@@ -49,7 +54,17 @@ def make_report(lake: Lake, day: date, folder: Path, title: str, say: Say, meant
         draft = folder / f"{name}.tmp"
         draft.write_text(text, encoding="utf-8")
         draft.replace(folder / name)
-    return {"day": str(day), "folder": str(folder), **verdict(content)}
+    return {"day": str(day), "folder": str(folder), **verdict(content), **_posted(webhook, content, say)}
+
+
+def _posted(webhook: Path | None, content: Content, say: Say) -> dict[str, Any]:
+    """Return whether the summary was accepted. The report is there in any case."""
+    if webhook is None:
+        return {}
+    problem = post(webhook, content)
+    if problem:
+        say(f"The webhook was not reached, the report is complete: {problem}")
+    return {"webhook": problem or "accepted"}
 
 
 def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[Any] = ()) -> dict[str, Any]:

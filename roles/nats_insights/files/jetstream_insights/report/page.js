@@ -63,10 +63,10 @@
   }
 
   // --- tables: sorted by their heads, filtered by text ---------------------------------------------------------------------------
-  function tableOf(name) {
+  function tableOf(name, only) {
     const table = data.tables[name];
     const at = Object.fromEntries(table.columns.map(([key], index) => [key, index]));
-    const mine = table.rows.filter((row) => fleet === null || at.fleet === undefined || row[at.fleet] === fleet);
+    const mine = table.rows.filter((row) => (fleet === null || at.fleet === undefined || row[at.fleet] === fleet) && (!only || only(row, at)));
     const reported = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);
     const columns = table.columns.map(([key, title, kind], index) => ({ key, title, kind, index }))
       .filter((column) => (column.key !== "fleet" || fleets.length > 1) && mine.some((row) => reported(row[column.index])));
@@ -96,7 +96,7 @@
         }).map(([row]) => row);
       }
       body.replaceChildren(...rows.slice(0, state.most).map((row) => el("tr", null, columns.map((column) => cell(row, column)))));
-      const left = table.total - table.rows.length;
+      const left = only ? 0 : table.total - table.rows.length;
       count.textContent = `${rows.length.toLocaleString("en")} of ${mine.length.toLocaleString("en")} rows`
         + (left > 0 ? `; ${left.toLocaleString("en")} more are in the lake` : "");
       more.hidden = rows.length <= state.most;
@@ -105,6 +105,10 @@
       const value = row[index];
       if (value !== null && kind === "severity") {
         return el("td", null, el("span", { class: `badge ${SEVERITIES.includes(value) ? value : ""}` }, value));
+      }
+      if (key === "stream" && value && !only && at.account !== undefined) {
+        const open = () => showStream({ fleet: row[at.fleet], domain: row[at.domain] }, row[at.account], value);
+        return el("td", null, el("button", { type: "button", class: "link", click: open }, value));
       }
       const scaled = kind === "amount" && ["file", "memory"].includes(row[at.resource]) ? "bytes" : kind;
       const wide = ["text", "causes", "old", "new", "title", "evidence", "commands"].includes(key);
@@ -134,6 +138,22 @@
     draw();
     return el("div", { "data-rows": name }, el("div", { class: "controls" }, filter, chips, count),
       el("div", { class: "scroll" }, el("table", null, el("thead", null, el("tr", null, heads)), body)), more);
+  }
+
+  // All that the report has of one stream.
+  function showStream(of, account, stream) {
+    // A table that has no such column is of one fleet, or of one domain.
+    const same = (row, at) => ["fleet", "domain"].every((key) => of[key] === undefined || at[key] === undefined || row[at[key]] === of[key])
+      && (at.stream === undefined ? row[at.scope] === "stream" && row[at.name] === `${account}/${stream}` : row[at.account] === account && row[at.stream] === stream);
+    const parts = Object.entries(data.tables).map(([name, table]) => {
+      const at = Object.fromEntries(table.columns.map(([key], index) => [key, index]));
+      if (at.stream === undefined && at.scope === undefined || !table.rows.some((row) => same(row, at))) return null;
+      return [el("h3", null, table.title), tableOf(name, same)];
+    });
+    const dialog = el("dialog", { "aria-label": `stream ${stream}`, close: () => dialog.remove() },
+      el("form", { method: "dialog", class: "controls" }, el("h2", null, `${account} / ${stream}`), el("button", null, "close")), parts.flat());
+    document.body.append(dialog);
+    dialog.showModal();
   }
 
   // --- charts -----------------------------------------------------------------------------------------------------------------------
@@ -213,6 +233,35 @@
     return el("div", null, el("div", { class: "controls" }, select), holder);
   }
 
+  const ACTIVITY = [["in_msgs", "number", "messages/s received"], ["in_bytes", "bytes", "bytes/s received"], ["num_pending", "count", "messages pending"],
+    ["num_ack_pending", "count", "messages not acknowledged"], ["elections", "count", "elections an hour"], ["api_requests", "number", "API requests/s"],
+    ["api_errors", "count", "API errors an hour"], ["connections", "count", "clients"]];
+  // A canvas knows no variables of the style sheet.
+  const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  function activityChart() {
+    const rows = objects("activity").map((row) => ({ ...row, at: Date.parse(`${row.day}T00:00:00Z`) / 1000 + row.hour * 3600 }));
+    const names = [...new Set(rows.map((row) => row.fleet))].sort();
+    // Every hour, so that one without a snapshot is a gap.
+    const [begin, end] = [Math.min(...rows.map((row) => row.at)), Math.max(...rows.map((row) => row.at))];
+    const hours = Array.from({ length: rows.length ? (end - begin) / 3600 + 1 : 0 }, (_, index) => begin + index * 3600);
+    const known = new Map(rows.map((row) => [`${row.at} ${row.fleet}`, row]));
+    const drawn = ACTIVITY.filter(([key]) => rows.some((row) => row[key] !== null)).map(([key, kind, title]) => {
+      const lines = names.map((name) => hours.map((at) => (known.get(`${at} ${name}`) || { [key]: null })[key]));
+      const values = lines.flat().filter((value) => value !== null);
+      const last = lines.map((line) => line.findLast((value) => value !== null)).filter((value) => value !== undefined);
+      const caption = `${title}: ${last.map((value) => show(value, kind)).join(", ")}; at most ${show(Math.max(...values), kind)}`;
+      const axis = { stroke: paint("--soft"), grid: { stroke: paint("--line"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
+      const holder = el("div", { class: "plot", role: "img", "aria-label": caption });
+      new uPlot({ width: 376, height: 150, legend: { show: false }, tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "UTC"), cursor: { sync: { key: "activity" }, y: false },
+        scales: { y: { range: (_plot, _least, most) => [0, most * 1.05 || 1] } },
+        axes: [axis, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((value) => show(value, kind)) }],
+        series: [{}, ...names.map((name, index) => ({ label: name, stroke: paint(`--s${(index % COLORS) + 1}`), width: 1.5, points: { size: 4 } }))],
+      }, [hours, ...lines], holder);
+      return figure(caption, holder, names.length > 1 ? names.map((name, index) => [name, color(index)]) : []);
+    });
+    return drawn.length ? el("div", { class: "plots" }, drawn) : null;
+  }
+
   function growthChart() {
     const points = objects("usage").filter((row) => row.used !== null);
     if (!points.length) return null;
@@ -235,11 +284,11 @@
       const mine = asset.points.sort((one, other) => one[0] - other[0]);
       const [begin, now, used] = [mine[0][0], mine[mine.length - 1][0], mine[mine.length - 1][1]];
       const limit = mine[mine.length - 1][2];
-      const forecast = forecasts.find((row) => same(row, asset) && row.slope_p50 !== null);
+      const forecast = forecasts.find((row) => same(row, asset) && row.slope !== null);
       const ahead = forecast ? 30 : 0;
       const end = now + Math.max(ahead * DAY, 1);
-      const future = (slope) => Math.max(used + slope * ahead, 0);
-      const highest = Math.max(...mine.map((point) => point[1]), forecast ? future(forecast.slope_p90) : 0);
+      const edge = (name) => [7, 30].map((days) => [now + days * DAY, Math.max(used + forecast[`change_${days}_${name}`], 0)]);
+      const highest = Math.max(...mine.map((point) => point[1]), ...(forecast ? edge("p90").map((point) => point[1]) : [0]));
       const near = limit && highest > limit / 4;
       const top = Math.max(near ? limit : 0, highest) * 1.08 || 1;
       const [width, height, left, bottom] = [1180, 320, 80, 28];
@@ -255,9 +304,9 @@
         days.push(svg("text", { x: x(at), y: height - 8, "text-anchor": "middle", class: "soft" }, new Date(at).toISOString().slice(5, 10)));
       }
       const fan = forecast ? [
-        svg("path", { d: `${path([[now, used], [end, future(forecast.slope_p90)], [end, future(forecast.slope_p10)]])}Z`, fill: "var(--band)", class: "band" },
+        svg("path", { d: `${path([[now, used], ...edge("p90"), ...edge("p10").reverse()])}Z`, fill: "var(--band)", class: "band" },
           svg("title", null, "forecast between p10 and p90")),
-        svg("path", { d: path([[now, used], [end, future(forecast.slope_p50)]]), fill: "none", stroke: "var(--accent)", "stroke-dasharray": "5 4", "stroke-width": 2 })] : [];
+        svg("path", { d: path([[now, used], [end, Math.max(used + forecast.slope * ahead, 0)]]), fill: "none", stroke: "var(--accent)", "stroke-dasharray": "5 4", "stroke-width": 2 })] : [];
       const full = limit && near ? [svg("line", { x1: left, x2: width - 20, y1: y(limit), y2: y(limit), stroke: "var(--critical)", "stroke-width": 1.5 }),
         svg("text", { x: width - 24, y: y(limit) - 5, "text-anchor": "end", style: "fill:var(--critical)" }, `limit ${show(limit, "bytes")}`)] : [];
       const caption = `Files of ${select.value}` + (limit && !near ? `; the limit of ${show(limit, "bytes")} is far away` : "")
@@ -346,7 +395,7 @@
     return el("div", { class: "tiles", id: "summary" }, made.map(tile));
   }
 
-  const CHARTS = { findings: findingsChart, load: balanceChart, usage: growthChart, timeline: leadershipChart, incidents: incidentsChart };
+  const CHARTS = { findings: findingsChart, activity: activityChart, load: balanceChart, usage: growthChart, timeline: leadershipChart, incidents: incidentsChart };
   function draw() {
     const parts = [tiles()];
     // The worst three causes that are more than a note, as in shape.py.
@@ -373,5 +422,6 @@
   }
   document.getElementById("when").textContent = `${data.day}, made ${moment(data.generated)} UTC. Times are UTC.`;
   draw();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   document.documentElement.dataset.ready = "true";
 })();

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The verdict and the first steps of a report, posted to whoever wants to know."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jetstream_insights.report.shape import FORMAT, Content, first_steps, verdict
+
+#: Seconds that it may take, with the look-up of the host's name.
+PATIENCE = 10.0
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """What the address is trusted with goes nowhere else."""
+
+    def redirect_request(self, *_request: Any, **_more: Any) -> None:
+        return None
+
+
+def summary(content: Content) -> dict[str, Any]:
+    """Return what is posted. `text` is all of it in words, which is what chat programs show."""
+    said = verdict(content)
+    steps = [{key: row[key] for key in ("fleet", "severity", "title", "commands")} for row in first_steps(content)]
+    counts = ", ".join(f"{said[severity]} {severity}" for severity in ("critical", "warning", "info"))
+    lines = [f"{content['title']}, {content['day']}: {counts}; {said['unknown']} not known"]
+    lines += [f"{step['severity']}: {step['title']}: {'; '.join(step['commands'])}" for step in steps]
+    made = {name: content[name] for name in ("title", "day", "generated")}
+    return {"format": FORMAT, "text": "\n".join(lines), **made, "verdict": said, "first_steps": steps}
+
+
+def post(file: Path, content: Content) -> str | None:
+    """Post the summary to the address in a file; return why that failed, None when it was accepted. Never names the address,
+    which often holds a secret."""
+    try:
+        address = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        return f"the file with the address cannot be read: {getattr(error, 'strerror', None) or 'no text'}"
+    if urlsplit(address).scheme not in ("http", "https"):
+        return "the file does not hold one address that begins with https:// or http://"
+    body = json.dumps(summary(content), ensure_ascii=False).encode()
+    problems: list[str | None] = []
+    # A look-up, and an answer that comes byte by byte, know no timeout.
+    sender = threading.Thread(target=lambda: problems.append(_send(address, body)), daemon=True)
+    sender.start()
+    sender.join(PATIENCE)
+    return problems[0] if problems else f"no answer in {PATIENCE:g} s"
+
+
+def _send(address: str, body: bytes) -> str | None:
+    try:
+        request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=PATIENCE):
+            return None
+    except urllib.error.HTTPError as error:
+        return f"the answer was {error.code} {error.reason}"
+    except urllib.error.URLError as error:
+        return f"no answer: {error.reason}"
+    except Exception as error:
+        return f"no answer: {type(error).__name__}"
