@@ -186,7 +186,7 @@ lint-ruff: $(CACHE)/venv/.made
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	$(TYPED) mypy --exclude tests/bench/insights tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
+	$(TYPED) mypy --exclude 'tests/bench/insights|tests/support/forecasting' tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
 		extensions/eda/plugins/event_source roles/nats_program/files/pack.py roles/nats_insights/files/collector roles/nats_insights/files/exporter roles/nats_cluster/files || failed=1; \
 	$(TYPED) mypy tests/lab || failed=1; \
 	test -z "$$failed"
@@ -194,7 +194,7 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
 	@$(TYPED) mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
-		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights
+		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py
 
 lint-yaml: $(CACHE)/venv/.made
 	@yamllint --strict .

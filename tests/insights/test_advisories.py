@@ -188,11 +188,9 @@ def test_two_jobs_at_once_keep_the_rows_and_the_position_of_both(
     monkeypatch.setattr(Lake, step, overtaken)
     assert make_advisories(lake, [one], say).rows == 1
     assert began
-    assert {row["id"] for row in lake.read("silver", "advisories", [taken.replace(minute=0)]).collect()} == {
-        "OLD",
-        "A",
-        "B",
-    }  # type: ignore[union-attr]
+    rows = lake.read("silver", "advisories", [taken.replace(minute=0)])
+    assert rows is not None
+    assert {row["id"] for row in rows.collect()} == {"OLD", "A", "B"}
     assert make_advisories(lake, [old, one, other], say).rows == 0
 
 

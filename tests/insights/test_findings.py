@@ -30,7 +30,6 @@ from jetstream_insights.findings.registry import (
     text_sql,
 )
 from jetstream_insights.findings.subjects import VIEWS
-from jetstream_insights.jobs import SNAPSHOTS
 from jetstream_insights.lake import Lake
 from pyspark.sql import DataFrame, Row, SparkSession
 from support.findings_cases import (
@@ -70,7 +69,13 @@ def schemas(spark: SparkSession) -> dict[str, Any]:
     for name, table in silver.TABLES.items():
         made[name] = table.make(*(lines for _source in table.bronze), *(made[source] for source in table.silver))
     found: dict[str, Any] = {name: frame.schema for name, frame in made.items()}
-    return {**GOLD, **found, "hosts": HOSTS, "snapshots": SNAPSHOTS, "failures": silver.failures(lines).schema}
+    return {
+        **GOLD,
+        **found,
+        "hosts": HOSTS,
+        "snapshots": silver.COLUMNS["snapshots"],
+        "failures": silver.failures(lines).schema,
+    }
 
 
 def tables_of(spark: SparkSession, schemas: Mapping[str, Any], folder: Path, rows: Rows) -> dict[str, DataFrame]:

@@ -333,7 +333,8 @@ def test_an_asset_that_was_made_again_had_no_election(spark: SparkSession) -> No
 def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> None:
     """Else every stream of the day would be compared in all snapshots, and written."""
     minutes = range(1, 21)
-    moments, things = [], []
+    moments: list[tuple[Any, ...]] = []
+    things: list[tuple[Any, ...]] = []
     silent: dict[int, list[str]] = {1: ["n1", "n2", "n3"], 3: ["n1", "n2", "n3"], 9: ["n1"], 10: ["n2", "n3"]}
     for number in minutes:
         taken = NOON + timedelta(minutes=number)
@@ -447,7 +448,7 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         DEFAULTS,
     )
     adaptive = "spark.sql.adaptive.enabled"
-    before = spark.conf.get(adaptive)
+    before = str(spark.conf.get(adaptive))
     spark.conf.set(adaptive, "false")  # whose plan is another one in the end
     try:
         rows = found.collect()

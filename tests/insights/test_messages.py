@@ -115,11 +115,8 @@ def test_reads_what_nats_py_reads(site: Site, streams: dict[str, list[Message]],
 def test_a_batch_has_bounded_bytes(site: Site, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small messages, then large ones: what is asked for at once goes by the bytes of what comes, not by an average."""
     stream_name = f"MIXED_{name}"
-    site.add_stream(
-        stream_name,
-        allow_direct=name == "DIRECT",
-        **({"retention": "workqueue"} if name == "QUEUE" else {}),
-    )
+    retention = "workqueue" if name == "QUEUE" else "limits"
+    site.add_stream(stream_name, allow_direct=name == "DIRECT", retention=retention)
     sizes = [10] * 300 + [700_000] * 5 + [10] * 20 + [30_000] * 40
     site.publish_sizes(stream_name, sizes)
     monkeypatch.setattr(messages, "BATCH_BYTES", 100_000)
