@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -279,7 +280,8 @@ def test_a_kill_takes_nothing_but_the_snapshot_under_way(tmp_path: Path, form: s
         writer.add(ORIGIN, Row("raftz", {}, noise(0)))
         path, manifest = writer.publish()
     command = [sys.executable, "-c", KILLED, str(tmp_path), form]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "under way\n"
         process.kill()
