@@ -243,10 +243,10 @@ def test_severity_rises_and_texts_are_for_people(judged: dict[str, list[Row]]) -
     (first,) = [
         row
         for row in judged["critical in the last snapshot alone"]
-        if row["check"] == "STREAM_102" and row["result"] == "fail"
+        if row["check"] == "STREAM_107" and row["result"] == "fail"
     ]
-    assert (first["severity"], first["text"]) == ("warning", "n1, n2 claim to lead it; not in the snapshot before")
-    assert first["remedy"].startswith("`nats_stream_stepdown` (`account: A, stream: S`);")
+    assert (first["severity"], first["text"]) == ("warning", "3 messages, 0 B are lost; not in the snapshot before")
+    assert first["remedy"].startswith("`nats_stream_stepdown` (`account: A, stream: S`) to")
     for rows in judged.values():
         for row in rows:
             assert (row["text"] is None) == (row["result"] == "pass"), row

@@ -600,6 +600,10 @@ def _watched(**values: str) -> Row:
     }
 
 
+def _leaderless() -> Row:
+    return {"leader": None, "leaders": [], "views": [], "peers": None}
+
+
 CASES: dict[str, Case] = {
     "FLEET_101": case("snapshots", {"complete": False, "servers": 4, "missing": ["n9"]}),
     "FLEET_102": case("snapshots", {"clock_offset_median": -7.0}),
@@ -691,7 +695,7 @@ CASES: dict[str, Case] = {
     "JETSTREAM_003": case("streams", {"bytes": 1020 << 20}),
     "JETSTREAM_004": case("stream_replicas", _watched(msgs_critical="2000")),
     "JETSTREAM_005": case("consumers", _watched(unprocessed_critical="10")),
-    "STREAM_101": case("streams", {"leader": None, "leaders": [], "views": [], "peers": None}),
+    "STREAM_101": case("streams", _leaderless()),
     "STREAM_102": case("streams", {"leader": None, "leaders": ["n1", "n2"], "peers": None}),
     "STREAM_103": case("streams", {"num_replicas": 1, "peers": []}),
     "STREAM_104": case("streams", _BEHIND),
@@ -719,7 +723,7 @@ CASES: dict[str, Case] = {
     "STREAM_124": case("streams", {"retention": "interest", "consumer_count": 0}),
     "CONSUMER_115": case("consumer_replicas", {"metadata": {"_nats.req.level": "9"}}, where={}),
     "CONSUMER_116": case("consumers", {"num_replicas": 1}),
-    "CONSUMER_101": case("consumers", {"leader": None, "leaders": [], "views": [], "peers": None}),
+    "CONSUMER_101": case("consumers", _leaderless()),
     "CONSUMER_102": case("consumers", {"leader": None, "leaders": ["n1", "n2"], "peers": None}),
     "CONSUMER_103": case("consumers", _BEHIND),
     "CONSUMER_104": case("consumers", {"peers": [peer("n2")]}),
@@ -798,7 +802,7 @@ CASES: dict[str, Case] = {
     "RAFT_202": case("raft_groups", lambda step: {"wal_bytes": (1 + step) * GIB}),
     "RAFT_203": case("raft_groups", {"committed": 900}),
     "STREAM_202": case("streams", lambda step: {"last_seq": 2000 if step < LAST else 1500}),
-    "STREAM_203": case("streams", lambda step: {"leader": None if step == 2 else "n1"}),
+    "STREAM_203": case("streams", lambda step: _leaderless() if step == 2 else {}),
     "STREAM_204": case("streams", {"members": ["n1", "n2", "n3", "n4"]}),
     "STREAM_205": case("streams", lambda step: {"config_hash": str(step // 3)}),
     "STREAM_206": case("stream_replicas", {**_mirror(lag=500), "last_seq": 100}, where=_LEADS_MIRROR, stream="MIRROR"),
@@ -831,7 +835,7 @@ CASES: dict[str, Case] = {
     "STREAM_211": case("advisories", {"kind": "stream_quorum_lost"}, where={"consumer": None}, consumer=""),
     "CONSUMER_206": case("consumers", {"num_redelivered": 2, "ack_floor_stream_seq": 1989}),
     "CONSUMER_207": case("consumers", lambda step: {"ack_floor_stream_seq": 1989 - 100 * step}),
-    "CONSUMER_208": case("consumers", lambda step: {"leader": None if step == 2 else "n3"}),
+    "CONSUMER_208": case("consumers", lambda step: _leaderless() if step == 2 else {}),
     "CAPACITY_201": case("capacity", {"full_p10": 5.0, "full_p50": 10.0}),
     "CAPACITY_202": case("capacity", {"changed": True}),
     "CAPACITY_203": case("headroom", {"fits": False}),
@@ -1008,10 +1012,12 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
     "critical in the last snapshot alone": (
         (
             change("streams", lambda step: {"leaders": ["n1", "n2"]} if step == LAST else {}, stream="S"),
+            change("streams", lambda step: {"lost_messages": 3 * (step == LAST)}, stream="S"),
             change("consumers", lambda step: {"leaders": ["n1", "n2"]} if step >= LAST - 1 else {}),
         ),
         {
-            "STREAM_102": ("fail", {"stream": "S"}),
+            "STREAM_102": ("pass", {"stream": "S"}),
+            "STREAM_107": ("fail", {"stream": "S"}),
             "CONSUMER_102": ("fail", {"consumer": "worker"}),
         },
     ),

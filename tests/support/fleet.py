@@ -81,7 +81,8 @@ class Outage:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names."""
+    """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names. `apart`: seconds within which
+    they answer, one after the other."""
 
     servers: int = 3
     streams: int = 10
@@ -91,6 +92,7 @@ class Fleet:
     domain: str = ""
     cluster: str = "C1"
     prefix: str = "n"
+    apart: float = 0.0
 
     @cached_property
     def assets(self) -> tuple[Stream, ...]:
@@ -225,22 +227,26 @@ class Fleet:
 
     def write_servers(self, writer: SnapshotWriter, at: float) -> tuple[list[str], list[str]]:
         """Write what the servers tell at a moment; return the versions of those that answer, and the names of the others."""
-        moment = timestamp(START + timedelta(seconds=at))
         held = self.held(at)
         versions, missing = [], []
         for server in range(self.servers):
-            name, version = self.name(server), self.version(server, at)
-            if self.down(server, at):
+            told = at + random.Random(f"{self.seed}:{self.prefix}:{server}:{at}").uniform(0, self.apart)
+            moment = timestamp(START + timedelta(seconds=told))
+            name, version = self.name(server), self.version(server, told)
+            if self.down(server, told):
                 missing.append(name)
                 failure = NatsFailure("server_missing", f"expected server {name} did not answer")
                 writer.fail("servers", Origin("", name, received=moment), failure)
                 continue
             versions.append(version)
-            identity = f"N{name}-{self.started(server, at):.0f}"  # new at each start
-            origin = Origin(identity, name, self.cluster, version, moment, self.domain)
-            for row in self._rows(server, at, held):
+            origin = Origin(self.identity(server, told), name, self.cluster, version, moment, self.domain)
+            for row in self._rows(server, told, held):
                 writer.add(origin, row)
         return versions, missing
+
+    def identity(self, server: int, at: float) -> str:
+        """Return a server's id, which is new at each start."""
+        return f"N{self.name(server)}-{self.started(server, at):.0f}"
 
     def held(self, at: float) -> dict[str, int]:
         """Return the bytes of each account on all servers, which each server tells."""
@@ -310,6 +316,7 @@ def write(parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic
         missing = [name for _answered, absent in found for name in absent]
         _path, manifest = writer.publish(
             source="synthetic",
+            ended=timestamp(moment + timedelta(seconds=max(part.apart for part in parts))),
             servers=len(versions),
             servers_known=len(versions) + len(missing),
             missing=missing,

@@ -670,7 +670,7 @@ TABLES: dict[str, Table] = {
         columns(
             f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, version string, domain string, account string, "
             "kind string, lang string, lang_version string, connections bigint, lines bigint, rtt_max double, "
-            "pending_bytes bigint, stalls bigint",
+            "pending_bytes bigint, pending_bytes_max bigint, stalls bigint",
             TRAFFIC,
         ),
         "sum(lines)",

@@ -73,9 +73,9 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
             yield _judged(frame.join(F.broadcast(spans), "fleet"), view, mine, settings)
             continue
         made = _judged(frame, view, mine, settings)
-        grave = [check for check in mine if check.severity == CRITICAL or check.worse]
+        grave = [check for check in mine if check.severity == CRITICAL or check.worse or check.twice]
         if grave:
-            made = _confirmed(made, _judged(MAKE[view.name](before), view, grave, settings), looks)
+            made = _confirmed(made, _judged(MAKE[view.name](before), view, grave, settings), looks, grave)
         yield made
     yield _silent(of_moments, checks)
     yield _unreported(of_moments, checks)
@@ -95,23 +95,29 @@ def _looks(of_snapshots: DataFrame, snapshots: Sequence[str]) -> DataFrame:
     return known.where(F.col("snapshot").isin(list(snapshots)) & F.col("before").isNotNull())
 
 
-def _confirmed(results: DataFrame, earlier: DataFrame, looks: DataFrame) -> DataFrame:
-    """Return results in which what is critical is a warning, unless it was no pass in the snapshot before either."""
+def _confirmed(results: DataFrame, earlier: DataFrame, looks: DataFrame, checks: Sequence[Check]) -> DataFrame:
+    """Return results in which what is critical is a warning, and what must fail twice a pass, unless it was no pass in the
+    snapshot before either."""
     about = F.to_json(F.array("check", *SUBJECT))
+    twice = F.col("check").isin([check.code for check in checks if check.twice])
     shown = (
-        earlier.where((F.col("result") != PASS) & (F.col("severity") == CRITICAL))
+        earlier.where((F.col("result") != PASS) & (twice | (F.col("severity") == CRITICAL)))
         .select("fleet", F.col("snapshot").alias("before"), about.alias("about"), F.lit(True).alias("shown"))
         .distinct()
     )
-    grave = (F.col("result") == FAIL) & (F.col("severity") == CRITICAL)
+    grave = (F.col("result") == FAIL) & (twice | (F.col("severity") == CRITICAL))
     known = results.join(F.broadcast(looks), ["fleet", "snapshot"], "left").withColumn("about", F.when(grave, about))
     new = grave & F.col("before").isNotNull() & F.col("shown").isNull()
     return (
         known.join(shown, ["fleet", "before", "about"], "left")
         .withColumns(
             {
-                "severity": F.when(new, WARNING).otherwise(F.col("severity")),
-                "text": F.when(new, F.concat("text", F.lit("; not in the snapshot before"))).otherwise(F.col("text")),
+                "result": F.when(new & twice, PASS).otherwise(F.col("result")),
+                "severity": F.when(new & (F.col("severity") == CRITICAL), WARNING).otherwise(F.col("severity")),
+                "text": F.when(new, F.when(~twice, F.concat("text", F.lit("; not in the snapshot before")))).otherwise(
+                    F.col("text")
+                ),
+                **{name: F.when(~(new & twice), F.col(name)) for name in ("peer", "remedy")},
             }
         )
         .select(*RESULTS)

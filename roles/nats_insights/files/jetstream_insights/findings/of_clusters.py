@@ -313,6 +313,7 @@ CHECKS = (
         rationale="Without a meta leader no stream or consumer can be made, changed or moved.",
         remedy="playbook `diagnose`; start the missing servers; `nats_meta_stepdown`",
         source="nats audit",
+        twice=True,
     ),
     Check(
         code="META_101",
@@ -374,6 +375,7 @@ CHECKS = (
         rationale="Some have another quorum in mind; after a change it should last for a moment only.",
         remedy="playbook `diagnose`",
         source="_model.py MetaGroup.sizes",
+        twice=True,
     ),
     Check(
         code="META_105",
@@ -400,6 +402,7 @@ CHECKS = (
         rationale="It was removed while it ran: it holds nothing, and its own health is ok.",
         remedy="wait 5 minutes (2.10.28 and 2.11.2 on) or playbook `restart`",
         source="docs/health-gate.md; peerRemoveTimeout (PR #6815)",
+        twice=True,
     ),
     Check(
         code="META_107",

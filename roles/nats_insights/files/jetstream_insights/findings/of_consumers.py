@@ -57,6 +57,7 @@ CHECKS = (
         rationale="It delivers nothing, while its stream takes messages.",
         remedy="playbook `diagnose`; start what is down",
         source="docs/health-gate.md; gap of nats audit",
+        twice=True,
     ),
     Check(
         code="CONSUMER_102",
@@ -70,6 +71,7 @@ CHECKS = (
         rationale="Messages may be delivered twice.",
         remedy="`nats_consumer_stepdown`",
         source="natscli consumer-check",
+        twice=True,
     ),
     Check(
         code="CONSUMER_103",

@@ -270,6 +270,7 @@ CHECKS = (
         rationale="Messages take one hop only: between two servers without a route, subscriptions and Raft do not work.",
         remedy="playbook `diagnose`; `nats_server_cluster_routes`",
         source="VARZ remotes; gap of nats audit",
+        twice=True,
     ),
     Check(
         code="SERVER_108",
@@ -285,6 +286,7 @@ CHECKS = (
         rationale="Every account has its place in the pool: those of a missing route are cut off between two servers.",
         remedy="`nats_traffic_info` for which; the same `pool_size` everywhere up to 2.11.1",
         source="(n-1)·(pool_size+1): route.go; gap of nats audit",
+        twice=True,
     ),
     Check(
         code="SERVER_109",

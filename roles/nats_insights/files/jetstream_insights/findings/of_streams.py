@@ -139,6 +139,7 @@ CHECKS = (
         rationale="It takes no messages and gives none. healthz may be 200 on every server.",
         remedy="playbook `diagnose`; start what is down",
         source="docs/health-gate.md; gap of nats audit",
+        twice=True,
     ),
     Check(
         code="STREAM_102",
@@ -152,6 +153,7 @@ CHECKS = (
         rationale="For a moment after an election it is the time between two answers; when it lasts, replicas diverge.",
         remedy="`nats_stream_stepdown`; playbook `diagnose`",
         source="natscli stream-check MULTILEADER",
+        twice=True,
     ),
     Check(
         code="STREAM_103",

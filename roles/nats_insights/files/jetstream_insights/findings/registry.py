@@ -54,7 +54,7 @@ class Check:
     be known. `fails`: the rule. `value`: what is compared, with the first threshold unless `against` says another. `text`:
     what is wrong, for people; `remedy`: what to do about it; `unknown`: why it is not known. `worse`: when a failure is
     critical whatever the severity. `peer`: who is at fault, beside the subject. Expressions are Spark SQL, with thresholds as
-    :key.
+    :key. `twice`: a failure passes as long as the snapshot before passed: it compares what servers tell one after the other.
     """
 
     code: str
@@ -75,6 +75,7 @@ class Check:
     unknown: str = ""
     worse: str = ""
     peer: str = ""
+    twice: bool = False
 
     def name(self, key: str) -> str:
         """Return how a threshold is called outside of the check, as `nats audit analyze` calls its own: server_003_cpu."""

@@ -719,7 +719,10 @@ def meta_periods(tables: Tables) -> DataFrame:
 
 
 def _leaderless() -> Column:
-    return F.count_if(F.col("leader").isNull()).alias("leaderless")
+    """Return in how many snapshots no server that answered led, nor was named as leader: asked one after the other while they
+    elect, one no longer leads and the other does not yet."""
+    named = F.exists(F.coalesce("views", F.array().cast(_NAMES)), lambda view: F.array_contains("hosts", view))
+    return F.count_if((F.size("leaders") == 0) & ~named).alias("leaderless")
 
 
 def _led(name: str) -> tuple[Column, Column]:

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Of a fleet of which all is known, the findings are what was planted: none is false, and nothing is missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.insights.truth import outcome
+from jetstream_insights.findings import REGISTRY
+from pyspark.sql import SparkSession
+from support.truth import OF_SERVERS, OF_STREAMS, Score, judged, planted, table
+
+
+def test_what_was_planted_is_found_and_nothing_besides(spark: SparkSession, tmp_path: Path) -> None:
+    truth = planted(servers=20)
+    found = outcome(truth, tmp_path)
+    print("\n".join(table(found.scores)))
+    assert not found.missed
+    assert [(row["check"], row["severity"], row["text"]) for row in found.false] == []
+
+
+def test_a_false_finding_and_a_missed_one_are_counted() -> None:
+    truth = planted(servers=20)
+    must = [about for part in truth.parts for about in part.must()]
+    names = dict.fromkeys(("server", "account", "stream", "consumer", "name"), "")
+    rows = [{"check": check, **names, **subject, "severity": "warning"} for check, subject in must]
+    assert not judged(truth, rows).missed
+    assert not judged(truth, rows).false
+    invented = {"check": "SERVER_102", **names, "server": "x", "severity": "critical"}
+    found = judged(truth, [*rows[1:], invented])
+    assert found.missed == [must[0]]
+    assert found.false == [invented]
+    assert found.scores["SERVER_102"] == Score(planted=2, hit=2, false=1) or must[0][0] == "SERVER_102"
+
+
+def test_faults_name_checks_that_there_are() -> None:
+    for fault in (*OF_SERVERS, *OF_STREAMS):
+        assert {*fault.checks, *fault.also} <= set(REGISTRY.checks), fault.name

@@ -1,0 +1,634 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A synthetic fleet of which all is known: which faults were planted, and what must therefore be found, and nothing else.
+
+What is no fault is there as well: servers that answer up to half a minute apart, elections between two answers, streams that are
+recreated or purged, consumers with filters, restarts that the journal intended, two JetStream domains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import Row, timestamp
+from support.fleet import START, Fleet, Outage, Stream, write
+
+#: Seconds after the fleet's start: the first snapshot, and how far apart they are.
+BEGIN, STEP = 6 * 3600.0, 600.0
+FLEET = "truth"
+GIB = 1 << 30
+#: What each server and stream has that is as it should be; a fault changes it.
+_POOL = 3
+_FAST = 2000.0
+_WAIT = 4 * 3600.0
+
+Data = dict[str, Any]
+Patch = Callable[[Data, float], None]
+Subject = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a server or a stream. `checks`: those that must find it; `also`: those that may, since it follows.
+    `tables`: how it changes what servers tell, given that and the seconds since the first snapshot. `becomes`: how it changes the
+    stream. `consumer`: whether it is one of the stream's consumer."""
+
+    name: str
+    checks: tuple[str, ...]
+    tables: Mapping[str, Patch]
+    also: tuple[str, ...] = ()
+    becomes: Mapping[str, Any] | None = None
+    consumer: bool = False
+
+
+def _sets(**values: Any) -> Patch:
+    return lambda data, _age: data.update(values)
+
+
+def _counts(name: str, a_second: float) -> Patch:
+    return lambda data, age: data.update({name: int(age * a_second)})
+
+
+def _config(**values: Any) -> Patch:
+    return lambda data, _age: data["config"].update(values)
+
+
+def _state(**values: Any) -> Patch:
+    return lambda data, _age: data["state"].update(values)
+
+
+def _tells(text: str, many: int = 1) -> Patch:
+    return lambda data, _age: data.setdefault("lines", []).extend(f"{text} {number}" for number in range(many))
+
+
+def _shrinks(data: Data, age: float) -> None:
+    data["config"]["max_storage"] = (1 << 40) - int(age) * 1000 - 1
+
+
+def _fails(data: Data, age: float) -> None:
+    data["api"] = {"level": 5, "total": int(age) + 1000, "errors": int(age / 2), "inflight": 0}
+
+
+def _busy_api(data: Data, _age: float) -> None:
+    data["api"]["inflight"] = 900
+
+
+def _left(data: Data, age: float) -> None:
+    data["connections"] = 1000 if age < 2 * STEP else 10
+
+
+def _one_route_less(data: Data, _age: float) -> None:
+    data["remotes"] -= 1
+
+
+def _without_leader(data: Data, _age: float) -> None:
+    for name in ("leader", "replicas"):
+        data["cluster"].pop(name, None)
+
+
+def _lags(data: Data, _age: float) -> None:
+    for peer in data["cluster"].get("replicas", ())[:1]:
+        peer.update({"current": False, "lag": 50_000})
+
+
+def _lacks_a_peer(data: Data, _age: float) -> None:
+    if data["cluster"].get("replicas"):
+        data["cluster"]["replicas"].pop()
+
+
+def _goes_back(data: Data, age: float) -> None:
+    if age >= 3 * STEP:
+        data["state"]["last_seq"] -= 200_000
+        data["state"]["messages"] -= 200_000
+
+
+def _nearly_full(data: Data, _age: float) -> None:
+    data["config"]["max_bytes"] = int(data["state"]["bytes"] / 0.95)
+
+
+def _cut_off(data: Data, _age: float) -> None:
+    data["config"].update({"mirror": {"name": "ELSEWHERE"}, "subjects": []})
+    data["mirror"] = {"name": "ELSEWHERE", "lag": 0, "active": -1}
+
+
+def _remembers(data: Data, _age: float) -> None:
+    data["config"]["duplicate_window"] = int(1e9 * 86400)
+
+
+def _without_workers(data: Data, _age: float) -> None:
+    data["config"]["retention"] = "workqueue"
+    data["state"]["consumer_count"] = 0
+
+
+def _temporary(data: Data, _age: float) -> None:
+    data["jetstream"]["config"]["store_dir"] = "/tmp/nats"
+
+
+def _ahead(data: Data, _age: float) -> None:
+    for place in ("delivered", "ack_floor"):
+        data[place]["stream_seq"] += 5_000_000
+
+
+def _abandoned(data: Data, _age: float) -> None:
+    data.update({"num_waiting": 0, "num_pending": 4000})
+    for place in ("delivered", "ack_floor"):
+        data[place].update({"last_active": timestamp(START), "stream_seq": 10, "consumer_seq": 10})
+
+
+#: Faults of servers.
+OF_SERVERS = (
+    Fault("busy", ("SERVER_003", "SERVER_211"), {"varz": _sets(cpu=395.0)}),
+    Fault("store below /tmp", ("SERVER_102",), {"varz": _temporary}),
+    Fault("memory", ("SERVER_119", "CLUSTER_001"), {"varz": _sets(mem=31 * GIB // 4)}),
+    Fault("monitoring open", ("SERVER_120",), {"varz": _sets(http_host="0.0.0.0")}),
+    Fault("clients without TLS", ("SERVER_116",), {"varz": _sets(tls_required=False)}),
+    Fault("clock", ("SERVER_109",), {"servers": _sets(clock_offset=3.0)}),
+    Fault("API queue", ("SERVER_114",), {"jsz": _busy_api}),
+    Fault("API errors", ("SERVER_204",), {"jsz": _fails}),
+    Fault("slow readers", ("SERVER_004",), {"varz": _counts("slow_consumers", 0.01)}),
+    Fault("publishers held up", ("SERVER_213",), {"varz": _counts("stalled_clients", 1)}),
+    Fault("stale connections", ("SERVER_214",), {"varz": _counts("stale_connections", 1)}),
+    Fault("clients left", ("SERVER_215",), {"varz": _left}, also=("CLUSTER_108",)),
+    Fault("churn", ("SERVER_212",), {"varz": _counts("total_connections", 10)}),
+    Fault("disk full", ("SERVER_221",), {"server_log": _tells("write error: no space left on device")}),
+    Fault("broken blocks", ("SERVER_222",), {"server_log": _tells("Filestore corrupt block")}),
+    Fault("log-ins fail", ("SERVER_223",), {"server_log": _tells("Authentication error", 30)}),
+    Fault("limit shrinks", ("SERVER_209",), {"jsz": _shrinks}, also=("SERVER_103", "CAPACITY_202")),
+    Fault("unhealthy", ("SERVER_001", "SERVER_207"), {"healthz": _sets(status="error", status_code=503, error="JetStream")}),
+    Fault("route missing", ("SERVER_107",), {"varz": _one_route_less}),
+    Fault("certificate ends", ("SERVER_008",), {"varz": _sets(tls_cert_not_after="2026-11-05T00:00:00Z")}),
+    Fault("no memory limit", ("SERVER_105",), {"varz": _sets(gomemlimit=None)}),
+    Fault("storage reserved", ("SERVER_101",), {"jsz": _sets(reserved_storage=(1 << 40) - 1)}, also=("CAPACITY_203",)),
+    Fault("client does not read", ("CONN_101",), {"connz": _sets(pending_bytes=32 << 20)}),
+    Fault("route held up", ("ROUTE_102",), {"routez": _sets(pending_size=32 << 20)}),
+    Fault("route breaks", ("ROUTE_201",), {"routez": _counts("rid", 1)}),
+)  # fmt: skip
+#: Faults of streams and of their consumers. All have three replicas and 20 messages a second.
+OF_STREAMS = (
+    Fault(
+        "no leader", ("STREAM_101", "CONSUMER_101", "STREAM_203", "CONSUMER_208"),
+        {"jsz_streams": _without_leader, "jsz_consumers": _without_leader},
+    ),
+    Fault("diverged", ("STREAM_117", "STREAM_207"), {}, becomes={"diverged": True}),
+    Fault("replica behind", ("STREAM_104", "STREAM_106"), {"jsz_streams": _lags}, also=("CONSUMER_103",)),
+    Fault(
+        "replica lost", ("STREAM_105",), {"jsz_streams": _lacks_a_peer},
+        also=("STREAM_104", "STREAM_106", "CONSUMER_103", "CONSUMER_104"),
+    ),
+    Fault("goes back", ("STREAM_202",), {"jsz_streams": _goes_back}, also=("CONSUMER_111", "STREAM_117", "STREAM_207")),
+    Fault("nearly full", ("JETSTREAM_003",), {"jsz_streams": _nearly_full}, also=("STREAM_205", "CAPACITY_201")),
+    Fault("no limits", ("STREAM_110",), {"jsz_streams": _config(max_age=0)}),
+    Fault("needs a newer server", ("STREAM_122",), {"jsz_streams": _config(metadata={"_nats.req.level": "9"})}),
+    Fault("lost messages", ("STREAM_107",), {"jsz_streams": _state(lost={"msgs": [1, 2], "bytes": 99})}),
+    Fault("mirror cut off", ("STREAM_120",), {"jsz_streams": _cut_off}),
+    Fault("many subjects", ("JETSTREAM_002",), {"jsz_streams": _state(num_subjects=2_000_000)}),
+    Fault("duplicate window", ("STREAM_123",), {"jsz_streams": _remembers}, becomes={"rate": _FAST}),
+    Fault("work queue without a worker", ("STREAM_124",), {"jsz_streams": _without_workers}),
+    Fault("deleted inside", ("STREAM_108",), {"jsz_streams": _state(num_deleted=5_000_000)}),
+    Fault("flaps", ("STREAM_201", "CONSUMER_201"), {}, becomes={"flaps": 450.0}, also=("STREAM_203", "CONSUMER_208")),
+    Fault("stuck", ("CONSUMER_202",), {}, becomes={"stuck": BEGIN + STEP}, consumer=True, also=("CONSUMER_107",)),
+    Fault("falls behind", ("CONSUMER_203",), {}, becomes={"slow": True}, consumer=True, also=("CONSUMER_209",)),
+    Fault("loops", ("CONSUMER_206",), {}, becomes={"looping": BEGIN - 60}, consumer=True, also=("CONSUMER_202", "CONSUMER_114")),
+    Fault("abandoned", ("CONSUMER_108",), {"jsz_consumers": _abandoned}, consumer=True),
+    Fault("acks missing", ("CONSUMER_105",), {"jsz_consumers": _sets(num_ack_pending=990)}, consumer=True),
+    Fault("redelivers", ("CONSUMER_106",), {"jsz_consumers": _sets(num_redelivered=300, num_ack_pending=400)}, consumer=True),
+    Fault("paused", ("CONSUMER_109",), {"jsz_consumers": _sets(paused=True)}, consumer=True),
+    Fault("ahead", ("CONSUMER_111",), {"jsz_consumers": _ahead}, consumer=True),
+)  # fmt: skip
+#: What a replica that is away lets streams and consumers show.
+_DEGRADED = (
+    *(
+        "JETSTREAM_001",
+        "STREAM_101",
+        "STREAM_104",
+        "STREAM_106",
+        "STREAM_117",
+        "STREAM_201",
+        "STREAM_203",
+        "STREAM_207",
+    ),
+    *("STREAM_208", "CONSUMER_101", "CONSUMER_103", "CONSUMER_113", "CONSUMER_201", "CONSUMER_208"),
+)
+_AWAY = ("SERVER_002", "SERVER_201", "SERVER_208", "META_001", "META_103", "META_105", "CLUSTER_201")
+
+
+@dataclass(frozen=True)
+class Part(Fleet):
+    """A cluster with a JetStream domain of its own. `wrong_servers`, `wrong_streams`: faults, by the numbers of what has them.
+    Streams: `recreated` in between, `electing` another leader between two answers, `filtered`: their consumer wants few messages.
+    Servers: `dead`, `crashed` and up again, `rolled` as the journal says. `looks`: when the last snapshots of the hours are."""
+
+    wrong_servers: tuple[tuple[int, Fault], ...] = ()
+    wrong_streams: tuple[tuple[int, Fault], ...] = ()
+    recreated: tuple[int, ...] = ()
+    electing: tuple[int, ...] = ()
+    filtered: tuple[int, ...] = ()
+    dead: tuple[int, ...] = ()
+    crashed: tuple[int, ...] = ()
+    rolled: tuple[int, ...] = ()
+    looks: tuple[float, ...] = ()
+
+    @cached_property
+    def of_server(self) -> dict[int, list[Fault]]:
+        return _by_number(self.wrong_servers)
+
+    @cached_property
+    def of_stream(self) -> dict[str, list[Fault]]:
+        return {self.assets[number].name: faults for number, faults in _by_number(self.wrong_streams).items()}
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        return {stream.name: number for number, stream in enumerate(self.assets)}
+
+    def _stream(self, number: int) -> Stream:
+        none = {
+            "purged": 0.0,
+            "flaps": 0.0,
+            "stuck": 0.0,
+            "diverged": False,
+            "resized": 0.0,
+            "looping": 0.0,
+            "slow": False,
+        }
+        made = super()._stream(number)
+        faults = [fault for wrong, fault in self.wrong_streams if wrong == number]
+        # Purges are no faults, and neither is that much is written while servers answer one after the other.
+        rate = 20.0 if faults else _FAST if number % 7 == 1 else made.rate
+        purged = BEGIN + 1.5 * STEP if number % 7 == 2 and not faults else 0.0
+        more = {name: value for fault in faults for name, value in (fault.becomes or {}).items()}
+        # Evenly spread, so that nothing is out of balance but what has to be.
+        replicas = tuple((number + other) % self.servers for other in range(1 if number % 7 == 3 else 3))
+        own = {"rate": rate, "purged": purged, "replicas": replicas, "size": 200}
+        return replace(made, **{**none, **own, **more})
+
+    def leader(self, stream: Stream, at: float) -> int | None:
+        leader = super().leader(stream, at)
+        if leader is None or self.numbers[stream.name] not in self.electing:
+            return leader
+        living = [server for server in stream.replicas if not self.down(server, at)]
+        return living[sum(at >= look + self.apart / 2 for look in self.looks) % len(living)]
+
+    # --- what servers report ------------------------------------------------------------------------------------------
+
+    def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
+        for row in (*super()._rows(server, at, held), *self._more(server, at)):
+            yield self._with_faults(row, server, at)
+
+    def _more(self, server: int, at: float) -> Iterator[Row]:
+        other = (server + 1) % self.servers
+        remote = {"remote_id": self.identity(other, at), "remote_name": self.name(other)}
+        yield Row("routez", {}, {"rid": 7, **remote, "rtt": "1ms", "pending_size": 0})
+        client = {"kind": "Client", "account": "A0", "lang": "go", "version": "1.40", "rtt": "1ms", "stalls": 0}
+        for cid in (1, 2):
+            yield Row("connz", {}, {"cid": cid, **client, "pending_bytes": 0})
+        yield Row("server_log", {}, {"time": timestamp(START), "text": "Server is ready"})
+        if self.of_server.get(server):
+            said: Data = {}
+            for fault in self.of_server[server]:
+                fault.tables.get("server_log", _sets())(said, at - BEGIN)
+            for text in said.get("lines", ()):
+                yield Row("server_log", {}, {"time": timestamp(START + timedelta(seconds=BEGIN)), "text": text})
+
+    def _with_faults(self, row: Row, server: int, at: float) -> Row:
+        data, age = row.data, at - BEGIN
+        healthy: Callable[[Data, int, float], None] | None = getattr(self, f"_healthy_{row.table}", None)
+        if healthy:
+            healthy(data, server, at)
+        stream = data.get("stream_name", data.get("name", "")) if row.table in ("jsz_streams", "jsz_consumers") else ""
+        faults = self.of_stream.get(stream, ()) if stream else self.of_server.get(server, ())
+        for fault in faults:
+            if row.table in fault.tables and row.table != "server_log":
+                fault.tables[row.table](data, age)
+        return row
+
+    def _healthy_varz(self, data: Data, server: int, at: float) -> None:
+        others = sum(not self.down(other, at) for other in range(self.servers)) - 1
+        up = at - self.started(server, at)
+        data.update(
+            {
+                "cpu": 40.0,
+                "gomaxprocs": 4,
+                "gomemlimit": 8 * GIB,
+                "max_payload": 1 << 20,
+                "max_connections": 65536,
+                "slow_consumers": 0,
+                "stalled_clients": 0,
+                "stale_connections": 0,
+                "leafnodes": 0,
+                "subscriptions": 50,
+                "auth_required": True,
+                "tls_required": True,
+                "system_account": "SYS",
+                "http_port": 8222,
+                "http_host": "127.0.0.1",
+                "tls_cert_not_after": "2029-01-01T00:00:00Z",
+                "config_digest": "sha256:1",
+                # Caches fill after a start.
+                "mem": int(1e8 + min(up, 7200) * 1e4),
+                "now": timestamp(START + timedelta(seconds=at)),
+                "total_connections": 100,
+                "remotes": others,
+                "routes": others * (_POOL + 1),
+                "cluster": {"pool_size": _POOL, "cluster_port": 6222, "tls_required": True},
+                "jetstream": {"config": {"store_dir": "/data", "sync_interval": 10**10}},
+            }
+        )
+
+    def _healthy_jsz(self, data: Data, _server: int, at: float) -> None:
+        data.update(
+            {
+                "api": {"level": 5, "total": int(at), "errors": 0, "inflight": 0},
+                "consumers": data["streams"],
+                "limits": {"max_ha_assets": 5000},
+            }
+        )
+        data["meta_cluster"].update({"quorum_needed": self.servers // 2 + 1, "pending": 0})
+
+    def _healthy_accstatz(self, data: Data, _server: int, _at: float) -> None:
+        data.update({"num_subscriptions": 10, "slow_consumers": 0, "total_conns": 10})
+
+    def _healthy_jsz_streams(self, data: Data, _server: int, at: float) -> None:
+        number = self.numbers[data["name"]]
+        stream = self.assets[number]
+        data["config"].update({"max_age": int(30 * 86400e9), "duplicate_window": int(120e9), "discard": "old"})
+        begin = stream.purged if 0 < stream.purged <= at else 0.0
+        times = {
+            "first_ts": timestamp(START + timedelta(seconds=begin)),
+            "last_ts": timestamp(START + timedelta(seconds=at)),
+        }
+        data["state"].update({**times, "num_subjects": 10, "num_deleted": 0, "consumer_count": 1})
+        if number in self.recreated and at >= BEGIN + 3 * STEP:
+            data["created"] = timestamp(START + timedelta(seconds=BEGIN + 3 * STEP))
+            since = self.written(stream, BEGIN + 3 * STEP)
+            data["state"]["last_seq"] -= since
+            data["state"].update(messages=data["state"]["last_seq"], bytes=data["state"]["last_seq"] * stream.size)
+            data["state"]["first_ts"] = data["created"]
+        if number in self.filtered:
+            # Limits remove what its consumer never wanted.
+            data["state"]["first_seq"] = max(1, data["state"]["last_seq"] - 100)
+            data["state"]["messages"] = data["state"]["last_seq"] - data["state"]["first_seq"] + 1
+            data["state"]["first_ts"] = timestamp(START + timedelta(seconds=max(0.0, at - 100 / stream.rate)))
+
+    def _healthy_jsz_consumers(self, data: Data, _server: int, at: float) -> None:
+        number = self.numbers[data["stream_name"]]
+        stream = self.assets[number]
+        stopped = stream.stuck or stream.looping
+        data["config"].update({"max_ack_pending": 1000, "max_deliver": 5, "max_waiting": 512})
+        last = timestamp(START + timedelta(seconds=min(at, stopped) if stopped else at))
+        for place in ("delivered", "ack_floor"):
+            data[place]["last_active"] = last
+        data["num_waiting"] = 1
+        if number in self.recreated and at >= BEGIN + 3 * STEP:
+            data["created"] = timestamp(START + timedelta(seconds=BEGIN + 3 * STEP))
+            for place in ("delivered", "ack_floor"):
+                data[place]["stream_seq"] -= self.written(stream, BEGIN + 3 * STEP)
+        if number in self.filtered:
+            data["config"]["filter_subject"] = f"{stream.name}.rare"
+            for place in ("delivered", "ack_floor"):
+                data[place].update({"stream_seq": 5, "consumer_seq": 5})
+            data["num_pending"] = 0
+
+    # --- what is true ----------------------------------------------------------------------------------------------------
+
+    def must(self) -> Iterator[tuple[str, Subject]]:
+        """Yield the checks that must fail, and what their findings must name."""
+        for number, fault in self.wrong_servers:
+            for check in fault.checks:
+                yield check, {"server": self.name(number)}
+        for number, fault in self.wrong_streams:
+            for check in fault.checks:
+                yield check, self._about(number, fault.consumer or check.startswith("CONSUMER"))
+        for number, stream in enumerate(self.assets):
+            if len(stream.replicas) == 1 and not {*stream.replicas} & {*self.dead}:
+                yield "STREAM_103", self._about(number)
+            if number in self.recreated:
+                yield "STREAM_205", self._about(number)
+            if len(stream.replicas) > 1 and {*stream.replicas} & {*self.dead}:
+                for check in ("STREAM_104", "STREAM_106", "CONSUMER_103"):
+                    yield check, self._about(number, check.startswith("CONSUMER"))
+        for server in self.dead:
+            for check in ("META_103", "META_105"):
+                yield check, {"server": self.name(server)}
+        for server in self.crashed:
+            yield "SERVER_201", {"server": self.name(server)}
+        if self.dead:
+            yield "FLEET_101", {}
+        if self.servers % 2 == 0:
+            yield "META_101", {"domain": self.domain}
+
+    def may(self) -> Iterator[tuple[str, Subject]]:
+        """Yield what may be found besides, because it follows from what is true."""
+        for number, fault in self.wrong_servers:
+            for check in fault.also:
+                yield check, {} if check.startswith("CAPACITY") else {"server": self.name(number)}
+        for number, fault in self.wrong_streams:
+            for check in (*fault.also, "CONSUMER_107", "STREAM_119"):
+                yield check, self._about(number) if not check.startswith("CAPACITY") else {}
+        gone = {*self.dead, *self.rolled, *self.crashed}
+        for number, stream in enumerate(self.assets):
+            if {*stream.replicas} & gone:
+                for check in _DEGRADED:
+                    yield check, self._about(number)
+        for server in gone:
+            for check in _AWAY:
+                yield check, {"server": self.name(server)}
+            for heir in (1, 2):
+                yield "CLUSTER_105", {"server": self.name((server + heir) % self.servers)}
+        if gone:
+            yield "FLEET_101", {}
+
+    def _about(self, number: int, consumer: bool = False) -> Subject:
+        stream = self.assets[number]
+        named = {"domain": self.domain, "account": stream.account, "stream": stream.name}
+        return {**named, **({"consumer": "worker"} if consumer else {})}
+
+
+def _by_number(wrong: Iterable[tuple[int, Fault]]) -> dict[int, list[Fault]]:
+    found: dict[int, list[Fault]] = defaultdict(list)
+    for number, fault in wrong:
+        found[number].append(fault)
+    return dict(found)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The parts of a fleet, and when snapshots of it are taken, in seconds after its start."""
+
+    parts: tuple[Part, ...]
+    moments: tuple[float, ...]
+
+    def write(self, lake: Path) -> None:
+        """Write the snapshots, as nats_snapshot does."""
+        for at in self.moments:
+            write(self.parts, lake, at, FLEET)
+
+    def journal(self) -> Iterator[str]:
+        """Yield the journal of operations: who was restarted on purpose."""
+        for part in self.parts:
+            for number, outage in enumerate(part.outages):
+                if outage.server in part.rolled:
+                    shared = {
+                        "version": 1,
+                        "run": f"r{number}",
+                        "cluster": part.cluster,
+                        "hosts": [part.name(outage.server)],
+                    }
+                    for event, at in (("batch_started", outage.begin - 5), ("batch_done", outage.end + 60)):
+                        yield json.dumps({**shared, "time": timestamp(START + timedelta(seconds=at)), "event": event})
+
+
+def planted(servers: int = 40, snapshots: int = 12, apart: float = 30.0, seed: int = 1) -> Truth:
+    """Return a fleet of so many servers, three quarters of them in a hub and the others at an edge, with each fault once for 40
+    servers, at least once."""
+    moments = tuple(BEGIN + number * STEP for number in range(snapshots))
+    looks = tuple(
+        at for at, following in zip(moments, (*moments[1:], moments[-1] + 3600)) if at // 3600 < following // 3600
+    )
+    edge = max(5, servers // 4)
+    sizes = {("hub", "h"): servers - edge, ("edge", "e"): edge}
+    parts = []
+    for number, ((domain, prefix), size) in enumerate(sizes.items()):
+        hub = number == 0
+        times = max(1, servers // 40) if hub else 1
+        parts.append(_part(domain, prefix, size, apart, seed + number, times, looks, hub))
+    return Truth(tuple(parts), moments)
+
+
+def _part(
+    domain: str, prefix: str, size: int, apart: float, seed: int, times: int, looks: tuple[float, ...], hub: bool
+) -> Part:
+    """Return a part. In the hub, one server dies, one crashes, and two are restarted on purpose."""
+    dead, rolled, crashed = ((size - 1,), (size - 2, size - 3), (size - 4,)) if hub else ((), (), ())
+    outages = [Outage(server, BEGIN + STEP / 2, 1e9) for server in dead]
+    # One is down while the last snapshot of an hour is taken, the other between two snapshots.
+    outages += [Outage(server, at, at + 90, "2.15.2") for server, at in zip(rolled, (looks[0] - 20, looks[-1] - 300))]
+    outages += [Outage(server, looks[-1] - 900, looks[-1] - 810) for server in crashed]
+    streams = max(5 * len(OF_STREAMS) * times, size * 3)
+    bare = Part(
+        *(size, streams, seed, 4, tuple(outages)),
+        domain=domain,
+        cluster=domain.upper(),
+        prefix=prefix,
+        apart=apart,
+        dead=dead,
+        crashed=crashed,
+        rolled=rolled,
+        looks=looks,
+    )
+    away = {*dead, *rolled, *crashed}
+    whole = [
+        number
+        for number, stream in enumerate(bare.assets)
+        if len(stream.replicas) == 3 and not {*stream.replicas} & away
+    ]
+    wanted = [fault for fault in OF_STREAMS for _time in range(times)]
+    numbers = iter(whole)
+    wrong_streams = tuple(zip(numbers, wanted))
+    assert len(wrong_streams) == len(wanted), "too few streams with three replicas"
+    others = [number for number in numbers if number % 7 > 2]
+    servers = [number for number in range(size) if number not in away]
+    wrong_servers = tuple(
+        (servers[place % len(servers)], fault)
+        for place, fault in enumerate(fault for fault in OF_SERVERS for _time in range(times))
+    )
+    third = max(1, len(others) // 3)
+    return replace(
+        bare,
+        wrong_servers=wrong_servers,
+        wrong_streams=wrong_streams,
+        recreated=tuple(others[:third][:20]),
+        electing=tuple(others[third : 2 * third][: size // 2]),
+        filtered=tuple(others[2 * third :][:20]),
+    )
+
+
+# --- what was found --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Score:
+    """Of a check: how many findings had to be, how many of them are, how many others are true, and how many are not."""
+
+    planted: int = 0
+    hit: int = 0
+    follows: int = 0
+    false: int = 0
+
+    @property
+    def precision(self) -> float | None:
+        found = self.hit + self.follows + self.false
+        return (self.hit + self.follows) / found if found else None
+
+    @property
+    def recall(self) -> float | None:
+        return self.hit / self.planted if self.planted else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The scores by check; the findings that are not true, and what was not found."""
+
+    scores: Mapping[str, Score]
+    false: Sequence[Mapping[str, Any]]
+    missed: Sequence[tuple[str, Subject]]
+
+
+def judged(truth: Truth, findings: Sequence[Mapping[str, Any]]) -> Outcome:
+    """Return how the findings that failed compare with what is true."""
+    must, may = _known(part.must() for part in truth.parts), _known(part.may() for part in truth.parts)
+    scores: dict[str, Score] = defaultdict(Score)
+    by_check: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in findings:
+        by_check[row["check"]].append(row)
+    false, missed = [], []
+    for check, subjects in must.items():
+        for subject in subjects:
+            hit = any(_names(row, subject) for row in by_check[check])
+            scores[check].planted += 1
+            scores[check].hit += hit
+            if not hit:
+                missed.append((check, subject))
+    for check, rows in by_check.items():
+        for row in rows:
+            if any(_names(row, subject) for subject in must.get(check, ())):
+                continue
+            follows = any(_names(row, subject) for subject in may.get(check, ()))
+            scores[check].follows += follows
+            scores[check].false += not follows
+            if not follows:
+                false.append(row)
+    return Outcome(dict(sorted(scores.items())), false, missed)
+
+
+def _known(told: Iterable[Iterable[tuple[str, Subject]]]) -> dict[str, list[Subject]]:
+    found: dict[str, list[Subject]] = defaultdict(list)
+    for part in told:
+        for check, subject in part:
+            if subject not in found[check]:
+                found[check].append(subject)
+    return found
+
+
+def _names(row: Mapping[str, Any], subject: Subject) -> bool:
+    return all((row[name] or "") == value for name, value in subject.items())
+
+
+def table(scores: Mapping[str, Score]) -> Iterator[str]:
+    """Yield a Markdown table of the checks for which something was planted, or is false, with their sums."""
+    yield "| check | planted | found | follows | false | precision | recall |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    shown = {check: score for check, score in scores.items() if score.planted or score.false}
+    total = Score(
+        *(sum(getattr(score, name) for score in scores.values()) for name in ("planted", "hit", "follows", "false"))
+    )
+    for check, score in (*shown.items(), ("**all**", total)):
+        shares = ("" if share is None else f"{share:.3f}" for share in (score.precision, score.recall))
+        yield f"| {check} | {score.planted} | {score.hit} | {score.follows} | {score.false} | {' | '.join(shares)} |"
