@@ -37,7 +37,7 @@ def test_what_the_user_sets_wins() -> None:
     """But for what rows mean: hours are those of UTC."""
     script = """
         from jetstream_insights.session import session
-        spark = session("local[1]", "400m", settings={"spark.sql.parquet.compression.codec": "snappy"})
+        spark = session("local[1]", "600m", settings={"spark.sql.parquet.compression.codec": "snappy"})
         wanted = ("shuffle.partitions", "parquet.compression.codec", "session.timeZone", "codegen.hugeMethodLimit")
         print(*(spark.conf.get(f"spark.sql.{name}") for name in wanted), spark.conf.get("spark.driver.memory"))
     """
@@ -49,7 +49,7 @@ def test_what_the_user_sets_wins() -> None:
         check=True,
         env={**os.environ, "PYSPARK_SUBMIT_ARGS": given},
     )
-    assert done.stdout.split() == ["3", "snappy", "UTC", "8000", "400m"]
+    assert done.stdout.split() == ["3", "snappy", "UTC", "8000", "600m"]
 
 
 @pytest.mark.parametrize("text", ["spark.ui.enabled", "ui=true"])
