@@ -70,7 +70,8 @@ def tree_of(fields: Sequence[Field]) -> Tree:
         node = root
         for key in above:
             below = node.setdefault(key, {})
-            assert isinstance(below, dict), field
+            if not isinstance(below, dict):
+                raise AssertionError(field)
             node = below
         node[name] = field
     return root
@@ -102,7 +103,8 @@ def _type(words: Iterator[str]) -> Type:
     if kind in ("array", "map"):
         next(words)
         if kind == "map":
-            assert (next(words), next(words)) == ("string", ",")
+            if (next(words), next(words)) != ("string", ","):
+                raise AssertionError("the keys of a map are strings")
         item = _type(words)
         next(words)
         return Type(kind, item)

@@ -59,7 +59,7 @@ def keeps_secrets(cluster: Linked, directory: Path, kept: Sequence[str]) -> None
     assert not [text for text in kept for name in NAMES if text not in files[f"{name}/nats.conf"]]
     saved = b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
     for secret in [*LINK_SECRETS.values(), APP_PASSWORD, SYSTEM_PASSWORD]:
-        for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}:
+        for form in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1]):
             assert form.encode() not in saved and (form not in shown or secret in user.values()), form
     assert b"$2b$" not in saved
 
