@@ -102,9 +102,8 @@ def _type(words: Iterator[str]) -> Type:
         return Type(kind, members=tuple(members))
     if kind in ("array", "map"):
         next(words)
-        if kind == "map":
-            if (next(words), next(words)) != ("string", ","):
-                raise AssertionError("the keys of a map are strings")
+        if kind == "map" and (next(words), next(words)) != ("string", ","):
+            raise AssertionError("the keys of a map are strings")
         item = _type(words)
         next(words)
         return Type(kind, item)
