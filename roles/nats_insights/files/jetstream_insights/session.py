@@ -38,7 +38,8 @@ _EVERYWHERE = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
 }
-_AT_START = ("spark.driver.memory", "spark.driver.defaultJavaOptions")
+#: What is chosen that only the start of the JVM takes.
+_AT_START = ("spark.driver.defaultJavaOptions",)
 #: What PySpark asks for by its last name, for each column that it makes. It imports their packages, one after the other, and
 #: each package that does not hold the class costs a look into all jars; what is imported by its whole name is found at once.
 _USED_MOST = (
