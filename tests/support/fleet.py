@@ -308,9 +308,7 @@ class Fleet:
                 yield Row("jsz_consumers", {**keys, **more}, consumer)
 
 
-def write(
-    parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic", form: str = JSON
-) -> dict[str, Any]:
+def write(parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic", form: str = JSON) -> dict[str, Any]:
     """Write the snapshot of a moment, in which several clusters are one fleet, and return its manifest."""
     moment = START + timedelta(seconds=at)
     with SnapshotWriter(lake, fleet, moment, f"{moment:%Y%m%dT%H%M%S.%fZ}-{parts[0].seed:06x}", form) as writer:
