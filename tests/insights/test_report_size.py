@@ -56,14 +56,20 @@ def value(column: Column) -> Any:
     if column.name in SERVER_NAMES:
         return name(column.name)
     if column.name in ("text", "title", "remedy", "old", "new"):
-        return f"{CHANCE.randrange(10**9)} messages behind, at {CHANCE.randrange(10**12)}; see {name('t')}, its disk, its routes, and others of its zone"
+        behind = f"{CHANCE.randrange(10**9)} messages behind, at {CHANCE.randrange(10**12)}"
+        return f"{behind}; see {name('t')}, its disk, its routes, and others of its zone"
     return f"{column.name.upper()}-{CHANCE.randrange(50_000):05}"
 
 
 def hourly(table: Table) -> list[dict[str, Any]]:
     """Return the hours of two weeks of as many assets, or fleets, as there is room for."""
     return [
-        {"fleet": f"fleet-{asset % 30}", "day": f"2026-11-{8 + hour // 24:02}", "hour": hour % 24, "name": f"nats-{asset:04}"}
+        {
+            "fleet": f"fleet-{asset % 30}",
+            "day": f"2026-11-{8 + hour // 24:02}",
+            "hour": hour % 24,
+            "name": f"nats-{asset:04}",
+        }
         for asset in range(table.most // 336 + 1)
         for hour in range(336)
     ][: table.most]
@@ -111,7 +117,9 @@ def test_no_critical_finding_is_lost(spark: SparkSession) -> None:
     assert csv_of(made).count("critical") == (table.most + more) / 2
     shown = json.loads(gzip.decompress(base64.b64decode(packed({"tables": {"findings": made}}))))["tables"]["findings"]
     assert (len(shown["rows"]), shown["total"], shown["beyond"]) == (table.most, table.most + more, "findings.csv")
-    severities = [row["severity"] for row in dicts({"tables": {"findings": {**made, "rows": shown["rows"]}}}, "findings")]
+    severities = [
+        row["severity"] for row in dicts({"tables": {"findings": {**made, "rows": shown["rows"]}}}, "findings")
+    ]
     assert severities == sorted(severities)
 
 

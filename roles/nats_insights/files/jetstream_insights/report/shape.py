@@ -43,8 +43,8 @@ class Table:
 
     `source`: layer and table of the lake; empty for what is made of other tables. `only`: which rows, and `order`: which first,
     as Spark SQL; of more than `most` the last are left out, and their number is reported. `whole`: they are left out of the page
-    only. `thinned`: of more than `most` every second, third, … hour is kept. `days`: how many days it looks back; 0: the report's.
-    `shown`: whether it is shown as a table, beside a chart.
+    only. `thinned`: of more than `most` every second, third, … hour is kept. `days`: how many days it looks back; 0: the
+    report's. `shown`: whether it is shown as a table, beside a chart.
     """
 
     name: str
