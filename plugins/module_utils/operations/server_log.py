@@ -28,9 +28,9 @@ def log_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the last lines of a log: `text`, and `time` where it is known.
 
     Lines of `journalctl --output=json` have the journal's time. A file begins with a line of JSON about its host's clock:
-    `localtime`, where /etc/localtime leads to, and `offset`, the difference to UTC now (`+0100`), for a host whose time zone has no
-    name here. Without that line the lines are of an unknown time zone, and have no `time`. Raises NatsFailure invalid_option when
-    the file cannot be read.
+    `localtime`, where /etc/localtime leads to, and `offset`, the difference to UTC now (`+0100`), for a host whose time zone has
+    no name here. Without that line the lines are of an unknown time zone, and have no `time`. Raises NatsFailure invalid_option
+    when the file cannot be read.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
