@@ -53,9 +53,13 @@ async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end
     failed = 0
     while True:
         try:
-            return await jetstream.publish(subject, payload, headers=headers), failed
+            ack = await jetstream.publish(subject, payload, headers=headers)
         except FAILURES:
             failed += 1
+        else:
+            # Before 2.11 a leader gives the sequence 0 to whoever repeats an id that it has not stored yet.
+            if ack.seq:
+                return ack, failed
         if time.monotonic() >= end:
             return None, failed
         await asyncio.sleep(0.1)

@@ -6,12 +6,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import nats
+import nats.errors
 import pytest
-from support.load import Ledger, Load, LoadPlan, compare
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import UNSTORED_ACKNOWLEDGED
+from nats.js.errors import APIError
+from support.load import Ledger, Load, LoadPlan, compare, publish_stored
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
@@ -65,3 +72,25 @@ def test_the_books_balance_when_a_server_dies(make_cluster: Callable[..., NatsPr
         assert any("nobody sent" in problem for problem in await load.verify())
 
     asyncio.run(work())
+
+
+def test_what_is_not_stored_is_in_no_book(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
+    """The leader of a stream without its followers proposes a message, and is sent it again."""
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
+    leader = cluster.add_stream("S", 3, subjects=["s"])["cluster"]["leader"]
+    followers = [name for name in cluster.names if name != leader]
+
+    async def publish() -> list[str]:
+        connection = await nats.connect(cluster.url(leader), user=APP_USER, password=APP_PASSWORD)
+        with contextlib.suppress(nats.errors.TimeoutError):
+            await connection.request("s", b"x", timeout=0.5, headers={"Nats-Msg-Id": "1"})
+        again = await connection.request("s", b"x", timeout=0.5, headers={"Nats-Msg-Id": "1"})
+        with pytest.raises((nats.errors.TimeoutError, APIError)):
+            await publish_stored(connection.jetstream(timeout=0.5), "s", b"x", "1")
+        await connection.close()
+        return [key for key in ("error", "duplicate") if key in json.loads(again.data)]
+
+    for name in followers:
+        cluster.processes[name].send_signal(signal.SIGSTOP)
+    told = asyncio.run(publish())
+    assert told == (["duplicate"] if UNSTORED_ACKNOWLEDGED.affects(cluster.version) else ["error"])

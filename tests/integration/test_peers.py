@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import PlacementResult
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import replica_moves
-from support.load import Load, LoadPlan, patiently
+from support.load import Load, LoadPlan, patiently, publish_stored
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
@@ -44,11 +44,11 @@ async def _fill(cluster: NatsProcesses, stream: str) -> None:
     connection = await nats.connect(
         [cluster.url(name) for name in cluster.processes], user="app", password=APP_PASSWORD
     )
-    publish = connection.jetstream().publish
+    jetstream = connection.jetstream()
 
     async def put(number: int) -> None:
         # Not every server knows at once that a new stream listens to the subject.
-        await patiently(partial(publish, f"{stream}.x", b"x" * 200, headers={"Nats-Msg-Id": str(number)}))
+        await patiently(partial(publish_stored, jetstream, f"{stream}.x", b"x" * 200, str(number)))
 
     await asyncio.gather(*map(put, range(MESSAGES)))
     await connection.close()

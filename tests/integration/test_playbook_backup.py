@@ -18,7 +18,7 @@ import nats
 import pyrage
 import pytest
 from support.documents import CHECKOUT
-from support.load import patiently
+from support.load import patiently, publish_stored
 from support.nats_processes import binary
 from support.object_storage import BUCKET, ObjectStorage
 from support.role_cluster import APP_PASSWORD, APP_USER, OPERATOR_PASSWORD, SYSTEM_PASSWORD, RoleCluster, create
@@ -34,9 +34,8 @@ def publish(cluster: RoleCluster, count: int) -> None:
         try:
             stream = connection.jetstream()
             for number in range(count):
-                ident = {"Nats-Msg-Id": uuid.uuid4().hex}
                 # Not every server knows at once that a new stream listens to the subject.
-                await patiently(partial(stream.publish, "ORDERS.a", b"message %d" % number, headers=ident))
+                await patiently(partial(publish_stored, stream, "ORDERS.a", b"message %d" % number, uuid.uuid4().hex))
         finally:
             await connection.close()
 

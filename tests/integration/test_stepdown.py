@@ -17,7 +17,7 @@ from typing import Any
 import nats
 import nats.errors
 import pytest
-from support.load import patiently
+from support.load import patiently, publish_stored
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, VERSIONS, NatsProcesses, binary
 
@@ -408,7 +408,7 @@ class Publisher(threading.Thread):
         number = 0
         while not self._stop_it.is_set():
             with contextlib.suppress(nats.errors.Error, nats.js.errors.Error):
-                await stream.publish(f"{self._stream}.x", str(number).encode(), headers={"Nats-Msg-Id": str(number)})
+                await publish_stored(stream, f"{self._stream}.x", str(number).encode(), str(number))
                 self.acknowledged.append(number)
                 number += 1
         await connection.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 import nats
 import pytest
-from support.load import patiently
+from support.load import patiently, publish_stored
 from support.module_runs import Runner
 from support.nats_processes import VERSIONS
 from support.quorum_watch import META, watching
@@ -72,8 +72,7 @@ def test_a_mirror_in_another_cluster_tells_its_lag(sites: RoleCluster) -> None:
     async def publish() -> None:
         client = await nats.connect(sites.url("n1"), user=APP_USER, password=APP_PASSWORD)
         for _number in range(20):
-            ident = {"Nats-Msg-Id": uuid.uuid4().hex}
-            await patiently(partial(client.jetstream().publish, "orders.new", b"", headers=ident))
+            await patiently(partial(publish_stored, client.jetstream(), "orders.new", b"", uuid.uuid4().hex))
         await client.close()
 
     def mirrored() -> str:

@@ -32,7 +32,7 @@ from nats.js.api import (
 from support.controller import Controller, Run, download_wheels, file_install
 from support.documents import Document
 from support.lab_cluster import AWKWARD, Cluster
-from support.load import Ledger, fetch, patiently
+from support.load import Ledger, fetch, patiently, publish_stored
 from support.nats_processes import binary
 
 #: One of each zone.
@@ -86,8 +86,8 @@ class Books:
         for message in range(15):
             subject, body = f"s{number}.{message % 3}", f"{name} {message} ".encode() * (message + 1)
             # By its id it is stored once, however often it is sent.
-            once = {"Nats-Msg-Id": f"{name}-{message}"}
-            stored[(await patiently(partial(jetstream.publish, subject, body, headers=once))).seq] = (subject, body)
+            ack = await patiently(partial(publish_stored, jetstream, subject, body, f"{name}-{message}"))
+            stored[ack.seq] = (subject, body)
         pull = await jetstream.pull_subscribe_bind(consumer="worker", stream=name)
         for taken in await fetch(pull, 5):
             await patiently(partial(taken.ack_sync, timeout=10))

@@ -20,6 +20,7 @@ from nats.aio.client import Client
 from nats.js.api import StreamConfig
 from support.controller import Controller, Cost, Run, download_wheels
 from support.lab_cluster import AWKWARD, HOSTS, SYSTEM_PASSWORD, TUNINGS, Cluster
+from support.load import publish_stored
 
 pytestmark = pytest.mark.usefixtures("whole")
 
@@ -116,7 +117,7 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
             while not stop:
                 name = f"m{len(sent)}"
                 try:
-                    await jetstream.publish("orders.roll", name.encode(), headers={"Nats-Msg-Id": name})
+                    await publish_stored(jetstream, "orders.roll", name.encode(), name)
                 except nats.errors.Error:
                     continue
                 sent.append(name)

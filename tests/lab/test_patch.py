@@ -1,11 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Three hosts get updates of their operating system: when each reboots, and an update that fails."""
+"""Three hosts get updates of their operating system: when each reboots, and an update that fails or that the power leaves."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,4 +117,42 @@ def test_never_leaves_the_reboot_to_a_later_run_and_always_asks_for_none(cluster
         # The hosts that were rebooted since then have nothing to do.
         again = cluster.play("maintenance_patch", nats_cluster_restart_before=began, **always)
         assert (again.status, again.changed, cluster.boots()) == (0, [], after), again.output
+    assert marks(cluster) == {}
+
+
+@pytest.mark.chaos
+def test_a_host_that_loses_its_power_in_the_middle_of_an_update_is_finished_by_the_next_run(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    lab, ssh, broken = cluster.controller.lab, cluster.controller.ssh, "n3-c1"
+    script = "if test -e /root/wait; then touch /root/waits; sleep 60; fi"
+    offer_update(cluster.controller, HOSTS, tmp_path, 4, script)
+    ssh(broken, "touch /root/wait")
+
+    over = threading.Event()
+
+    def cut() -> None:
+        while not over.wait(0.5):
+            if lab.exec(broken, "test -e /root/waits", check=False).returncode == 0:
+                lab.kill(broken)
+                return
+
+    with cluster.load():
+        power = threading.Thread(target=cut)
+        power.start()
+        try:
+            failed = cluster.play("maintenance_patch", limit=broken)
+        finally:
+            over.set()
+            power.join()
+        (lost,) = (result.task for result in failed.results if result.status == "unreachable")
+        assert lost.endswith("Update the packages"), failed.output
+        lab.start(broken)
+        # The boot did not start the server, and apt alone would not go on.
+        check_out_of_service(cluster, broken)
+        assert ssh(broken, "apt-get dist-upgrade -y", check=False).returncode
+        ssh(broken, "rm /root/wait")
+        run = cluster.play("maintenance_patch")
+        assert run.status == 0, run.output
+    assert set(versions(cluster.controller, HOSTS).values()) == {"ii 4"}
     assert marks(cluster) == {}

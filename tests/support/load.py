@@ -25,7 +25,7 @@ import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig, StreamConfig
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, KeyValueConfig, PubAck, StreamConfig
 from nats.js.kv import KeyValue
 
 BUCKET, COUNTER = "LOAD_KV", "counter"
@@ -84,6 +84,19 @@ async def patiently(ask: Callable[[], Awaitable[Answer]], *answers: type[Excepti
             if time.monotonic() > end:
                 raise
         await asyncio.sleep(0.1)
+
+
+async def publish_stored(jetstream: JetStreamContext, subject: str, payload: bytes, ident: str) -> PubAck:
+    """Publish a message with this id, and return what acknowledged it: the message is stored.
+
+    Raises nats.errors.TimeoutError where nothing says so. Before 2.11 that is also a reply with the sequence 0, which a leader
+    gives to whoever sends the id again while it has only proposed the message (jetstream_cluster.go,
+    processClusteredInboundMsg): another leader may never hear of it.
+    """
+    ack = await jetstream.publish(subject, payload, headers={"Nats-Msg-Id": ident})
+    if ack.seq == 0:
+        raise nats.errors.TimeoutError
+    return ack
 
 
 async def fetch(subscription: JetStreamContext.PullSubscription, count: int) -> list[Msg]:
@@ -239,7 +252,7 @@ class Load:
             while not self._stop.is_set():
                 name = f"{ledger.subject}-{self._began}-{number}"
                 try:
-                    await jetstream.publish(ledger.subject, name.encode(), headers={"Nats-Msg-Id": name})
+                    await publish_stored(jetstream, ledger.subject, name.encode(), name)
                 except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError, OSError):
                     ledger.retries += 1
                     await asyncio.sleep(0.01)

@@ -233,6 +233,8 @@ accounts {{
                 try:
                     message = await connection.request(subject, json.dumps(body).encode(), timeout=2, headers=headers)
                     reply = json.loads(message.data)
+                    if reply.get("seq") == 0 and reply.get("duplicate"):
+                        reply = {"error": "sent again, and not stored yet"}
                 except (nats.errors.TimeoutError, nats.errors.NoRespondersError) as error:
                     reply = {"error": str(error)}
                     unanswered = unanswered or isinstance(error, nats.errors.TimeoutError)

@@ -22,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.load import publish_stored
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
 
 Run = Callable[..., dict[str, Any]]
@@ -63,7 +64,7 @@ class Producer:
         async def one(number: int) -> None:
             ident = f"{prefix}-{number}"
             try:
-                ack = await stream.publish(f"{SUBJECT}.{number % 5}", ident.encode(), headers={"Nats-Msg-Id": ident})
+                ack = await publish_stored(stream, f"{SUBJECT}.{number % 5}", ident.encode(), ident)
             except Exception:  # not acknowledged, so not recorded
                 self._stop.set()
                 return

@@ -102,9 +102,19 @@ RESTORED_UNHEALTHY = Defect(
     "nats-server#7019; tried on 2.10.27",
 )
 
+UNSTORED_ACKNOWLEDGED = Defect(
+    "unstored_acknowledged",
+    "a message that is sent again with its Nats-Msg-Id before it is stored is acknowledged with sequence 0, and is lost when the "
+    "leader changes",
+    (("2.10.14", "2.10.29"),),
+    ("2.11.0",),
+    "jetstream_cluster.go processClusteredInboundMsg; tried on 2.10.27 and 2.15.1",
+)
+
 DEFECTS = (
     RAFT_SILENT,
     RESTORED_UNHEALTHY,
+    UNSTORED_ACKNOWLEDGED,
     Defect(
         "ghost_consumer",
         "a consumer that a work queue stream rejects may stay in the meta group without a server that holds it, and healthz "

@@ -281,13 +281,18 @@ def _create(api: JetStreamApi, name: str, subject: str, replicas: int, timeout: 
 
 
 def _write(sender: Client, message: Call, timeout: float) -> int:
-    """Store the message and return its sequence. Raises NatsFailure; a message that comes twice is stored once."""
+    """Store the message and return its sequence. Raises NatsFailure; a message that comes twice is stored once.
+
+    Before 2.11 a leader answers one that it has not stored yet, and that comes again, with the sequence 0.
+    """
 
     def publish() -> dict[str, Any]:
         reply = json.loads(sender.request(message).body)
         error = reply.get("error")
         if error:
             raise NatsFailure("api_error", str(error.get("description")), err_code=error.get("err_code"))
+        if not reply["seq"]:
+            raise NatsFailure("timeout", "no leader has stored it yet")
         return dict(reply)
 
     return int(wait_until(publish, lambda _reply: True, timeout).value["seq"])

@@ -78,6 +78,7 @@ def test_a_stream_is_created_written_read_and_deleted() -> None:
     [
         ({"WRITE": LOST}, (3, "it cannot be written: no reply within 5 s")),
         ({"WRITE": error(10077, "full")}, (3, "it cannot be written: full")),
+        ({"WRITE": {"seq": 0, "duplicate": True}}, (3, "it cannot be written: no leader has stored it yet")),
         ({"WRITE": REFUSED}, (0, "it cannot be written: the server refused the request")),
         ({"GET": error(10037, "no message found")}, (3, "it cannot be read: no message found (JetStream error 10037)")),
         ({"GET": {"message": {"data": "eA=="}}}, (3, "it returned another message than was written")),
