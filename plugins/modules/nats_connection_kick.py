@@ -258,7 +258,8 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
     api = SystemApi(client)
     began, waited = time.monotonic(), 0.0
     first = found = find(api, client, params)
-    kicked, left = [], 0
+    kicked: list[Row] = []
+    left = 0
     for number in range(1 if check_mode else params["rounds"]):
         if number:
             time.sleep(_BETWEEN)

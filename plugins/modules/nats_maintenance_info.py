@@ -14,7 +14,7 @@ author:
 description:
   - Returns the state of each host, the same as a table, and what somebody has to look at. That is a host whose time is over, one
     that is marked while its server runs, one whose server does not run without a mark, and one that could not be read.
-  - It judges what the hosts have told already, so run it once, on the controller. The playbook
+  - It judges what the hosts have reported already, so run it once, on the controller. The playbook
     C(natsops.jetstream.maintenance_status) shows it.
 options:
   hosts:
