@@ -20,6 +20,7 @@ from typing import Any
 
 import ansible_runner
 import pytest
+import yaml
 from support.nats_processes import ROOT, SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
 
 #: Of a wait of 62 s.
@@ -124,6 +125,40 @@ def failure(output: str, task: str = "Wait") -> list[str]:
     """Return what the task printed, from its title to the next one."""
     (said,) = re.findall(rf"^TASK \[{task}\].*?(?=^PLAY RECAP|^TASK)", output, re.DOTALL | re.MULTILINE)
     return [line for line in said.strip().splitlines() if line != "...ignoring"]
+
+
+@pytest.mark.parametrize("core", CORES, ids=lambda core: core.parent.name)
+def test_a_refusal_fits_a_screen(core: Path, gate: dict[str, Any], tmp_path: Path) -> None:
+    """One that a role makes of a plan, with `fail`: every reason on a line of its own, except in JSON, which has no lines."""
+    missing = [f"APP/S{number}" for number in range(500)]
+    login = {key: gate[key] for key in ("servers", "user", "password")}
+    streams = [{"account": "APP", "stream": name.partition("/")[2], "num_replicas": 3} for name in missing]
+    plan = {
+        "natsops.jetstream.nats_replica_count_plan": {**login, "streams": streams},
+        "register": "nats_cluster__replica_count",
+    }
+    tasks = yaml.safe_load((ROOT / "roles/nats_cluster/tasks/replica_count.yml").read_text())
+    (check,) = (task for task in tasks if task["name"] == "Check preconditions")
+    path = tmp_path / "play.yml"
+    path.write_text(yaml.safe_dump(play(plan, check), sort_keys=False))
+    wanted = ["Nothing was changed.", *(f"No stream matches {name}." for name in missing[:5]), "and 495 more, with -v"]
+    for result_format in ("json", "yaml"):
+        done = subprocess.run(
+            [str(core / "ansible-playbook"), str(path)],
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environ(core, ANSIBLE_STDOUT_CALLBACK="default", ANSIBLE_CALLBACK_RESULT_FORMAT=result_format),
+            timeout=120,
+        )
+        said = failure(done.stdout, "Check preconditions")
+        assert done.returncode == 2 and len(said) <= SCREEN, done.stdout
+        text = "\n".join(line.strip() for line in said)
+        if result_format == "yaml":
+            assert "\n".join(wanted) in text, text
+        else:
+            assert "\\n".join(wanted) in text, text
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core.parent.name)
