@@ -28,10 +28,11 @@ from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
 from jetstream_insights.jobs import Silver, make_silver
+from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
-from support.fleet import START, Fleet, write
+from support.fleet import START, Fleet, Outage, write
 from support.snapshots import HOUR, MORE, RECORDED, cluster_of, recorded, write_snapshot
 
 
@@ -547,3 +548,24 @@ def test_what_is_of_no_server_is_of_the_only_domain(spark: SparkSession, tmp_pat
         ("two", "n1", "hub"),
         ("two", "n1", "known"),
     ]
+
+
+def test_groups_are_those_that_all_members_tell(spark: SparkSession, tmp_path: Path) -> None:
+    """The leader's row tells the same as the comparison of all members, where these agree, and is not believed elsewhere."""
+    fleet = Fleet(5, 60, outages=(Outage(1, 90, 400),), apart=40)
+    for minute in range(6):
+        fleet.write(tmp_path, minute * 60.0, form=PARQUET)
+    lake = Lake(spark, str(tmp_path))
+    make_silver(lake, [START], quiet)
+    for name, of, key in (("streams", "stream_replicas", STREAM), ("consumers", "consumer_replicas", CONSUMER)):
+        replicas, made = (lake.read("silver", each, [START]) for each in (of, name))
+        assert replicas is not None and made is not None
+        of_the_group = (*SNAPSHOT, *key)
+        figures = [column for column in made.columns if column in replicas.columns and column not in of_the_group]
+        figures = [column for column in figures if column not in ("cluster", "leader", "peers")]
+        compared = silver._as_members_tell(replicas, of_the_group, figures)
+        expected, found = ([str(row) for row in frame.collect()] for frame in (compared, made.select(compared.columns)))
+        assert sorted(found) == sorted(expected)
+        slotted = replicas.withColumn("_slot", F.xxhash64(*of_the_group))
+        disputed = silver._disputed(slotted, of_the_group).count()
+        assert 0 < disputed < len(expected) / 2, (disputed, len(expected))

@@ -26,6 +26,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
+    JSON,
     Origin,
     Row,
     SnapshotWriter,
@@ -221,9 +222,9 @@ class Fleet:
 
     # --- writing ------------------------------------------------------------------------------------------------------------
 
-    def write(self, lake: Path, at: float, fleet: str = "synthetic") -> dict[str, Any]:
+    def write(self, lake: Path, at: float, fleet: str = "synthetic", form: str = JSON) -> dict[str, Any]:
         """Write the snapshot of a moment and return its manifest."""
-        return write([self], lake, at, fleet)
+        return write([self], lake, at, fleet, form)
 
     def write_servers(self, writer: SnapshotWriter, at: float) -> tuple[list[str], list[str]]:
         """Write what the servers tell at a moment; return the versions of those that answer, and the names of the others."""
@@ -307,10 +308,10 @@ class Fleet:
                 yield Row("jsz_consumers", {**keys, **more}, consumer)
 
 
-def write(parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic") -> dict[str, Any]:
+def write(parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic", form: str = JSON) -> dict[str, Any]:
     """Write the snapshot of a moment, in which several clusters are one fleet, and return its manifest."""
     moment = START + timedelta(seconds=at)
-    with SnapshotWriter(lake, fleet, moment, f"{moment:%Y%m%dT%H%M%S.%fZ}-{parts[0].seed:06x}") as writer:
+    with SnapshotWriter(lake, fleet, moment, f"{moment:%Y%m%dT%H%M%S.%fZ}-{parts[0].seed:06x}", form) as writer:
         found = [part.write_servers(writer, at) for part in parts]
         versions = [version for answered, _missing in found for version in answered]
         missing = [name for _answered, absent in found for name in absent]

@@ -29,6 +29,7 @@ from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import FORMATS, JSON
 from bench.insights.processes import tree
 from support.fleet import START, Fleet
 
@@ -37,6 +38,7 @@ SERVERS, STREAMS = 30, 5000
 #: Rows of a day of 1,000 servers with 50,000 streams, a snapshot a minute.
 DAY_OF_1000 = 50_000 * 2.5 * 1440
 PLAIN = Path(__file__).with_name("plain.py")
+JOBS = ("silver", "gold")
 ENGINES = ("spark", "duckdb", "pandas")
 
 
@@ -78,19 +80,19 @@ def _cores(master: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _write(lake: Path, minute: int) -> int:
-    return int(Fleet(SERVERS, STREAMS).write(lake, minute * 60.0)["tables"]["jsz_streams"]["rows"])
+def _write(lake: Path, form: str, minute: int) -> int:
+    return int(Fleet(SERVERS, STREAMS).write(lake, minute * 60.0, form=form)["tables"]["jsz_streams"]["rows"])
 
 
-def generate(lake: Path, rows: int) -> tuple[int, int]:
+def generate(lake: Path, rows: int, form: str) -> tuple[int, int]:
     """Write a lake of at least so many rows, or find it; return how many there are, and of how many minutes."""
     written = lake.with_suffix(".json")
     if not written.exists():
         shutil.rmtree(lake, ignore_errors=True)
-        each = _write(lake, 0)
+        each = _write(lake, form, 0)
         minutes = -(-rows // each)
         with Pool(2) as pool:
-            more = sum(pool.imap_unordered(partial(_write, lake), range(1, minutes), chunksize=4))
+            more = sum(pool.imap_unordered(partial(_write, lake, form), range(1, minutes), chunksize=4))
         written.write_text(json.dumps([each + more, minutes]))
     rows, minutes = json.loads(written.read_text())
     return rows, minutes
@@ -103,33 +105,35 @@ def show(what: str, rows: int, cost: Cost) -> str:
     )
 
 
-def run(lake: Path, rows: int, masters: Sequence[str], memory: str, engines: Sequence[str], bench_python: str) -> None:
-    rows, minutes = generate(lake, rows)
+def run(lake: Path, rows: int, given: argparse.Namespace) -> None:
+    rows, minutes = generate(lake, rows, given.format)
     bronze = [path for path in (lake / "bronze").rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in bronze)
-    files = sum(1 for path in bronze if path.suffix == ".gz")
+    files = sum(1 for path in bronze if path.suffix != ".json")
     print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
     print(
         "| job | rows | wall s | CPU s | rows per CPU s | rows per s | MiB at most |\n|---|---:|---:|---:|---:|---:|---:|"
     )
     to = f"{START + timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"
     hours = 0.0
-    for master in masters:
-        for job in ("silver", "gold"):
-            given = [job, "--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to, "--force"]
-            command = [sys.executable, "-m", "jetstream_insights", *given, "--master", master, "--memory", memory]
+    for master in given.masters:
+        for job in given.jobs:
+            of = [job, "--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to, "--force"]
+            command = [sys.executable, "-m", "jetstream_insights", *of, "--master", master, "--memory", given.memory]
             cost = measure(command, _cores(master))
-            hours += cost.cpu / 3600 if master == masters[0] else 0
+            hours += cost.cpu / 3600 if master == given.masters[0] else 0
             print(show(f"{job}, {master}", rows, cost), flush=True)
     reported = []
-    for engine in engines:
-        python, *more = [sys.executable, masters[-1], memory] if engine == "spark" else [bench_python]
+    for engine in given.engines if given.format == JSON else ():
+        spark = [sys.executable, given.masters[-1], given.memory]
+        python, *more = spark if engine == "spark" else [given.bench_python]
         cost = measure([python, str(PLAIN), engine, str(lake), *more])
         reported.append(json.loads(cost.output.splitlines()[-1]))
         print(show(f"plain aggregate, {engine}", rows, cost), flush=True)
     if any(sums != reported[0] for sums in reported):
         sys.exit("the aggregates differ")
-    print(f"\nA day of 1,000 servers and 50,000 streams, by this: {hours * DAY_OF_1000 / rows:.2f} core hours")
+    jobs = " and ".join(given.jobs)
+    print(f"\nA day of 1,000 servers and 50,000 streams, {jobs}, by this: {hours * DAY_OF_1000 / rows:.2f} core hours")
 
 
 def main() -> None:
@@ -137,7 +141,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--masters", nargs="+", default=["local[1]", "local[2]"])
     parser.add_argument("--memory", default="2g", help="memory of the driver")
-    parser.add_argument("--engines", nargs="*", default=ENGINES, choices=ENGINES, help="what makes the plain aggregate")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
+    parser.add_argument("--format", choices=FORMATS, default=JSON, help="how the snapshots are written")
+    parser.add_argument(
+        "--engines", nargs="*", default=ENGINES, choices=ENGINES, help="what makes the plain aggregate, of JSON lines"
+    )
     parser.add_argument("--lakes", type=Path, help="keep the bronze files in this folder")
     parser.add_argument("--bench-python", default=os.environ.get("BENCH_PYTHON"), help="Python with duckdb and pandas")
     given = parser.parse_args()
@@ -145,8 +153,8 @@ def main() -> None:
         parser.error("--bench-python is missing: make bench sets it")
     for rows in given.rows:
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            lake = (given.lakes or Path(folder)) / f"rows-{rows}"
-            run(lake, rows, given.masters, given.memory, given.engines, given.bench_python)
+            lake = (given.lakes or Path(folder)) / f"rows-{rows}-{given.format}"
+            run(lake, rows, given)
 
 
 if __name__ == "__main__":

@@ -317,18 +317,105 @@ def consumer_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
 _BACKED, _UNBACKED, _NO_CLAIM = 0, 1, 2
 
 
+#: Groups whose members disagree are noted by slots, of which there are no more than every executor can hold. What shares a slot
+#: with them is only compared in vain.
+_SLOTS = 1 << 21
+_OF_A_MEMBER = (
+    "server_id",
+    "version",
+    "received",
+    "extra",
+    "is_leader",
+    "is_backed",
+    "server",
+    "leader",
+    "cluster",
+    "peers",
+)
+
+
 def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Return one row for each group of replicas: its figures from its leader, otherwise from the first server by name.
 
     `leaders`: who counts as leader, see docs/internals/lake.md. `members`: every server that any member knows. `hosts`: those
     that reported. `views`: whom the members name as leader, each name once.
+
+    Where the members agree, the leader's row tells all of it, and is not moved. Only the members of other groups are compared.
     """
     of_the_group = (*SNAPSHOT, *key)
-    of_a_member = ("server_id", "version", "received", "extra", "is_leader", "is_backed", "server", "leader", "cluster")
-    figures = [name for name in replicas.columns if name not in (*of_the_group, *of_a_member, "peers")]
+    figures = [name for name in replicas.columns if name not in (*of_the_group, *_OF_A_MEMBER)]
+    slotted = replicas.withColumn("_slot", F.xxhash64(*of_the_group).bitwiseAND(F.lit(_SLOTS - 1)))
+    disputed = F.broadcast(_disputed(slotted, of_the_group))
+    agreed = _as_the_leader_tells(slotted.join(disputed, on="_slot", how="left_anti"), of_the_group, figures)
+    compared = _as_members_tell(slotted.join(disputed, on="_slot", how="left_semi"), of_the_group, figures)
+    return agreed.unionByName(compared).withColumn("quorum", F.floor(F.col("num_replicas") / 2) + 1)
+
+
+def _names_of_peers() -> Column:
+    return F.coalesce(F.col("peers")["name"], F.array().cast(STRINGS))
+
+
+def _disputed(replicas: DataFrame, of_the_group: Sequence[str]) -> DataFrame:
+    """Return the slots of the groups of which not exactly one member leads, or not all name it, or not just those that it knows
+    reported. Members are counted and their names' hashes summed, which takes no list and no sort."""
+    leads, peers = F.col("is_leader"), F.coalesce(F.size("peers"), F.lit(0))
+    # Shorter hashes, so that the sum of a group's does not overflow.
+    hashed = F.shiftrightunsigned(F.xxhash64("server"), 8)
+    known = F.aggregate(_names_of_peers(), hashed, lambda sum_, name: sum_ + F.shiftrightunsigned(F.xxhash64(name), 8))
+    return (
+        replicas.select(
+            "_slot",
+            F.xxhash64(*of_the_group).alias("group"),
+            "is_leader",
+            (~leads & (peers > 0)).alias("knows_too"),
+            (F.lit(1) - F.when(leads, peers + 1).otherwise(0)).alias("absent"),
+            (hashed - F.when(leads, known).otherwise(F.lit(0))).alias("other"),
+            F.xxhash64(F.coalesce("leader", F.lit("")), "cluster").alias("view"),
+        )
+        .groupBy("_slot", "group")
+        .agg(
+            F.count_if("is_leader").alias("leading"),
+            F.bool_or("knows_too").alias("knows_too"),
+            F.sum("absent").alias("absent"),
+            F.sum("other").alias("other"),
+            (F.min("view") == F.max("view")).alias("one_view"),
+        )
+        .where(
+            ~F.coalesce(
+                (F.col("leading") == 1)
+                & ~F.col("knows_too")
+                & (F.col("absent") == 0)
+                & (F.col("other") == 0)
+                & F.col("one_view"),
+                F.lit(False),
+            )
+        )
+        .select("_slot")
+        .distinct()
+    )
+
+
+def _as_the_leader_tells(replicas: DataFrame, of_the_group: Sequence[str], figures: Sequence[str]) -> DataFrame:
+    """Return the rows of groups whose members agree."""
+    hosts = F.array_sort(F.array_distinct(F.concat(F.array("server"), _names_of_peers())))
+    named = F.coalesce("leader", F.lit(""))
+    return replicas.where("is_leader").select(
+        *of_the_group,
+        "cluster",
+        F.col("server").alias("leader"),
+        F.array("server").alias("leaders"),
+        hosts.alias("hosts"),
+        F.array_remove(hosts, "").alias("members"),
+        F.when(named != "", F.array(named)).otherwise(F.array().cast(STRINGS)).alias("views"),
+        *figures,
+        "peers",
+    )
+
+
+def _as_members_tell(replicas: DataFrame, of_the_group: Sequence[str], figures: Sequence[str]) -> DataFrame:
+    """Return the rows of groups, whatever their members tell."""
     claim = F.when(F.col("is_backed"), _BACKED).when(F.col("is_leader"), _UNBACKED).otherwise(_NO_CLAIM)
-    peers = F.coalesce(F.col("peers")["name"], F.array().cast(STRINGS))
-    member = F.struct("_claim", "server", "cluster", "leader", peers.alias("peers"))
+    member = F.struct("_claim", "server", "cluster", "leader", _names_of_peers().alias("peers"))
     # One window with one list: an aggregate for each figure takes twice the time. What needs a lambda comes when one row is left.
     by_claim = Window.partitionBy(*of_the_group).orderBy("_claim", "server", "server_id")
     everybody = by_claim.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -347,20 +434,16 @@ def _groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     )
     sole = F.size("leaders") == 1
     known = F.flatten(F.array(F.flatten(F.col("_all")["peers"]), servers, F.col("_all")["leader"]))
-    return (
-        led.where(F.col("_number") == F.when(F.size("leaders") > 1, F.col("_first")).otherwise(F.lit(1)))
-        .select(
-            *of_the_group,
-            F.col("_all")["cluster"][F.col("_first") - F.lit(1)].alias("cluster"),
-            F.when(sole, F.col("leaders")[0]).alias("leader"),
-            "leaders",
-            F.array_sort(F.array_distinct(servers)).alias("hosts"),
-            F.array_sort(F.array_distinct(F.filter(known, lambda name: name != ""))).alias("members"),
-            F.filter(F.array_distinct(F.col("_all")["leader"]), lambda name: name != "").alias("views"),
-            *figures,
-            F.when(sole, F.col("peers")).alias("peers"),
-        )
-        .withColumn("quorum", F.floor(F.col("num_replicas") / 2) + 1)
+    return led.where(F.col("_number") == F.when(F.size("leaders") > 1, F.col("_first")).otherwise(F.lit(1))).select(
+        *of_the_group,
+        F.col("_all")["cluster"][F.col("_first") - F.lit(1)].alias("cluster"),
+        F.when(sole, F.col("leaders")[0]).alias("leader"),
+        "leaders",
+        F.array_sort(F.array_distinct(servers)).alias("hosts"),
+        F.array_sort(F.array_distinct(F.filter(known, lambda name: name != ""))).alias("members"),
+        F.filter(F.array_distinct(F.col("_all")["leader"]), lambda name: name != "").alias("views"),
+        *figures,
+        F.when(sole, F.col("peers")).alias("peers"),
     )
 
 
