@@ -1,17 +1,19 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Takes the lock of a host for this run: only the controller knows which run that is, and which others have ended."""
+"""Takes the lock of a host for this run: only the controller knows which run that is, and which others have ended. Whether a
+cluster is locked is decided here, too, by what its hosts have answered."""
 
 from __future__ import annotations
 
 import getpass
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.lock_rules import may_take_over
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.lock_rules import may_take_over, resolve_lock
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.controller import run_identity, run_is_alive
 
 MODULE = "natsops.jetstream.nats_host_lock"
@@ -23,6 +25,8 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result, with `valid_until` by the controller's clock."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        if self._task.args.get("state") == "held":
+            return {**result, **majority(self._task.args, time.time())}
         began = time.time()
         arguments = dict(self._task.args)
         # A task is run by a child of the process that is the whole run.
@@ -35,6 +39,15 @@ class ActionModule(ActionBase):
             result.update(self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars))
         result["valid_until"] = began + int(arguments.get("ttl") or 3600)
         return result
+
+
+def majority(arguments: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Return whether the cluster is locked, a failure where it is not."""
+    if not arguments.get("members"):
+        return {"failed": True, "msg": "members: the hosts of the cluster are required with state=held"}
+    decision = resolve_lock(arguments.get("locks") or (), arguments["members"], now)
+    result = {"changed": False, "acquired": decision.acquired, "hosts": list(decision.hosts)}
+    return result if decision.acquired else {**result, "failed": True, "msg": decision.refusal}
 
 
 def _user() -> str:

@@ -51,6 +51,12 @@ options:
     description:
       - Close at most so many connections in this run.
     type: int
+  rounds:
+    description:
+      - How often to look at most, a second apart, until nothing matches. Some clients try the same server again before they take
+        another one.
+    type: int
+    default: 1
   rate:
     description:
       - How many connections to close per second. It limits how many clients connect again at the same time.
@@ -125,8 +131,8 @@ left:
   sample: 0
 servers:
   description:
-    - The servers with the connections that match and may be closed, before anything was. C(share) is the even share, null without
-      O(balance).
+    - The servers with the connections that match and may be closed, before the first was. C(share) is the even share, null
+      without O(balance).
   returned: success
   type: list
   elements: dict
@@ -134,7 +140,7 @@ servers:
     - {name: n1-c1, cluster: C1, connections: 10, share: 20}
     - {name: n2-c1, cluster: C1, connections: 30, share: 20}
 waited:
-  description: Seconds from the last closing until no server listed any of them.
+  description: Seconds that it took until no server listed any of them.
   returned: success
   type: float
   sample: 0.01
@@ -142,6 +148,7 @@ waited:
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
@@ -166,6 +173,8 @@ KIND_SPEC: dict[str, Any] = {
 
 #: Kicks per second: at least this many, so that the module's own connection stays alive between two.
 _LEAST_RATE = 0.1
+#: Seconds between two rounds.
+_BETWEEN = 1.0
 
 Row = Mapping[str, Any]
 Key = tuple[str, int]
@@ -207,6 +216,8 @@ def check_options(params: Mapping[str, Any]) -> None:
         raise NatsFailure("invalid_option", f"rate: must be {_LEAST_RATE} per second or more")
     if params["notice"] < 0:
         raise NatsFailure("invalid_option", "notice: must be 0 seconds or more")
+    if params["rounds"] < 1:
+        raise NatsFailure("invalid_option", "rounds: must be 1 or more")
     if params["max_kicks"] is not None and params["max_kicks"] < 1:
         raise NatsFailure("invalid_option", "max_kicks: must be 1 or more")
     positive(params["wait_timeout"], "wait_timeout")
@@ -245,6 +256,52 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
     """Return the module's result, having closed what was chosen."""
     check_options(params)
     api = SystemApi(client)
+    began, waited = time.monotonic(), 0.0
+    first = found = find(api, client, params)
+    kicked: list[Row] = []
+    left = 0
+    for number in range(1 if check_mode else params["rounds"]):
+        if number:
+            time.sleep(_BETWEEN)
+            found = find(api, client, params)
+        chosen = found.chosen[: None if params["max_kicks"] is None else params["max_kicks"] - len(kicked)]
+        if not chosen:
+            break
+        ended = [{**row, "reason": None} for row in chosen] if check_mode else close(api, found.servers, chosen, params)
+        waited = 0.0 if check_mode else round(time.monotonic() - began, 3)
+        kicked += ended
+        left += len(chosen) - len(ended)
+    return {
+        "changed": bool(kicked),
+        "kicked": kicked,
+        "left": left,
+        "servers": [
+            {
+                "name": server.name,
+                "cluster": server.cluster,
+                "connections": sum(1 for row in first.rows if row["server_id"] == server.id),
+                "share": first.even.get(server.id),
+            }
+            for server in first.servers
+        ],
+        "waited": waited,
+        "diff": {"before": "".join(line(row) for row in kicked), "after": ""},
+    }
+
+
+@dataclass(frozen=True)
+class Found:
+    """The servers that were asked, their connections that match and may be closed, the even share of each server, and those
+    connections of them all that are to be closed."""
+
+    servers: Sequence[Server]
+    rows: Sequence[Row]
+    even: Mapping[str, int]
+    chosen: Sequence[Row]
+
+
+def find(api: SystemApi, client: Client, params: Mapping[str, Any]) -> Found:
+    """Return what there is to close. Raises NatsFailure where not all connections are known, or not whose they are."""
     reading = read_connections(api, params, params["kind"])
     if reading.missing_servers():
         raise NatsFailure(
@@ -255,31 +312,16 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
         raise NatsFailure("unsupported", f"{client.url} does not tell this user's account; that needs nats-server 2.10")
     rows = [row for row in reading.connections if row["account"] != system and key(row) != own]
     even = shares(rows, reading.servers) if params["balance"] else {}
-    chosen = (surplus(rows, even) if params["balance"] else rows)[: params["max_kicks"]]
-    closed = {key(row) for row in chosen}
-    reasons: dict[Key, str | None] = {}
-    waited = 0.0
-    if chosen and not check_mode:
-        closed = kick(api, {server.id: server for server in reading.servers}, chosen, params["rate"], params["notice"])
-        waited = wait_until_gone(api, chosen, params)
-        reasons = {key(row): row["reason"] for row in read_ended(api, chosen, params["kind"], CLOSED).connections}
-    kicked = [{**row, "reason": reasons.get(key(row))} for row in chosen if key(row) in closed]
-    return {
-        "changed": bool(kicked),
-        "kicked": kicked,
-        "left": len(chosen) - len(kicked),
-        "servers": [
-            {
-                "name": server.name,
-                "cluster": server.cluster,
-                "connections": sum(1 for row in rows if row["server_id"] == server.id),
-                "share": even.get(server.id),
-            }
-            for server in reading.servers
-        ],
-        "waited": waited,
-        "diff": {"before": "".join(line(row) for row in kicked), "after": ""},
-    }
+    return Found(reading.servers, rows, even, surplus(rows, even) if params["balance"] else rows)
+
+
+def close(api: SystemApi, servers: Sequence[Server], chosen: Sequence[Row], params: Mapping[str, Any]) -> list[Row]:
+    """Close these connections, wait until they are gone, and return those that were still there, with the reason that the server
+    gives for their end."""
+    closed = kick(api, {server.id: server for server in servers}, chosen, params["rate"], params["notice"])
+    wait_until_gone(api, chosen, params)
+    reasons = {key(row): row["reason"] for row in read_ended(api, chosen, params["kind"], CLOSED).connections}
+    return [{**row, "reason": reasons.get(key(row))} for row in chosen if key(row) in closed]
 
 
 def read_ended(api: SystemApi, chosen: Sequence[Row], kinds: Sequence[str], state: str) -> Reading:
@@ -288,8 +330,8 @@ def read_ended(api: SystemApi, chosen: Sequence[Row], kinds: Sequence[str], stat
     return read_connections(api, {**nothing, "server_names": sorted({row["server"] for row in chosen})}, kinds, state)
 
 
-def wait_until_gone(api: SystemApi, chosen: Sequence[Row], params: Mapping[str, Any]) -> float:
-    """Return the seconds until no server lists the chosen connections.
+def wait_until_gone(api: SystemApi, chosen: Sequence[Row], params: Mapping[str, Any]) -> None:
+    """Wait until no server lists the chosen connections.
 
     Raises NatsFailure kick_not_seen when one is still there, or a server does not tell, after `wait_timeout`.
     """
@@ -305,7 +347,6 @@ def wait_until_gone(api: SystemApi, chosen: Sequence[Row], params: Mapping[str, 
         raise NatsFailure(
             "kick_not_seen", f"not seen to be gone {params['wait_timeout']:g} s after being closed: {still}"
         )
-    return seen.waited
 
 
 def main() -> None:
@@ -315,6 +356,7 @@ def main() -> None:
             "kind": KIND_SPEC,
             "balance": {"type": "bool", "default": False},
             "max_kicks": {"type": "int"},
+            "rounds": {"type": "int", "default": 1},
             "rate": {"type": "float", "default": 10},
             "notice": {"type": "float", "default": 0},
             "wait_timeout": {"type": "float", "default": 60},

@@ -18,9 +18,10 @@ description:
   - Runs on the managed host and needs no connection to NATS. Who takes the lock is read on the controller, from C(/proc).
 options:
   path:
-    description: File of the lock. Its directory must exist; in C(/run) a lock ends with a reboot, as does what it stood for.
+    description:
+      - File of the lock. Its directory must exist; in C(/run) a lock ends with a reboot, as does what it stood for.
+      - Required unless O(state=held).
     type: path
-    required: true
   name:
     description:
       - Name of whatever starts this operation and never starts it twice at the same time, such as a job template of AWX. A lock
@@ -53,10 +54,25 @@ options:
         that whoever operates a cluster learns of its hosts in maintenance without another task.
     type: path
   state:
-    description: V(present) takes it, V(absent) gives it back.
+    description:
+      - V(present) takes it, V(absent) gives it back.
+      - V(held) asks no host. It fails unless O(locks) say that this run holds the lock on more than half of O(members), and then
+        names who holds it, for what and until when.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, held]
     default: present
+  locks:
+    description:
+      - Results of this module, each with the name of its host as C(item). Hosts that could not be reached count as not locked,
+        and of a host that was asked more than once the latest counts.
+    type: list
+    elements: dict
+    default: []
+  members:
+    description: The hosts of the cluster. Required with O(state=held).
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: Can run in check mode and tells who would hold the lock.
@@ -80,6 +96,23 @@ EXAMPLES = r"""
   become: true
   register: lock
 
+- name: Take the lock on all hosts of a cluster
+  natsops.jetstream.nats_host_lock:
+    path: /run/lock/natsops-C1.json
+  become: true
+  delegate_to: "{{ item }}"
+  loop: "{{ groups['nats'] }}"
+  register: locks
+  failed_when: false
+  run_once: true
+
+- name: Refuse a second operation at the same time
+  natsops.jetstream.nats_host_lock:
+    state: held
+    locks: "{{ locks.results }}"
+    members: "{{ groups['nats'] }}"
+  run_once: true
+
 - name: Give it back
   natsops.jetstream.nats_host_lock:
     path: /run/lock/natsops-C1.json
@@ -92,6 +125,12 @@ acquired:
   description: Whether this run, or O(owner), holds the lock now. In check mode, whether it would.
   type: bool
   returned: success
+hosts:
+  description: The O(members) on which this run holds the lock.
+  type: list
+  elements: str
+  returned: when state is held
+  sample: [n1, n2, n3]
 holder:
   description: Who holds the lock now, with C(owner), C(purpose), C(since) and C(expires) (epoch seconds); null for nobody.
   type: dict
@@ -216,7 +255,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "path": {"type": "path", "required": True},
+            "path": {"type": "path"},
             "name": {"type": "str", "default": ""},
             "owner": {"type": "dict"},
             "take_over_from": {"type": "raw"},
@@ -224,8 +263,11 @@ def main() -> None:
             "ttl": {"type": "int", "default": 3600},
             "break_foreign": {"type": "bool", "default": False},
             "maintenance": {"type": "path"},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "held"], "default": "present"},
+            "locks": {"type": "list", "elements": "dict", "default": []},
+            "members": {"type": "list", "elements": "str", "default": []},
         },
+        required_if=[("state", "present", ["path"]), ("state", "absent", ["path"]), ("state", "held", ["members"])],
         supports_check_mode=True,
     )
     if not module.params["owner"]:

@@ -126,6 +126,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+began:
+  description: When the moves were planned, in epoch seconds.
+  returned: success
+  type: int
+  sample: 1795254003
 lines:
   description: The plan for people.
   returned: success
@@ -200,6 +205,7 @@ reused:
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -258,6 +264,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         _write(params["plan_file"], document)
     return {
         "changed": written,
+        "began": int(time.time()),
         "reused": given is not None,
         "plan": document,
         **_result(made, params["max_concurrent"], source),

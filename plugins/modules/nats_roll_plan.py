@@ -143,6 +143,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+began:
+  description: When the plan was made, in epoch seconds. Servers that started later need no restart when the run goes on.
+  returned: success
+  type: int
+  sample: 1795254003
 batches:
   description: The batches in their order, each with the names of the servers (of the hosts, with O(hosts)) that restart together.
   returned: success
@@ -378,6 +383,7 @@ def result(
     scene = scene or scene_of(cluster, {})
     return {
         "changed": False,
+        "began": int(time.time()),
         "batches": [list(batch) for batch in made.batches],
         "lines": plan_lines(made.batches, why, made.reasons, effects),
         "refusal": refusal("The restart is refused; no server was touched.", made.problems, scene),

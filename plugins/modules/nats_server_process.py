@@ -6,18 +6,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_process
-short_description: Start, stop and reload a nats-server without a service manager
+short_description: Start, stop and reload the nats-server of a host
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Starts nats-server detached from the session that starts it, and stops it through lame duck mode.
-  - For laptops, containers and tests. Nothing starts the server again after a crash or a reboot; use systemd for that.
+  - Starts nats-server and waits until it listens, and stops it through lame duck mode and waits until it is gone.
+  - With O(unit) systemd does both. Without, the server is detached from the session that starts it, and nothing starts it again
+    after a crash or a reboot, which is for laptops, containers and tests.
   - The server is recognised by its configuration file, so a stale pid file or a reused process id does no harm.
 options:
   state:
     description:
-      - V(started) starts the server unless it runs. It returns once the process exists, before it is ready.
-      - V(stopped) asks for lame duck mode and waits until the process is gone.
+      - V(started) starts the server unless it runs, and waits for O(ports). Without any it returns once the process exists.
+      - V(stopped) asks for lame duck mode and waits until the process is gone. With O(unit), the unit is stopped, whose
+        C(KillSignal) has to ask for it, and then a process that somebody started beside it.
       - V(reloaded) has the running server read its configuration again, with the signal that carries no answer. Read
         C(config_load_time) afterwards to know whether it did, or use M(natsops.jetstream.nats_server_reload).
     type: str
@@ -27,8 +29,32 @@ options:
     description: Path of the configuration file. It identifies the server.
     type: path
     required: true
+  unit:
+    description: Name of the systemd unit that runs the server. One that does not exist counts as stopped.
+    type: str
+  ports:
+    description: TCP ports on which a server listens that was started. It is a failure when it does not, or ends before.
+    type: list
+    elements: int
+    default: []
+  start_timeout:
+    description: Seconds to wait for O(ports).
+    type: float
+    default: 0
+  includes:
+    description: The other configuration files, which O(config) includes, for RV(process).
+    type: list
+    elements: path
+    default: []
+  files:
+    description:
+      - Files that the process reads only when it starts, such as its environment file, for RV(process).
+      - With O(unit), the unit, its drop-ins and its environment files are added.
+    type: list
+    elements: path
+    default: []
   binary:
-    description: The executable. Required to start.
+    description: The executable. Required to start without O(unit).
     type: path
   pid_file:
     description: The pid file named in the configuration. A stale one is removed before the start.
@@ -50,7 +76,7 @@ options:
     description: Open files to allow. Without root it cannot go beyond what the user may have.
     type: int
   stop_timeout:
-    description: Seconds to wait for the process to end in lame duck mode before it is killed.
+    description: Seconds to wait for the process to end in lame duck mode before it is killed. With O(unit), systemd has its own.
     type: int
     default: 150
 attributes:
@@ -74,13 +100,37 @@ EXAMPLES = r"""
     config: "{{ playbook_dir }}/n1/nats-server.conf"
     state: stopped
     stop_timeout: 90
+
+- name: Start the server of a unit and wait until it listens
+  natsops.jetstream.nats_server_process:
+    config: /etc/nats-server/nats-server.conf
+    unit: nats-server
+    ports: [4222, 6222]
+    start_timeout: 300
+  become: true
 """
 
 RETURN = r"""
 pid:
   description: The process that was started, found running or stopped. 0 when there was none.
   type: int
-  returned: always
+  returned: success
+process:
+  description:
+    - The process afterwards, as M(natsops.jetstream.nats_server_process_info) returns it but for C(maintenance). In check mode a
+      server that would be started is not there.
+  type: dict
+  returned: unless O(state=reloaded)
+seconds:
+  description: How long it took to start or to stop.
+  type: float
+  returned: unless O(state=reloaded)
+  sample: 1.317
+ended:
+  description: When there was no process any more, in epoch seconds by the host's clock.
+  type: float
+  returned: when state is stopped
+  sample: 1795254003.2
 killed:
   description: Whether the process had to be killed because it outlived O(stop_timeout).
   type: bool
@@ -93,16 +143,30 @@ import pwd
 import resource
 import shlex
 import signal
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
+    NO_PROCESS,
+    read_process,
+    unit_properties,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     ProcessError,
     ServerProcess,
     find_server,
     launch,
     wait_exit,
+    wait_start,
 )
+
+#: Seconds in which a process has its command line after it was started: both systemd and the kernel say so before that.
+_APPEARS = 2.0
+#: States of a unit that need no start, and those that need no stop; it may also be on its way from the first to the second.
+_UP = ("active", "activating", "reloading")
+_DOWN = ("inactive", "failed", "")
 
 
 def environment(path: str | None) -> dict[str, str]:
@@ -150,45 +214,100 @@ def raise_open_files(wanted: int | None) -> None:
 
 
 def start(module: AnsibleModule) -> dict[str, Any]:
-    """Start the server unless it runs."""
-    parameters = module.params
-    running = find_server(parameters["config"])
-    if running:
-        return {"changed": False, "pid": running.pid}
-    if module.check_mode:
-        return {"changed": True, "pid": 0}
-    if parameters["pid_file"] and os.path.exists(parameters["pid_file"]):
-        os.unlink(parameters["pid_file"])
-    raise_open_files(parameters["limit_nofile"])
-    who = identity(parameters["user"], parameters["group"])
-    with open(parameters["log"], "ab") as log:
-        if who and parameters["log"] != os.devnull:
+    """Start the server unless it runs, and wait until it listens. Leaves with a failure when it does not."""
+    began, params = time.monotonic(), module.params
+    needed = unit_state(module) not in _UP if params["unit"] else find_server(params["config"]) is None
+    if needed and not module.check_mode:
+        if params["unit"]:
+            control(module, "daemon-reload")
+            control(module, "start", params["unit"])
+        else:
+            launch_server(module)
+        wait_start(params["config"], _APPEARS)
+    awaited = [] if module.check_mode else params["ports"]
+    process = observe(module, awaited)
+    seconds = round(time.monotonic() - began, 3)
+    result = {"changed": needed, "pid": process["pid"], "process": process, "seconds": seconds}
+    if awaited and not process["running"]:
+        module.fail_json(msg=f"nats-server with {params['config']} ended right after its start", **result)
+    if process["missing_ports"]:
+        ports = ", ".join(map(str, process["missing_ports"]))
+        module.fail_json(
+            msg=f"nats-server with {params['config']} (pid {process['pid']}) does not listen on {ports} after "
+            f"{params['start_timeout']:g} s: if it still recovers its streams, wait, or raise nats_server_start_timeout",
+            **result,
+        )
+    return result
+
+
+def launch_server(module: AnsibleModule) -> None:
+    """Start the server without systemd."""
+    params = module.params
+    if params["pid_file"] and os.path.exists(params["pid_file"]):
+        os.unlink(params["pid_file"])
+    raise_open_files(params["limit_nofile"])
+    who = identity(params["user"], params["group"])
+    with open(params["log"], "ab") as log:
+        if who and params["log"] != os.devnull:
             os.fchown(log.fileno(), who["user"], who["group"])
             os.fchmod(log.fileno(), 0o640)
-        command = [parameters["binary"], "-c", parameters["config"]]
-        pid = launch(command, log, environment(parameters["environment_file"]), **who)
-    return {"changed": True, "pid": pid}
+        command = [params["binary"], "-c", params["config"]]
+        launch(command, log, environment(params["environment_file"]), **who)
 
 
 def stop(module: AnsibleModule) -> dict[str, Any]:
     """Stop the server through lame duck mode, or kill it when it does not end in time."""
-    running = find_server(module.params["config"])
-    if not running:
-        return {"changed": False, "pid": 0, "killed": False}
-    if module.check_mode:
-        return {"changed": True, "pid": running.pid, "killed": False}
-    ask_for_lame_duck(module, running)
-    killed = not wait_exit(running, module.params["stop_timeout"])
-    if killed:
-        os.kill(running.pid, signal.SIGKILL)
-        module.warn(
-            f"nats-server {running.pid} was killed {module.params['stop_timeout']} s after lame duck mode was asked for"
-        )
-        if not wait_exit(running, 10):
-            raise ProcessError(
-                f"nats-server {running.pid} does not end, not even when killed: look for hanging disk I/O"
-            )
-    return {"changed": True, "pid": running.pid, "killed": killed}
+    began, params = time.monotonic(), module.params
+    running = find_server(params["config"])
+    up = bool(params["unit"]) and unit_state(module) not in _DOWN
+    killed = False
+    if not module.check_mode:
+        if up:
+            control(module, "stop", params["unit"])
+        beside = find_server(params["config"]) if up else running
+        killed = beside is not None and not end(module, beside)
+    return {
+        "changed": up or running is not None,
+        "pid": running.pid if running else 0,
+        "killed": killed,
+        "process": NO_PROCESS if module.check_mode else observe(module),
+        "ended": round(time.time(), 3),
+        "seconds": round(time.monotonic() - began, 3),
+    }
+
+
+def end(module: AnsibleModule, server: ServerProcess) -> bool:
+    """End a server through lame duck mode; return False when it had to be killed. Raises ProcessError when even that fails."""
+    ask_for_lame_duck(module, server)
+    timeout = module.params["stop_timeout"]
+    if wait_exit(server, timeout):
+        return True
+    os.kill(server.pid, signal.SIGKILL)
+    module.warn(f"nats-server {server.pid} was killed {timeout} s after lame duck mode was asked for")
+    if not wait_exit(server, 10):
+        raise ProcessError(f"nats-server {server.pid} does not end, not even when killed: look for hanging disk I/O")
+    return False
+
+
+def observe(module: AnsibleModule, ports: Sequence[int] = ()) -> dict[str, Any]:
+    """Return what is known of the process, once it listens on these ports, is gone, or `start_timeout` is over."""
+    params = module.params
+    properties = unit_properties(module.run_command, params["unit"]) if params["unit"] else {}
+    return read_process(
+        properties, params["config"], params["includes"], params["files"], ports, params["start_timeout"]
+    )
+
+
+def unit_state(module: AnsibleModule) -> str:
+    """Return the state of the unit in systemd's words; inactive for one that does not exist."""
+    return unit_properties(module.run_command, module.params["unit"]).get("ActiveState", "")
+
+
+def control(module: AnsibleModule, *command: str) -> None:
+    """Run systemctl. Raises ProcessError with what it says."""
+    status, _out, error = module.run_command(["systemctl", *command])
+    if status:
+        raise ProcessError(f"systemctl {' '.join(command)}: {error.strip()}")
 
 
 def ask_for_lame_duck(module: AnsibleModule, server: ServerProcess) -> None:
@@ -217,6 +336,11 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": list(STATES), "default": "started"},
             "config": {"type": "path", "required": True},
+            "unit": {"type": "str"},
+            "ports": {"type": "list", "elements": "int", "default": []},
+            "start_timeout": {"type": "float", "default": 0},
+            "includes": {"type": "list", "elements": "path", "default": []},
+            "files": {"type": "list", "elements": "path", "default": []},
             "binary": {"type": "path"},
             "pid_file": {"type": "path"},
             "log": {"type": "path", "default": "/dev/null"},
@@ -226,7 +350,7 @@ def main() -> None:
             "limit_nofile": {"type": "int"},
             "stop_timeout": {"type": "int", "default": 150},
         },
-        required_if=[("state", "started", ["binary"])],
+        required_if=[("state", "started", ["binary", "unit"], True)],
         supports_check_mode=True,
     )
     try:

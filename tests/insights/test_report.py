@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 import csv
+import gzip
 import hashlib
 import io
 import json
 import re
 import struct
-import subprocess
 import zlib
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
@@ -25,7 +25,7 @@ from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.report.causes import CODES, with_causes
 from jetstream_insights.report.content import plain
-from jetstream_insights.report.page import as_json, page
+from jetstream_insights.report.page import packed, page
 from jetstream_insights.report.plain import csv_of, markdown, quoted, show
 from jetstream_insights.report.shape import (
     BY_NAME,
@@ -38,8 +38,8 @@ from jetstream_insights.report.shape import (
     without_single_domain,
 )
 from pyspark.sql import Row
+from support import browsing
 
-CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
 #: What somebody may call a stream to harm whoever reads of it.
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
 FORMULA = "=HYPERLINK(0)"
@@ -299,10 +299,11 @@ def test_what_clusters_tell_is_text_in_the_page_and_whole_in_its_data() -> None:
     assert HOSTILE not in text
     reader = read(text)
     assert [tag for tag, _attributes in reader.elements].count("script") == 3
-    assert json.loads(reader.scripts[0]) == given
-    assert not re.search(r"[<>&\u2028\u2029]", as_json({"a": "<\u2028&\u2029>"}))
+    held = json.loads(gzip.decompress(base64.b64decode(reader.scripts[0])))
+    assert {name: table.pop("beyond") for name, table in held["tables"].items()}["findings"] == "findings.csv"
+    assert held == given
     with pytest.raises(ValueError, match="JSON compliant"):
-        as_json({"a": float("nan")})
+        packed({"tables": {}, "a": float("nan")})
 
 
 def test_markdown_and_csv_show_names_as_they_are() -> None:
@@ -503,42 +504,14 @@ def test_tables_of_the_report_are_reported_well() -> None:
 # --- in a browser ---------------------------------------------------------------------------------------------------------------
 
 
-def browse(folder: Path, *options: str, script: str = "") -> str:
-    """Return what Chromium makes of the report, after a script of the test."""
-    browser = subprocess.check_output([str(CHROMIUM)], text=True).strip()
-    text = page(content())
-    if script:
-        # The page lets no other script run: the test's is let in by name.
-        text = text.replace("script-src 'sha256-", "script-src 'nonce-test' 'sha256-").replace(
-            "</body>", f'<script nonce="test">{script}</script></body>'
-        )
-    (folder / "report.html").write_text(text, encoding="utf-8")
-    command = [
-        browser,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-        "--no-first-run",
-        f"--user-data-dir={folder / 'profile'}",
-        "--virtual-time-budget=5000",
-        *options,
-        (folder / "report.html").as_uri(),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path) -> None:
     # Sorts the streams by size, filters the findings, takes another asset, and tells what is then there.
     script = """
       const rows = (name) => [...document.querySelectorAll(`[data-rows=${name}] tbody tr`)].map((row) => row.textContent);
       const head = (name,
       title) => [...document.querySelectorAll(`[data-rows=${name}] th button`)].find((b) => b.textContent === title);
-      const seen = { ready: document.documentElement.dataset.ready, title: document.title, images: document.images.length,
-        sections: [...document.querySelectorAll("section")].map((section) => section.id), all: rows("findings").length };
+      Object.assign(seen, { title: document.title, images: document.querySelectorAll("#main img, header img").length,
+        sections: [...document.querySelectorAll("section")].map((section) => section.id), all: rows("findings").length });
       head("streams", "data").click(); seen.largest = rows("streams").map((row) => row.includes("S9"));
       head("streams", "stream").click(); seen.byName = rows("streams").map((row) => row.slice(1, 4));
       seen.sorted = document.querySelectorAll("[data-rows=streams] th[aria-sort=ascending]").length;
@@ -571,14 +544,8 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
       seen.now = [...document.querySelectorAll("#now li")].map((item) => item.textContent);
       seen.tiles = document.querySelectorAll("#summary .tile").length;
       seen.incidents = document.querySelectorAll("#incidents svg rect").length;
-      const reported = document.createElement("pre"); reported.id = "seen"; reported.textContent = JSON.stringify(seen);
-      document.body.append(reported);
     """
-    dom = browse(tmp_path, "--dump-dom", script=script)
-    found = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)
-    assert found, dom[-2000:]
-    seen = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
-    assert seen["ready"] == "true"
+    seen = browsing.seen(tmp_path, page(content()), script)
     assert (seen["title"], seen["images"]) == (f"Fleet {HOSTILE}", 0)
     shown = [
         "now",
@@ -655,8 +622,10 @@ def _predicted(filtering: int, left: int, up: int, corner: int) -> int:
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_is_legible_by_day_and_by_night(tmp_path: Path, dark: bool) -> None:
     image = tmp_path / "report.png"
-    browse(
+    browsing.browse(
         tmp_path,
+        page(content()),
+        "--virtual-time-budget=5000",
         f"--screenshot={image}",
         "--window-size=500,400",
         *(["--blink-settings=preferredColorScheme=0"] if dark else []),
@@ -668,6 +637,6 @@ def test_it_is_legible_by_day_and_by_night(tmp_path: Path, dark: bool) -> None:
 
 def test_it_prints(tmp_path: Path) -> None:
     paper = tmp_path / "report.pdf"
-    browse(tmp_path, f"--print-to-pdf={paper}")
+    browsing.browse(tmp_path, page(content()), "--virtual-time-budget=5000", f"--print-to-pdf={paper}")
     assert paper.read_bytes().startswith(b"%PDF")
     assert paper.stat().st_size > 20_000

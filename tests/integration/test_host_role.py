@@ -187,7 +187,7 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
     predicted = changes(deploy(check=True, nats_server_file_src=old))
     assert not host.pid()
     assert changes(deploy(nats_server_file_src=old)) == predicted
-    assert predicted[-1] == "Start the process"
+    assert predicted[-1] == "Start the server"
     first = host.pid()
     assert first and os.readlink(f"/proc/{first}/exe") == str(host.root / "opt/2.10.27/nats-server")
     assert os.getsid(first) == first, "it belongs to the session of the run that started it"
@@ -202,12 +202,12 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
     restart = functools.partial(host.play, "install", "stop", "start", **upgrade)
     predicted = changes(restart(check=True))
     assert host.pid() == first
-    assert changes(restart()) == predicted == ["Stop the process", "Point the link at the version", "Start the process"]
+    assert changes(restart()) == predicted == ["Stop the server", "Point the link at the version", "Start the server"]
     assert "Entering lame duck mode" in (host.root / "run/nats-server.out").read_text()
     second = host.pid()
     assert os.readlink(f"/proc/{second}/exe") == str(host.root / "opt/2.15.1/nats-server")
 
-    assert changes(host.play("remove"))[0] == "Stop the process"
+    assert changes(host.play("remove"))[0] == "Stop the server"
     assert not host.pid()
     assert (host.root / "store/jetstream").is_dir()
     assert not any((host.root / name).exists() for name in ("opt", "etc", "run", "bin/nats-server"))
@@ -228,14 +228,14 @@ def test_the_role_alone_restarts_a_single_server_and_no_member_of_a_cluster(host
         "nats_server_jetstream_max_file_store": "64MB",
         **{f"nats_server_tuning_{part}": "off" for part in TUNINGS},
     }
-    assert "Start the process" in changes(host.play("main"))
+    assert "Start the server" in changes(host.play("main"))
     first = host.pid()
     assert first
     assert changes(host.play("main")) == []
 
     monitoring, route = free_ports(2)
     host.variables["nats_server_http"] = f"127.0.0.1:{monitoring}"
-    assert "Stop the process" in changes(host.play("main"))
+    assert "Stop the server" in changes(host.play("main"))
     second = host.pid()
     assert second not in (0, first)
 
@@ -257,7 +257,7 @@ def test_a_stale_pid_file_with_a_reused_number_does_no_harm(host: Host) -> None:
     try:
         (host.root / "run/nats-server.pid").write_text(str(bystander.pid))
         assert changes(host.play("stop")) == []
-        assert changes(host.play("start")) == ["Start the process"]
+        assert changes(host.play("start")) == ["Start the server"]
         assert bystander.poll() is None
         assert (host.root / "run/nats-server.pid").read_text() == str(host.pid())
     finally:

@@ -32,9 +32,9 @@ class Host:
         result: dict[str, Any] = json.loads(output[output.index("=> {") + 3 :])
         return result
 
-    def process(self, state: str, check: bool = False) -> dict[str, Any]:
+    def process(self, state: str, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Run nats_server_process."""
-        return self.module("nats_server_process", check, state=state, binary=self.binary)
+        return self.module("nats_server_process", check, state=state, binary=self.binary, **arguments)
 
     def info(self, **arguments: Any) -> dict[str, Any]:
         """Run nats_server_process_info."""
@@ -52,10 +52,14 @@ def test_start_reload_and_stop(tmp_path: Path) -> None:
     assert not host.info()["running"]
     assert "nothing to reload" in host.process("reloaded")["msg"]
     try:
-        started = host.process("started")
+        started = host.process("started", ports=[host.port], start_timeout=10)
         assert started["changed"]
-        info = host.info(ports=[host.port], timeout=10)
+        assert started["seconds"] < 10
+        info = host.info(ports=[host.port])
         assert (info["running"], info["pid"], info["missing_ports"]) == (True, started["pid"], [])
+        assert started["process"].items() <= info.items()
+        deaf = host.process("started", ports=[1], start_timeout=0.1)
+        assert "does not listen on 1 after 0.1 s" in deaf["msg"]
         assert info["version"] == "2.10.27"
         assert info["config_changed"] == host.config.stat().st_mtime
         secrets = tmp_path / "secrets.conf"
@@ -75,5 +79,6 @@ def test_start_reload_and_stop(tmp_path: Path) -> None:
         assert host.info()["running"]
     finally:
         stopped = host.process("stopped")
-    assert (stopped["changed"], stopped["killed"]) == (True, False)
+    assert (stopped["changed"], stopped["killed"], stopped["process"]["running"]) == (True, False, False)
+    assert stopped["ended"] - stopped["seconds"] > info["started"]
     assert not host.process("stopped")["changed"]

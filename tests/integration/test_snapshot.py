@@ -14,6 +14,7 @@ from unittest import mock
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import system_api
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
 from support.snapshots import lines_of
@@ -228,6 +229,10 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
     _manifest, lines = read({"manifest": str(path)})
     ready = [line["server"] for line in lines["server_log"] if "Server is ready" in line["data"]["text"]]
     assert set(ready) == set(healthy.names[:2])
+    # Whatever the time zone of this host is.
+    said = [parse_time(line["data"]["time"]) for line in lines["server_log"] if "[INF]" in line["data"]["text"]]
+    written = (healthy.directory / "n1.log").stat().st_ctime
+    assert 0 <= written - min(at.timestamp() for at in said) < 1800
     assert not list(tmp_path.glob("*.logs"))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import nats
 import nats.errors
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.load import patiently, publish_stored
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, VERSIONS, NatsProcesses, binary
@@ -494,12 +495,13 @@ def test_the_leaders_are_spread(
 
     made = rebalance(_ansible_diff=True)
     assert (made["moves"], made["diff"], made["left"]) == (foreseen["moves"], foreseen["diff"], {})
+    # Followers that get no CPU time miss their leader and elect another one: such a change is moved back.
+    again = wait_until(rebalance, lambda result: not result["changed"], 60).value
+    assert (again["changed"], again["moves"]) == (False, [])
     led = [leader_of(five, name) for name in names]
     assert sorted(led.count(name) for name in five.names) == [2, 2, 2, 3, 3]
     consumed = [leader_of(five, "LR0", f"C{number}") for number in range(6)]
     assert sorted(consumed.count(name) for name in five.names) == [1, 1, 1, 1, 2]
-    again = rebalance()
-    assert (again["changed"], again["moves"]) == (False, [])
     assert again["lines"][0] == "The leaders are spread as evenly as their groups allow"
 
 

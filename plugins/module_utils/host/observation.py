@@ -37,6 +37,21 @@ PROCESS_SPEC: dict[str, dict[str, Any]] = {
     "maintenance": {"type": "path"},
 }
 
+#: What is known where no server runs, as nats_server_process_info documents it.
+NO_PROCESS: Mapping[str, Any] = {
+    "running": False,
+    "pid": 0,
+    "binary": "",
+    "version": "",
+    "started": 0.0,
+    "instance": "",
+    "config_changed": 0.0,
+    "ports": [],
+    "missing_ports": [],
+    "active_state": "",
+    "unit_changed_after_start": False,
+}
+
 _PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths", "EnvironmentFiles")
 
 
@@ -102,18 +117,24 @@ def read_process(
 ) -> dict[str, Any]:
     """Return what is known of the process, as nats_server_process_info documents it. `properties` are those of its unit."""
     server, listening = wait(config, ports, timeout)
-    return {
-        "running": server is not None,
-        "pid": server.pid if server else 0,
-        "binary": server.binary if server else "",
-        "version": running_version(server) if server else "",
-        "started": server.started if server else 0.0,
-        "instance": server.instance if server else "",
+    of_host = {
+        **NO_PROCESS,
         "config_changed": newest([config, *includes]),
-        "ports": listening,
         "missing_ports": sorted(set(ports) - set(listening)),
         "active_state": properties.get("ActiveState", ""),
-        "unit_changed_after_start": bool(server and newest([*files, *unit_files(properties)]) > server.started),
+    }
+    if server is None:
+        return of_host
+    return {
+        **of_host,
+        "running": True,
+        "pid": server.pid,
+        "binary": server.binary,
+        "version": running_version(server),
+        "started": server.started,
+        "instance": server.instance,
+        "ports": listening,
+        "unit_changed_after_start": newest([*files, *unit_files(properties)]) > server.started,
     }
 
 

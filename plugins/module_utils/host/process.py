@@ -107,6 +107,16 @@ def wait_exit(server: ServerProcess, timeout: float, proc: Path = _PROC) -> bool
     return True
 
 
+def wait_start(config: str, timeout: float, proc: Path = _PROC) -> bool:
+    """Wait up to `timeout` seconds until a server runs with that configuration file; False when none does by then."""
+    deadline = time.monotonic() + timeout
+    while find_server(config, proc) is None:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 def version_of(binary: str) -> str:
     """Return the version that a nats-server binary reports, without the leading `v`.
 

@@ -10,7 +10,6 @@ import json
 import socket
 import time
 import zipfile
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -34,6 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi, new_accounts
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.server_log import log_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     JSON,
     LAKE,
@@ -85,9 +85,6 @@ _ARTIFACTS = {
 }
 _MANIFEST = "capture/misc/manifest.json"
 _METADATA = "capture/misc/audit_gather_metadata.json"
-
-#: Lines of a server's log that a snapshot takes, the last ones.
-_LOG_LINES = 10_000
 
 #: Bytes of the largest artifact of an archive that is read; an archive comes from elsewhere.
 _LARGEST_ARTIFACT = 1 << 30
@@ -255,31 +252,6 @@ class _Pass:
                 name = json_text.name_of(row.data) if json_text.is_text(row.data) else row.data["name"]
                 self._streams.add((row.keys["account"], name or ""))
             self._writer.add(origin, row)
-
-
-def log_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the last lines of a log: `text`, and `time` where the journal tells it (`journalctl --output=json`).
-
-    Raises NatsFailure invalid_option when the file cannot be read.
-    """
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            lines = deque(file, _LOG_LINES)
-    except OSError as error:
-        raise NatsFailure("invalid_option", f"logs: {path} cannot be read: {error.strerror}") from error
-    for line in lines:
-        text = line.rstrip("\n")
-        try:
-            entry = json.loads(text) if text.startswith("{") else {}
-            since = int(entry["__REALTIME_TIMESTAMP"]) / 1e6 if entry else None
-        except (KeyError, TypeError, ValueError):
-            entry, since = {}, None
-        if since is None:
-            yield {"text": text}
-            continue
-        message = entry.get("MESSAGE") or ""
-        text = message if isinstance(message, str) else bytes(message).decode(errors="replace")
-        yield {"time": timestamp(datetime.fromtimestamp(since, timezone.utc)), "text": text}
 
 
 def _described(server: Server) -> dict[str, Any]:

@@ -72,3 +72,16 @@ def test_a_host_that_fails_has_no_holder(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Host, "_execute_module", lambda *_self, **_arguments: {"failed": True, "msg": "no such folder"})
     result, _runs = lock(None)
     assert result["msg"] == "no such folder" and "acquired" not in result and result["valid_until"] > time.time()
+
+
+def test_a_cluster_is_locked_by_a_majority_of_its_members() -> None:
+    members, until = ["n1", "n2", "n3"], time.time() + 60
+    locks = [{"item": name, "acquired": True, "valid_until": until} for name in members]
+    held, runs = lock(None, state="held", members=members, locks=locks[:2])
+    assert (held["acquired"], held["hosts"], held["changed"], runs) == (True, ["n1", "n2"], False, 0)
+    assert "failed" not in held
+    for answers in ([], locks[:1], [{**one, "valid_until": time.time() - 1} for one in locks]):
+        refused, runs = lock(None, state="held", members=members, locks=answers)
+        assert (refused["failed"], refused["acquired"], runs) == (True, False, 0)
+        assert "of 3 hosts, and more than half are needed" in refused["msg"]
+    assert lock(None, state="held", locks=locks)[0]["msg"].startswith("members: ")

@@ -17,8 +17,6 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_config_problems i
 from ansible_collections.natsops.jetstream.plugins.filter.nats_duration_seconds import nats_duration_seconds
 from ansible_collections.natsops.jetstream.plugins.filter.nats_links import nats_links
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
-from ansible_collections.natsops.jetstream.plugins.filter.nats_lock_refusal import nats_lock_refusal
-from ansible_collections.natsops.jetstream.plugins.filter.nats_maintenance_status import nats_maintenance_status
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
@@ -198,13 +196,6 @@ def test_listeners_are_those_that_the_configuration_names() -> None:
     assert sorted(listener["port"] for listener in found) == [4222, 6222, 8222]
 
 
-def test_a_cluster_is_locked_by_a_majority_of_its_members() -> None:
-    members = ["n1", "n2", "n3"]
-    taken = [{"item": name, "acquired": True, "valid_until": 2**32} for name in members]
-    assert "n2" in nats_lock_refusal([], members)
-    assert nats_lock_refusal(taken, members) == ""
-
-
 @pytest.mark.parametrize(("record", "untouched"), [({"instance": "1", "config": {}}, True), ({"instance": "2"}, False)])
 def test_a_host_whose_record_is_to_be_written_is_not_untouched(record: dict[str, Any], untouched: bool) -> None:
     running = {"running": True, "version": "2.15.1", "instance": "1", "started": 100.0}
@@ -214,16 +205,11 @@ def test_a_host_whose_record_is_to_be_written_is_not_untouched(record: dict[str,
     assert decided["untouched"] == untouched
 
 
-def test_a_host_is_overdue_by_the_clock() -> None:
-    now = datetime.now(timezone.utc).timestamp()
-    servers = [{"host": f"h{number}", "server_name": f"n{number}"} for number in (1, 2, 3)]
-    marks = [{"server": "n3", "by": "ops", "since": now - 60, "until": now + step} for step in (-1, 60)]
-    processes = [{"running": False, "maintenance": mark} for mark in marks]
-    told = nats_maintenance_status({"h1": processes[0], "h2": processes[1], "h3": {"unreachable": True}}, servers)
-    assert [row["state"] for row in told["hosts"]] == ["overdue", "in_maintenance", "unknown"]
+def test_a_server_that_is_held_needs_no_start() -> None:
+    mark = {"server": "n3", "by": "ops", "since": 1.0, "until": 2.0}
     held, loose = (
         nats_required_action(
-            {"running": False, "maintenance": {**marks[1], "held": kept}}, wanted={"record": {"instance": ""}}
+            {"running": False, "maintenance": {**mark, "held": kept}}, wanted={"record": {"instance": ""}}
         )
         for kept in (True, False)
     )

@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = sorted(path for folder in ("roles", "playbooks", "extensions") for path in (CHECKOUT / folder).rglob("*.yml"))
 #: Lines of an expression or a statement.
 LONGEST = 3
+#: What asks for the time.
+CLOCK = re.compile(r"\bnow\(|date_time\b")
 
 
 def too_long(text: str) -> Iterator[tuple[int, int]]:
@@ -37,6 +41,46 @@ def included(path: Path) -> set[Path]:
     return {file for file in places if file.is_file()}
 
 
+def text_of(value: Any) -> str:
+    """Return all expressions in a value."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return " ".join(map(text_of, value)) if isinstance(value, list) else str(value)
+
+
+def clocks(variables: Mapping[str, str]) -> set[str]:
+    """Return the variables that ask for the time, by themselves or by another variable."""
+    found: set[str] = set()
+    while new := {name for name, text in variables.items() if asks_for_time(text, found)} - found:
+        found |= new
+    return found
+
+
+def asks_for_time(text: str, clocks: set[str]) -> bool:
+    return bool(CLOCK.search(text)) or not clocks.isdisjoint(re.findall(r"\w+", text))
+
+
+def kept(document: Any) -> Iterator[tuple[str, str]]:
+    """Return the facts that tasks keep, each with the expressions that make it."""
+    if isinstance(document, list):
+        for item in document:
+            yield from kept(item)
+    elif isinstance(document, Mapping):
+        for name, value in document.get("ansible.builtin.set_fact", {}).items():
+            yield name, text_of([value, document.get("vars", {})])
+        yield from kept(list(document.values()))
+
+
+def time_or_count(document: Any, variables: Mapping[str, str]) -> list[str]:
+    """Return the facts of a document that keep a time or a count."""
+    timed = clocks(variables)
+    return [
+        name
+        for name, text in kept(document)
+        if asks_for_time(text, timed) or re.search(rf"\b{name}\b[^}}]*[+-] *\d", text)
+    ]
+
+
 def test_no_expression_is_longer_than_three_lines() -> None:
     assert FILES
     found = [
@@ -50,6 +94,22 @@ def test_no_expression_is_longer_than_three_lines() -> None:
 def test_no_statement_is_there_for_its_side_effect() -> None:
     for path in FILES:
         assert not re.search(r"set\s+_\s*=", path.read_text()), path
+
+
+def test_no_fact_keeps_a_time_or_a_count() -> None:
+    """What takes time is timed by the module that does it, and what is counted is known to the loop."""
+    loaded = {path: DataLoader().load_from_file(str(path)) for path in FILES}
+    variables = {
+        name: text_of(value)
+        for path, found in loaded.items()
+        if {"vars", "defaults"} & set(path.parts)
+        for name, value in found.items()
+    }
+    assert "nats_cluster__lock_due" in clocks(variables)
+    assert "nats_cluster__state" in {name for found in loaded.values() for name, _text in kept(found)}
+    assert [
+        f"{path.relative_to(CHECKOUT)}: {name}" for path in FILES for name in time_or_count(loaded[path], variables)
+    ] == []
 
 
 def test_no_task_file_includes_itself_or_its_includer() -> None:
@@ -77,3 +137,21 @@ def test_no_task_file_includes_itself_or_its_includer() -> None:
 ])  # fmt: skip
 def test_what_is_too_long_is_found(text: str, expected: list[tuple[int, int]]) -> None:
     assert list(too_long(text)) == expected
+
+
+@pytest.mark.parametrize("value, found", [
+    ("{{ now().timestamp() }}", True),
+    ("{{ ansible_facts.date_time.epoch }}", True),
+    ({"ended": "{{ now(utc=true) }}"}, True),
+    ("{{ later }}", True),
+    ("{{ fact | int + 1 }}", True),
+    ("{{ knowing }}", False),
+    ("{{ other | int + 1 }}", False),
+    ("{{ fact | combine(found) }}", False),
+])  # fmt: skip
+def test_a_fact_that_keeps_a_time_or_a_count_is_found(value: Any, found: bool) -> None:
+    variables = {"later": "{{ soon + 60 }}", "soon": "{{ now().timestamp() }}", "knowing": "{{ known }}"}
+    task = {"ansible.builtin.set_fact": {"fact": value}}
+    assert time_or_count([{"block": [task]}], variables) == (["fact"] if found else [])
+    hidden = {"ansible.builtin.set_fact": {"fact": "{{ made }}"}, "vars": {"made": value}}
+    assert time_or_count([hidden], variables) == (["fact"] if found else [])

@@ -502,7 +502,7 @@ def account_limits(lines: Bronze) -> DataFrame:
 
 def server_events(lines: Bronze) -> DataFrame:
     """Return a row for each line of a server's log, once an hour however many snapshots hold it, with its `kind` where it
-    is a known one. A time that only the line itself tells is taken for UTC."""
+    is a known one. Of older snapshots, a time that only the line itself has is taken for UTC."""
     reported = of_table(SERVER_LOG, lines)
     form = r"^\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.?\d*) \[(\w{3})\] (.*)$"
     part = tuple(F.nullif(F.regexp_extract("text", form, group), F.lit("")) for group in (1, 2, 3))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, parse_server
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import import_archive, log_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import import_archive
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     LAKE,
     Origin,
@@ -130,23 +130,6 @@ def test_of_a_jwt_the_limits_are_kept() -> None:
     answer = {"account_detail": {"account_name": "APP", "jwt": "eyJ0", "decoded_jwt": claim}}
     (row,) = rows_of("accountz", answer)
     assert without_secrets(row.data) == {"account_name": "APP", "expires": 1800000000, "limits": {"conn": 10}}
-
-
-def test_lines_of_logs(tmp_path: Path) -> None:
-    path = tmp_path / "n1.jsonl"
-    entry = {
-        "__REALTIME_TIMESTAMP": "1795286460123456",
-        "MESSAGE": "[7] 2026/11/21 18:41:00.123456 [INF] Server is ready",
-    }
-    binary = {**entry, "MESSAGE": [91, 255, 93]}
-    path.write_text("\n".join([json.dumps(entry), json.dumps(binary), "plain", '{"no": "entry"}', '{"torn']) + "\n")
-    told = list(log_lines(path))
-    moment = "2026-11-21T18:41:00.123456Z"
-    assert told[0] == {"time": moment, "text": entry["MESSAGE"]}
-    assert told[1] == {"time": moment, "text": "[\ufffd]"}
-    assert [line["text"] for line in told[2:]] == ["plain", '{"no": "entry"}', '{"torn']
-    with pytest.raises(NatsFailure, match=r"logs: .*absent"):
-        list(log_lines(tmp_path / "absent"))
 
 
 def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +21,6 @@ from jetstream_insights.report.causes import with_causes
 from jetstream_insights.report.page import page
 from jetstream_insights.report.plain import csv_files, markdown
 from jetstream_insights.report.shape import (
-    BY_NAME,
     FORMAT,
     TABLES,
     Content,
@@ -35,6 +34,8 @@ from jetstream_insights.report.webhook import post
 from jetstream_insights.side_by_side import each
 
 Say = Callable[[str], None]
+#: Hours from one point of a line to the next.
+_EVERY = (1, 2, 3, 4, 6, 12)
 
 
 def make_report(
@@ -87,7 +88,8 @@ def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[An
     each(known, fill, lake.at_once)
     tables = {name: read[name] for name in known if name in read}
     if "findings" in tables:
-        tables = with_causes(tables, _failing(lake, day, tables), meant, now if now.date() == day else None)
+        failing = dicts({"tables": tables}, "findings")
+        tables = with_causes(tables, failing, meant, now if now.date() == day else None)
     return {
         "format": FORMAT,
         "title": title,
@@ -103,27 +105,25 @@ def _rows_of(lake: Lake, table: Table, day: date) -> DataFrame | None:
     return lake.read_days(layer, name, [day - timedelta(days=back) for back in range(max(table.days, 1))])
 
 
-def _failing(lake: Lake, day: date, tables: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return all findings that failed, also those that the report's table leaves out."""
-    shown = tables["findings"]
-    table = BY_NAME["findings"]
-    if shown["total"] > len(shown["rows"]):
-        frame = _rows_of(lake, table, day)
-        assert frame is not None, "it was there a moment ago"
-        names = [column.name for column in table.columns]
-        rows = frame.where(table.only).select(*names).collect()
-        return [dict(zip(names, (plain(value) for value in row))) for row in rows]
-    return list(dicts({"tables": tables}, "findings"))
-
-
 def _filled(table: Table, frame: DataFrame) -> dict[str, Any]:
     wanted = frame.where(table.only) if table.only else frame
+    about = table.about
+    if table.thinned:
+        wanted, every = _thinned(wanted, table.most)
+        about = about if every == 1 else f"Every {every} hours."
+    chosen = _sorted(wanted, table.order).select(*(column.name for column in table.columns))
     # One more than is shown, so that only a table that is cut has to be counted.
-    rows = (
-        _sorted(wanted, table.order).select(*(column.name for column in table.columns)).limit(table.most + 1).collect()
-    )
-    total = wanted.count() if len(rows) > table.most else len(rows)
-    return filled(table, [[plain(value) for value in row] for row in rows[: table.most]], total)
+    rows = (chosen if table.whole else chosen.limit(table.most + 1)).collect()
+    kept = rows if table.whole else rows[: table.most]
+    total = wanted.count() if len(rows) > len(kept) else len(rows)
+    return {**filled(table, [[plain(value) for value in row] for row in kept], total), "about": about}
+
+
+def _thinned(frame: DataFrame, most: int) -> tuple[DataFrame, int]:
+    """Return the rows of every so many hours of the day, the fewest that leave no more than `most`, and how many those are."""
+    total = frame.count()
+    every = next((hours for hours in _EVERY if total <= most * hours), _EVERY[-1])
+    return frame.where(F.col("hour") % every == every - 1), every
 
 
 def _sorted(frame: DataFrame, order: Sequence[str]) -> DataFrame:

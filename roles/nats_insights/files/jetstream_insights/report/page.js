@@ -1,10 +1,15 @@
 // Copyright (c) 2026, natsops maintainers. SPDX-License-Identifier: GPL-3.0-or-later
 "use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+(async () => {
+  const unpacking = new DecompressionStream("gzip");
+  const writer = unpacking.writable.getWriter();
+  writer.write(Uint8Array.from(atob(document.getElementById("data").textContent), (character) => character.charCodeAt(0)));
+  writer.close();
+  const data = await new Response(unpacking.readable).json();
   const PAGE = 25;
   const MORE = 500;
   const COLORS = 8;
+  const CLUSTERS = 8;
   const DAY = 86400000;
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -45,6 +50,8 @@
     flag: (value) => (value ? "yes" : "no"),
   };
   const NUMBERS = new Set(["count", "number", "amount", "bytes", "seconds", "percent"]);
+  // One collator, since each call of localeCompare makes its own.
+  const COLLATE = new Intl.Collator("en", { numeric: true }).compare;
   const show = (value, kind) => (value === null || value === undefined ? "–" : (FORMAT[kind] || String)(value));
   const SEVERITIES = ["critical", "warning", "info"];
   const rank = (value, kind) => (kind === "severity" ? SEVERITIES.indexOf(value) : value);
@@ -58,8 +65,14 @@
   function objects(name) {
     const table = data.tables[name];
     if (!table) return [];
-    const made = table.rows.map((row) => Object.fromEntries(table.columns.map(([key], index) => [key, row[index]])));
-    return made.filter((row) => fleet === null || row.fleet === fleet);
+    const keys = table.columns.map(([key]) => key);
+    const made = [];
+    for (const row of table.rows) {
+      const object = {};
+      for (let index = 0; index < keys.length; index += 1) object[keys[index]] = row[index];
+      if (fleet === null || object.fleet === fleet) made.push(object);
+    }
+    return made;
   }
 
   // --- tables: sorted by their heads, filtered by text ---------------------------------------------------------------------------
@@ -92,13 +105,13 @@
         rows = rows.map((row, order) => [row, order]).sort(([one, first], [other, second]) => {
           const [a, b] = [rank(one[index], kind), rank(other[index], kind)];
           if (a === null || b === null) return (a === null) - (b === null) || first - second;
-          return sign * (typeof a === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true })) || first - second;
+          return sign * (typeof a === "number" ? a - b : COLLATE(String(a), String(b))) || first - second;
         }).map(([row]) => row);
       }
       body.replaceChildren(...rows.slice(0, state.most).map((row) => el("tr", null, columns.map((column) => cell(row, column)))));
       const left = only ? 0 : table.total - table.rows.length;
       count.textContent = `${rows.length.toLocaleString("en")} of ${mine.length.toLocaleString("en")} rows`
-        + (left > 0 ? `; ${left.toLocaleString("en")} more are in the lake` : "");
+        + (left > 0 ? `; ${left.toLocaleString("en")} more are in ${table.beyond}` : "");
       more.hidden = rows.length <= state.most;
     }
     function cell(row, { key, kind, index }) {
@@ -214,14 +227,17 @@
   function balanceChart() {
     const rows = objects("load");
     if (!rows.length) return null;
-    const holder = el("div");
+    const [holder, note] = [el("div"), el("span", { class: "count" })];
     const select = el("select", { "aria-label": "measure", change: () => draw() }, MEASURES.map(([key, , title]) => el("option", { value: key }, title)));
     function draw() {
       const [key, kind, title] = MEASURES.find(([name]) => name === select.value);
-      const clusters = [...new Set(rows.map(place))].sort();
-      holder.replaceChildren(...clusters.map((cluster) => {
-        const mine = rows.filter((row) => place(row) === cluster).sort((one, other) => (other[key] || 0) - (one[key] || 0)).slice(0, 60);
-        const mean = mine.reduce((sum, row) => sum + (row[key] || 0), 0) / mine.length;
+      const found = [...Map.groupBy(rows, place)].map(([cluster, of]) => ({ cluster, of, mean: of.reduce((sum, row) => sum + (row[key] || 0), 0) / of.length }));
+      const uneven = ({ of, mean }) => (mean ? Math.max(...of.map((row) => row[key] || 0)) / mean : 0);
+      const clusters = found.sort((one, other) => uneven(other) - uneven(one)).slice(0, CLUSTERS);
+      const more = found.length - clusters.length;
+      note.textContent = more ? `The ${CLUSTERS} most uneven of ${found.length} clusters.` : "";
+      holder.replaceChildren(...clusters.map(({ cluster, of, mean }) => {
+        const mine = of.toSorted((one, other) => (other[key] || 0) - (one[key] || 0)).slice(0, 60);
         const zones = [...new Set(mine.map((row) => row.zone || "no zone"))].sort();
         const caption = `${title} in ${cluster}`;
         return figure(caption, bars(mine.map((row) => ({ name: row.server,
@@ -230,7 +246,7 @@
       }));
     }
     draw();
-    return el("div", null, el("div", { class: "controls" }, select), holder);
+    return el("div", null, el("div", { class: "controls" }, select, note), holder);
   }
 
   const ACTIVITY = [["in_msgs", "number", "messages/s received"], ["in_bytes", "bytes", "bytes/s received"], ["num_pending", "count", "messages pending"],
@@ -240,7 +256,9 @@
   const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   function activityChart() {
     const rows = objects("activity").map((row) => ({ ...row, at: Date.parse(`${row.day}T00:00:00Z`) / 1000 + row.hour * 3600 }));
-    const names = [...new Set(rows.map((row) => row.fleet))].sort();
+    // More lines than colors nobody could tell apart.
+    const several = [...new Set(rows.map((row) => row.fleet))].sort();
+    const names = several.slice(0, COLORS);
     // Every hour, so that one without a snapshot is a gap.
     const [begin, end] = [Math.min(...rows.map((row) => row.at)), Math.max(...rows.map((row) => row.at))];
     const hours = Array.from({ length: rows.length ? (end - begin) / 3600 + 1 : 0 }, (_, index) => begin + index * 3600);
@@ -259,24 +277,28 @@
       }, [hours, ...lines], holder);
       return figure(caption, holder, names.length > 1 ? names.map((name, index) => [name, color(index)]) : []);
     });
-    return drawn.length ? el("div", { class: "plots" }, drawn) : null;
+    if (!drawn.length) return null;
+    const note = several.length > names.length ? el("p", { class: "about" }, `${names.length} of ${several.length} fleets; choose another one above.`) : null;
+    return el("div", null, note, el("div", { class: "plots" }, drawn));
   }
 
   function growthChart() {
     const points = objects("usage").filter((row) => row.used !== null);
     if (!points.length) return null;
-    const assets = new Map();
+    const [assets, begins] = [new Map(), new Map()];
     for (const row of points) {
       const key = [fleets.length > 1 ? row.fleet : "", row.domain, row.scope, row.name].filter(Boolean).join(" ");
       if (!assets.has(key)) assets.set(key, { fleet: row.fleet, domain: row.domain, scope: row.scope, name: row.name, points: [] });
-      assets.get(key).points.push([Date.parse(`${row.day}T00:00:00Z`) + (row.hour + 1) * 3600000, row.used, row.limit]);
+      if (!begins.has(row.day)) begins.set(row.day, Date.parse(`${row.day}T00:00:00Z`));
+      assets.get(key).points.push([begins.get(row.day) + (row.hour + 1) * 3600000, row.used, row.limit]);
     }
-    const forecasts = objects("capacity").filter((row) => row.resource === "file");
-    const same = (row, asset) => ["fleet", "domain", "scope", "name"].every((key) => row[key] === asset[key]);
-    const soon = (asset) => (forecasts.find((row) => same(row, asset)) || {}).full_p10 ?? Infinity;
+    const named = (row) => JSON.stringify([row.fleet, row.domain, row.scope, row.name]);
+    const forecasts = new Map(objects("capacity").filter((row) => row.resource === "file").map((row) => [named(row), row]));
+    const soon = (asset) => (forecasts.get(named(asset)) || {}).full_p10 ?? Infinity;
     const SCOPES = ["cluster", "zone", "server"];
-    const keys = [...assets.keys()].sort((one, other) => SCOPES.indexOf(assets.get(one).scope) - SCOPES.indexOf(assets.get(other).scope)
-      || soon(assets.get(one)) - soon(assets.get(other)) || one.localeCompare(other, "en", { numeric: true }));
+    const ranked = [...assets].map(([key, asset]) => ({ key, scope: SCOPES.indexOf(asset.scope), soon: soon(asset) }));
+    const keys = ranked.sort((one, other) => one.scope - other.scope || (one.soon === other.soon ? COLLATE(one.key, other.key) : one.soon - other.soon))
+      .map(({ key }) => key);
     const holder = el("div");
     const select = el("select", { "aria-label": "asset", change: () => draw() }, keys.map((key) => el("option", { value: key }, key)));
     function draw() {
@@ -284,7 +306,8 @@
       const mine = asset.points.sort((one, other) => one[0] - other[0]);
       const [begin, now, used] = [mine[0][0], mine[mine.length - 1][0], mine[mine.length - 1][1]];
       const limit = mine[mine.length - 1][2];
-      const forecast = forecasts.find((row) => same(row, asset) && row.slope !== null);
+      const capacity = forecasts.get(named(asset));
+      const forecast = capacity && capacity.slope !== null ? capacity : null;
       const ahead = forecast ? 30 : 0;
       const end = now + Math.max(ahead * DAY, 1);
       const edge = (name) => [7, 30].map((days) => [now + days * DAY, Math.max(used + forecast[`change_${days}_${name}`], 0)]);
@@ -348,7 +371,7 @@
       .filter((group) => group.meta || group.runs.length > 1 || group.runs.some((run) => run.state !== "ok"))
       .sort((one, other) => other.meta - one.meta || other.runs.length - one.runs.length).slice(0, 40);
     if (!restless.length) return null;
-    const leaders = [...new Set(restless.flatMap((group) => group.runs.map((run) => run.leader)).filter(Boolean))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const leaders = [...new Set(restless.flatMap((group) => group.runs.map((run) => run.leader)).filter(Boolean))].sort(COLLATE);
     const [begin, end] = [Math.min(...rows.map((row) => row.from)), Math.max(...rows.map((row) => row.to))];
     const caption = "Leaders of the meta group and of the groups that were restless; bordered in red: without quorum or leader";
     return figure(caption, lanes(restless.map((group) => ({ name: group.name, parts: group.runs.map((run, index) => ({
@@ -424,4 +447,8 @@
   draw();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   document.documentElement.dataset.ready = "true";
-})();
+})().catch((error) => {
+  document.getElementById("main").textContent = `This browser cannot show the report: ${error}. `
+    + "The same content is in report.md, report.json and the CSV files beside it.";
+  throw error;
+});

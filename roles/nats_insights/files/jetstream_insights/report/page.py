@@ -1,28 +1,34 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""report.html: one file with its content as JSON, a script that shows it, and the library of its charts. It loads nothing, and
-nothing in it is run that the lake tells: names are text, in the JSON and in the page."""
+"""report.html: one file with its content, a script that shows it, and the library of its charts. It loads nothing, and nothing in
+it is run that the lake tells: names are text in the page, and in the file they are packed."""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import json
 from importlib.resources import files
-from typing import Any
 
-from jetstream_insights.report.shape import Content
-
-#: What could end the script element, or is no character of a script before ES2019.
-_UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+from jetstream_insights.report.shape import BY_NAME, Content
 
 
-def as_json(content: Any) -> str:
-    """Return content as JSON that may stand in a script element of a page."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.translate(_UNSAFE)
+def packed(content: Content) -> str:
+    """Return the content as the page holds it: JSON of the first rows of each table, compressed with gzip, in the characters of
+    Base64."""
+    tables = {
+        name: {
+            **table,
+            "rows": table["rows"][: BY_NAME[name].most],
+            "beyond": f"{name}.csv" if BY_NAME[name].whole else "the lake",
+        }
+        for name, table in content["tables"].items()
+    }
+    text = json.dumps({**content, "tables": tables}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def page(content: Content) -> str:
@@ -37,7 +43,7 @@ def page(content: Content) -> str:
         "@LIBRARY_LICENCE@": _part("uplot/LICENSE"),
         "@LIBRARY@": library,
         "@SCRIPT@": script,
-        "@DATA@": as_json(content),
+        "@DATA@": packed(content),
     }
     made = _part("page.html")
     # The data comes last: what it holds is not looked at again.

@@ -42,8 +42,9 @@ class Table:
     """A table of the report.
 
     `source`: layer and table of the lake; empty for what is made of other tables. `only`: which rows, and `order`: which first,
-    as Spark SQL; of more than `most` the last are left out, and their number is reported. `days`: how many days it looks back; 0:
-    the report's. `shown`: whether it is shown as a table, beside a chart.
+    as Spark SQL; of more than `most` the last are left out, and their number is reported. `whole`: they are left out of the page
+    only. `thinned`: of more than `most` every second, third, … hour is kept. `days`: how many days it looks back; 0: the
+    report's. `shown`: whether it is shown as a table, beside a chart.
     """
 
     name: str
@@ -54,6 +55,8 @@ class Table:
     order: tuple[str, ...] = ()
     only: str = ""
     most: int = 2000
+    whole: bool = False
+    thinned: bool = False
     days: int = 0
     shown: bool = True
 
@@ -132,6 +135,7 @@ TABLES: tuple[Table, ...] = (
         _WORST_FIRST,
         only="state = 'open' AND result = 'fail'",
         most=5000,
+        whole=True,
     ),
     Table(
         "fixed",
@@ -271,9 +275,10 @@ TABLES: tuple[Table, ...] = (
             *_of("text", scope="of", resource="resource", name="name"),
             *_of("number", used="used", limit="limit"),
         ),
-        ("fleet", "scope", "name", "day", "hour"),
+        ("scope = 'server'", "fleet", "scope", "name", "day", "hour"),
         only="scope IN ('cluster', 'zone', 'server') AND resource = 'file'",
         most=40000,
+        thinned=True,
         days=14,
         shown=False,
     ),

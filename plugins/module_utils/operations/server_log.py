@@ -1,0 +1,90 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lines of a server's log, each with its time in UTC: the journal's, or its own, which is of the time zone of its host."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone, tzinfo
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import timestamp
+
+#: Lines that are taken, the last ones.
+_MOST = 10_000
+
+#: The time with which nats-server begins a line (nats-server/logger/log.go), in UTC only with logtime_utc.
+_TIME = re.compile(r"\[\d+\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{1,6}) ")
+
+
+def log_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the last lines of a log: `text`, and `time` where it is known.
+
+    Lines of `journalctl --output=json` have the journal's time. A file begins with a line of JSON about its host's clock:
+    `localtime`, where /etc/localtime leads to, and `offset`, the difference to UTC now (`+0100`), for a host whose time zone has
+    no name here. Without that line the lines are of an unknown time zone, and have no `time`. Raises NatsFailure invalid_option
+    when the file cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            first = file.readline()
+            zone = _zone(_document(first))
+            lines = deque([] if zone or not first else [first], _MOST)
+            lines.extend(file)
+    except OSError as error:
+        raise NatsFailure("invalid_option", f"logs: {path} cannot be read: {error.strerror}") from error
+    texts = (line.rstrip("\n") for line in lines)
+    return _of_file(texts, zone) if zone else map(_of_journal, texts)
+
+
+def _document(line: str) -> dict[str, Any]:
+    """Return the object that a line is in JSON, an empty one for any other line."""
+    try:
+        found = json.loads(line) if line.startswith("{") else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _zone(clock: dict[str, Any]) -> tzinfo | None:
+    """Return the time zone of a host; None when this is not about its clock."""
+    try:
+        name, offset = str(clock["localtime"]), datetime.strptime(str(clock["offset"]), "%z").tzinfo
+    except (KeyError, ValueError):
+        return None
+    try:
+        return ZoneInfo(name.rpartition("/zoneinfo/")[2])
+    except (KeyError, ValueError, OSError):  # not known here, or a file without a name
+        return offset
+
+
+def _of_journal(text: str) -> dict[str, Any]:
+    entry = _document(text)
+    try:
+        moment = datetime.fromtimestamp(int(entry["__REALTIME_TIMESTAMP"]) / 1e6, timezone.utc)
+    except (KeyError, TypeError, ValueError):
+        return {"text": text}
+    message = entry.get("MESSAGE") or ""
+    text = message if isinstance(message, str) else bytes(message).decode(errors="replace")
+    return {"time": timestamp(moment), "text": text}
+
+
+def _of_file(texts: Iterable[str], zone: tzinfo) -> Iterator[dict[str, Any]]:
+    """Yield lines with their own times. The hour that the clock repeats in autumn is the later one once it was put back."""
+    latest = ""
+    for text in texts:
+        found = _TIME.match(text)
+        if not found:
+            yield {"text": text}
+            continue
+        local = datetime.strptime(found[1], "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=zone)
+        before, after = (timestamp(local.replace(fold=fold).astimezone(timezone.utc)) for fold in (0, 1))
+        latest = before if before >= latest else after
+        yield {"time": latest, "text": text}

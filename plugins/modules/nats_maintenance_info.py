@@ -1,0 +1,97 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_maintenance_info
+short_description: Tell which hosts are in maintenance, and which were forgotten there
+version_added: 0.1.0
+author:
+  - natsops maintainers (@natsops)
+description:
+  - Returns the state of each host, the same as a table, and what somebody has to look at. That is a host whose time is over, one
+    that is marked while its server runs, one whose server does not run without a mark, and one that could not be read.
+  - It judges what the hosts have reported already, so run it once, on the controller. The playbook
+    C(natsops.jetstream.maintenance_status) shows it.
+options:
+  hosts:
+    description:
+      - Each host with what M(natsops.jetstream.nats_server_process_info) said of it, C(running) and C(maintenance). A result
+        without C(running), as when the host cannot be reached, says nothing.
+    type: dict
+    required: true
+  server_names:
+    description: The hosts of the inventory, each with the name of its server.
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and then does the same, since it only judges.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+seealso:
+  - module: natsops.jetstream.nats_maintenance_plan
+"""
+
+EXAMPLES = r"""
+- name: Read the host
+  natsops.jetstream.nats_server_process_info:
+    config: /etc/nats-server/nats-server.conf
+    maintenance: /etc/nats-server/maintenance.json
+  become: true
+  register: process
+
+- name: Tell in which state the hosts are
+  natsops.jetstream.nats_maintenance_info:
+    hosts: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'process'))) }}"
+  delegate_to: localhost
+  run_once: true
+  register: maintenance
+"""
+
+RETURN = r"""
+hosts:
+  description:
+    - The hosts. States are V(in_service), V(in_maintenance), V(overdue), V(running), V(stopped) and V(unknown).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{host: n3, server_name: n3-c1, state: in_service, maintenance: null}]
+findings:
+  description: What somebody has to look at, for people.
+  returned: success
+  type: list
+  elements: str
+  sample: ["n3: in maintenance, overdue"]
+lines:
+  description: The hosts as a table, and RV(findings).
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import status
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "hosts": {"type": "dict", "required": True},
+            "server_names": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    module.exit_json(changed=False, **status(module.params["hosts"], module.params["server_names"], time.time()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a real browser makes of a report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+_CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
+#: Seconds after which a browser, or a page that reports nothing, has failed.
+_PATIENCE = 120.0
+#: Runs the test's script as soon as the page is ready, and sends what it has seen.
+_REPORTING = """
+  const root = document.documentElement;
+  const report = () => {
+    const seen = {};
+    @SCRIPT@
+    fetch("@HERE@", { method: "POST", mode: "no-cors", body: JSON.stringify(seen) });
+  };
+  const look = () => { if (root.dataset.ready) { watch.disconnect(); report(); } };
+  const watch = new MutationObserver(look);
+  watch.observe(root, { attributes: true });
+  look();
+"""
+
+
+def browse(folder: Path, text: str, *options: str, begun: Callable[[int], None] = lambda _session: None) -> None:
+    """Let a browser open a page, with the option that says what it makes of it. `begun` is given the session of its processes."""
+    browser = subprocess.check_output([str(_CHROMIUM)], text=True).strip()
+    (folder / "report.html").write_text(text, encoding="utf-8")
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--no-first-run",
+        f"--user-data-dir={folder / 'profile'}",
+        *options,
+        (folder / "report.html").as_uri(),
+    ]
+    said = folder / "browser.log"
+    with said.open("w") as log:
+        # Its processes are those of a session of its own.
+        running = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        begun(running.pid)
+        try:
+            status = running.wait(_PATIENCE)
+        finally:
+            running.kill()
+    assert status == 0, said.read_text()[-2000:]
+
+
+class _Listener(ThreadingHTTPServer):
+    """Takes what the page reports. An image, for which the browser waits before it closes, is answered only then."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.session = 0
+        self.reported = threading.Event()
+        self.seen: dict[str, Any] = {}
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: _Listener
+
+    def do_GET(self) -> None:
+        self.server.reported.wait(_PATIENCE)
+        self.send_response(204)
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        cpu = _cpu_seconds(self.server.session)
+        self.server.seen = {**json.loads(self.rfile.read(int(self.headers["Content-Length"]))), "cpu": cpu}
+        self.send_response(204)
+        self.end_headers()
+        self.server.reported.set()
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+def _cpu_seconds(session: int) -> float:
+    """Return the CPU time of the processes of a session, and of their children that ended."""
+    ticks = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def seen(folder: Path, text: str, script: str) -> dict[str, Any]:
+    """Return the object `seen` that a script of the test fills once the page says that it is ready, and `cpu`: the seconds of CPU
+    time of the browser until then, which does not depend on what else the machine does."""
+    with _Listener() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here = f"http://127.0.0.1:{server.server_port}/"
+        own = _REPORTING.replace("@HERE@", here).replace("@SCRIPT@", script)
+        # The page lets no other script run and loads nothing: what the test needs is let in by name.
+        text = text.replace("script-src 'sha256-", f"connect-src {here}; script-src 'nonce-test' 'sha256-")
+        text = text.replace("img-src data:", f"img-src data: {here}")
+        text = text.replace("</body>", f'<img id="held" src="{here}" hidden><script nonce="test">{own}</script></body>')
+        picture = (f"--screenshot={folder / 'report.png'}", "--window-size=1280,800")
+        try:
+            browse(folder, text, *picture, begun=lambda session: setattr(server, "session", session))
+        finally:
+            server.reported.set()
+            server.shutdown()
+        assert server.seen, f"the page reported nothing:\n{(folder / 'browser.log').read_text()[-2000:]}"
+        return server.seen

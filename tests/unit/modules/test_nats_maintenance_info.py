@@ -1,0 +1,24 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of the hosts, by the clock of who asks."""
+
+from __future__ import annotations
+
+import time
+
+from support.module_runs import run_in_process
+
+
+def test_a_host_is_overdue_by_the_clock() -> None:
+    now = time.time()
+    marks = [{"server": "n3", "by": "ops", "since": now - 60, "until": now + step} for step in (-1, 60)]
+    hosts = {
+        "h1": {"running": False, "maintenance": marks[0]},
+        "h2": {"running": False, "maintenance": marks[1]},
+        "h3": {"unreachable": True},
+    }
+    told = run_in_process("nats_maintenance_info", {}, hosts=hosts, server_names={"h1": "n1"})
+    assert [row["state"] for row in told["hosts"]] == ["overdue", "in_maintenance", "unknown"]
+    assert [row["server_name"] for row in told["hosts"]] == ["n1", "h2", "h3"]
+    assert [finding.partition(":")[0] for finding in told["findings"]] == ["h1", "h3"]
