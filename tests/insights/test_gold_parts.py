@@ -176,10 +176,10 @@ def test_a_forecast_does_not_depend_on_the_weekday(judged: dict[str, list[Row]])
 @pytest.fixture(scope="module")
 def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]]:
     """Return of each check of capacity what it says of each asset on 24 days in turn, while it fills."""
-    held = {key: series.held for key, series in all_series(["steady", "noisy", "weekly"], 4, 112).items()}
+    held = {key: series.held for key, series in all_series(["steady", "weekly"], 6, 112).items()}
     # As far as it grows in 28 days from the first of these days on.
     limits = [(*key, ((of[83] or 0.0) + ((of[83] or 0.0) - (of[55] or 0.0))) * 1e6) for key, of in held.items()]
-    of_usage = usage(spark, all_series(["steady", "noisy", "weekly"], 4, 112)).drop("limit")
+    of_usage = usage(spark, all_series(["steady", "weekly"], 6, 112)).drop("limit")
     limited = of_usage.join(spark.createDataFrame(limits, "fleet string, name string, limit double"), ["fleet", "name"])
     days = Days(limited.select(*(column.name for column in columns.USAGE)))
     nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
@@ -197,7 +197,7 @@ def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]
 
 
 def test_a_verdict_on_capacity_does_not_change_back(verdicts: dict[str, dict[tuple[str, str], list[bool]]]) -> None:
-    """What grows evenly, with noise, or on weekdays only is soon full from one day on, and grows as before."""
+    """What grows evenly, or on weekdays only, is soon full from one day on, and never grows otherwise than before."""
     for asset, said in verdicts["CAPACITY_201"].items():
         assert len(said) == 24
         assert not said[0], asset
