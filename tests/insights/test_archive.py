@@ -48,13 +48,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcesses]
     for name in ("n1", "n2"):
         servers.write_config(name, 'server_tags: ["stays"]')
     servers.start()
-    stays = {"placement": {"tags": ["stays"]}}
+    stays = {"tags": ["stays"]}
     try:
         servers.add_stream("ORDERS", 3)
         servers.add_consumer("ORDERS", "worker")
         servers.add_stream("FULL", 3, max_bytes=100_000)
-        servers.add_stream("SINGLE", 1, **stays)
-        servers.add_stream("TWO", 2, **stays)
+        servers.add_stream("SINGLE", 1, placement=stays)
+        servers.add_stream("TWO", 2, placement=stays)
         servers.add_consumer("TWO", "slow", max_ack_pending=1)
         asyncio.run(_use(servers))
         servers.kill("n3")
