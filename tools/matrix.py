@@ -32,7 +32,7 @@ from run_parts import counts_of  # noqa: E402
 TABLE = ROOT / "docs/compatibility.md"
 COUNTS = ROOT / ".cache/matrix/junit.xml"
 #: Tests of Ansible itself, of the inventory plugin, of roles on hosts and of whole playbooks, among those with real servers.
-CHOSEN = ("ansible", "assets", "demo", "host_role", "inventory", "playbook_report")
+CHOSEN = ("ansible", "assets", "demo", "host_role", "inventory", "playbook_report", "waiting")
 INTEGRATION = " ".join(f"tests/integration/test_{name}.py" for name in CHOSEN)
 RELEASES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
 

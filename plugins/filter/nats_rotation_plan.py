@@ -112,8 +112,8 @@ _value:
     - For V(credentials) the latter are the C(configurations) and the expected C(logins) of each host. There are also
       C(remaining) (what is left afterwards, for people), C(removed) users and C(wait_seconds).
     - For V(certificates) they are the C(ca) (V(current), V(both) or V(new)) and the C(certificate) (V(current) or V(new)) of
-      each host; the step C(keep) leaves a host where it is. There are also C(left) (all steps to the end) and C(expiry) (for
-      people).
+      each host; the step C(keep) leaves a host where it is. There are also C(refusal) (of the refusals what fits a screen),
+      C(left) (all steps to the end) and C(expiry) (for people).
   type: dict
 """
 

@@ -10,7 +10,7 @@ failure says everything in lines of its own, once, and its result is short (`plu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 #: How many lines a failure may say beside its first one, which is the message.
@@ -46,6 +46,15 @@ def further_lines(text: str) -> list[str]:
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more lines, with -v all of them"]
     return lines
+
+
+def listed(reasons: Sequence[str]) -> str:
+    """Return the reasons of a refusal, a line for each, as many as a task `ansible.builtin.fail` may say beside its first line.
+    None is cut, since it may end with what to do."""
+    if len(reasons) < MAX_FAIL_LINES:
+        return "\n".join(reasons)
+    shown = reasons[: MAX_FAIL_LINES - 2]
+    return "\n".join([*shown, f"and {len(reasons) - len(shown)} more, with -v all of them"])
 
 
 def brief(result: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]:

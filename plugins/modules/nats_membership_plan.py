@@ -152,6 +152,11 @@ refusals:
   elements: str
   sample:
     - without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
+refusal:
+  description: The same for people, as much of it as fits a screen.
+  returned: success
+  type: str
+  sample: without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
 lines:
   description: The plan for people.
   returned: success
@@ -263,6 +268,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.clust
     ELECTION_SECONDS,
     read_led_cluster,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 
@@ -341,6 +347,7 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "changed": False,
         "refusals": list(made.refusals),
+        "refusal": listed(made.refusals),
         "lines": list(made.lines),
         "warnings_found": list(made.warnings),
         "joining": list(made.joining),

@@ -151,6 +151,11 @@ refused:
   type: list
   elements: str
   sample: []
+refusal:
+  description: The same for people, as much of it as fits a screen.
+  returned: success, and on failures of a cure
+  type: str
+  sample: ""
 subjects:
   description: All that was found, as the health gate names it (O(natsops.jetstream.nats_cluster_health#module:tolerate)).
   returned: success, and on failures of a cure
@@ -197,6 +202,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repai
     Settings,
     carry_out_all,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
@@ -246,11 +252,13 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 def result_of(steps: Sequence[Step]) -> dict[str, Any]:
     """Return what every run returns, and all that a check run does."""
     due = [step for step in steps if not step.refused]
+    refused = [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused]
     return {
         "changed": bool(due),
         "lines": lines(steps),
         "steps": [step.as_dict() for step in steps],
-        "refused": [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused],
+        "refused": refused,
+        "refusal": listed(refused),
         "subjects": sorted({subject for step in steps for subject in step.subjects}),
         "left": sorted({subject for step in steps if step.refused for subject in step.subjects}),
         "done": [],

@@ -77,6 +77,11 @@ refusals:
   type: list
   elements: str
   sample: [No stream matches APP/ORDER.]
+refusal:
+  description: The same for people, as much of it as fits a screen.
+  returned: success
+  type: str
+  sample: No stream matches APP/ORDER.
 lines:
   description: The changes for people.
   returned: success
@@ -117,6 +122,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import read_led_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 
 
 def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,9 +136,11 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     ]
     cluster = read_led_cluster(SystemApi(connections.own))
     changes = plan_replica_count(cluster, wanted)
+    refusals = replica_count_refusals(cluster, wanted, changes, params["accounts"])
     return {
         "changed": False,
-        "refusals": replica_count_refusals(cluster, wanted, changes, params["accounts"]),
+        "refusals": refusals,
+        "refusal": listed(refusals),
         "lines": replica_count_lines(changes),
         "changes": [
             {

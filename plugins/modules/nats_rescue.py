@@ -233,6 +233,11 @@ refused:
   type: list
   elements: str
   sample: []
+refusal:
+  description: The same for people, as much of it as fits a screen.
+  returned: success, and on failures of a step
+  type: str
+  sample: ""
 fresh:
   description: Whether the steps are those of a fresh cluster, since its servers are older than 2.15.
   returned: success, and on failures of a step
@@ -287,6 +292,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.rescu
     Settings,
     probe,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 STREAM_SPEC = {
@@ -398,6 +404,7 @@ def result_of(plan: Plan, request: Request) -> dict[str, Any]:
         "streams": [fate.as_dict() for fate in plan.fates],
         "lost": list(plan.lost),
         "refused": list(plan.refusals),
+        "refusal": listed(plan.refusals),
         "fresh": plan.fresh,
         "copies": copies_of(plan.survivors, request) if plan.fresh else {},
         "steps": [step.as_dict() for step in plan.steps],

@@ -126,8 +126,22 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     assert {item["to"] for item in plan("nats_rebalance_plan", onto=[target], **options)["moves"]} == {target}
     assert plan("nats_rebalance_plan", cluster="C9")["failure"]["code"] == "cluster_missing"
     assert plan("nats_rebalance_plan", onto=["n9"], **options)["failure"]["code"] == "server_missing"
-    assert plan("nats_rebalance_plan", spare=100, **options)["failure"]["code"] == "invalid_option"
-    assert move([{"account": "APP", "stream": "X", "from": "n1"}])["failure"]["code"] == "invalid_option"
+    for option, value, said in (
+        ("spare", 100, "must be less than 100 percent, not 100"),
+        ("max_moves", -1, "must be at least 0, not -1"),
+        ("throughput", "0", "must be more than 0 bytes per second"),
+        ("max_bytes_moved", "much", "max_bytes_moved: "),
+    ):
+        refused = plan("nats_rebalance_plan", **{**options, option: value})
+        assert refused["failure"]["code"] == "invalid_option" and said in refused["msg"], refused
+    for content, said in (("[]", "holds no plan"), ("{", "cannot be read"), ("{}", "this is no plan of a rebalance")):
+        (tmp_path / "other.json").write_text(content)
+        refused = plan("nats_rebalance_plan", plan_file=str(tmp_path / "other.json"), **options)
+        assert refused["failure"]["code"] == "plan_invalid" and said in refused["msg"], refused
+    nowhere = plan("nats_rebalance_plan", plan_file=str(file / "none"), **options)
+    assert nowhere["failure"]["code"] == "write_failed", nowhere
+    assert "moves[0]: to is missing" in move([{"account": "APP", "stream": "X", "from": "n1"}])["msg"]
+    assert "concurrency: must be at least 1, not 0" in move([], concurrency=0)["msg"]
 
     # The plan of the file is what runs, unless the cluster is another one.
     kept = plan("nats_rebalance_plan", plan_file=str(file), **options)

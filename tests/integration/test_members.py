@@ -208,9 +208,11 @@ def test_what_may_not_leave(cluster: RoleCluster) -> None:
     host = dict(cluster.hosts["n3"])
     unreachable(cluster.hosts["n3"])
     try:
-        reasons = refused(cluster, "scale_in", nats_server_cluster_leaving=["n3", "n9"], nats_server_cluster_size=3)
+        leave: dict[str, Any] = {"nats_server_cluster_leaving": ["n3", "n9"], "nats_server_cluster_size": 3}
+        reasons = refused(cluster, "scale_in", "-v", **leave)
     finally:
         cluster.hosts["n3"] = host
+    assert "more, with -v all of them" in reasons
     assert "n9 is unknown to the inventory and to the cluster" in reasons
     assert "n3 runs on a host that cannot be reached" in reasons
     assert "nats_server_cluster_size is 3, and 2 servers stay" in reasons

@@ -107,6 +107,7 @@ def test_a_ghost_consumer_is_recreated_at_its_floor(
     assert "no user for account APP" in nobody["refused"][0]
     other = repair(assets=["APP/EVENTS"])
     assert other["steps"] == []
+    assert "is not ACCOUNT/STREAM/CONSUMER: SEQUENCE" in repair(floors={"worker": 12})["msg"]
     assert "was not asked for" in repair(cures=["reset"], floors={WORKER: 12})["refused"][0]
 
     cured = repair(floors={WORKER: 12})

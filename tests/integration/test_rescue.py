@@ -185,6 +185,8 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
     assert disk["lost"] == ["APP/GONE", "APP/SCRATCH"]
     for name in DEAD:
         shutil.rmtree(cluster.directory / name)
+    nowhere = rescue(hosts=[{"server": "n5", "addresses": ["n5"]}])
+    assert nowhere["failure"]["code"] == "invalid_option" and "'n5' is not ADDRESS:PORT" in nowhere["msg"]
     listens = rescue(hosts=[{"server": "n5", "addresses": [f"127.0.0.1:{cluster.ports['n1']}"]}])
     assert "takes connections: it runs, and may hold a majority with others" in listens["msg"]
     # Nobody could tell before there was a leader, and nothing is removed.

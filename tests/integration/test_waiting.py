@@ -20,6 +20,7 @@ from typing import Any
 
 import ansible_runner
 import pytest
+import yaml
 from support.nats_processes import ROOT, SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
 
 #: Of a wait of 62 s.
@@ -55,6 +56,20 @@ def play(*tasks: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": list(tasks)}]
 
 
+def waiting(gate: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the play that waits, and that says which ansible-core runs it."""
+    return play(
+        {"name": "Say who runs", "ansible.builtin.debug": {"var": "ansible_version.full"}},
+        {"name": "Wait", "natsops.jetstream.nats_cluster_health": gate},
+    )
+
+
+def version_of(core: Path) -> str:
+    """Return the version of the ansible-core with its commands in this folder."""
+    ask = "import ansible.release; print(ansible.release.__version__)"
+    return subprocess.check_output([str(core / "python"), "-c", ask], text=True).strip()
+
+
 def environ(core: Path, **more: str) -> dict[str, str]:
     return {
         **os.environ,
@@ -69,7 +84,7 @@ def environ(core: Path, **more: str) -> dict[str, str]:
 def in_a_log(core: Path, folder: Path, gate: dict[str, Any]) -> tuple[int, str]:
     """Return the exit status and everything that ansible-playbook printed."""
     folder.mkdir()
-    (folder / "play.yml").write_text(json.dumps(play({"name": "Wait", "natsops.jetstream.nats_cluster_health": gate})))
+    (folder / "play.yml").write_text(json.dumps(waiting(gate)))
     command = [str(core / "ansible-playbook"), str(folder / "play.yml")]
     done = subprocess.run(
         command,
@@ -94,7 +109,7 @@ def as_a_job(core: Path, folder: Path, gate: dict[str, Any]) -> tuple[str, list[
 
     job = ansible_runner.interface.run(
         private_data_dir=str(folder),
-        playbook=play({"name": "Wait", "natsops.jetstream.nats_cluster_health": gate}),
+        playbook=waiting(gate),
         envvars=environ(core),
         event_handler=note,
         quiet=True,
@@ -107,13 +122,15 @@ def test_lines_while_a_gate_waits(gate: dict[str, Any], tmp_path: Path) -> None:
     with ThreadPoolExecutor(2 * len(CORES)) as pool:
         logs = [pool.submit(in_a_log, core, tmp_path / f"log{number}", gate) for number, core in enumerate(CORES)]
         jobs = [pool.submit(as_a_job, core, tmp_path / f"job{number}", gate) for number, core in enumerate(CORES)]
-    for log in logs:
+    for core, log, job in zip(CORES, logs, jobs):
+        version = f'"ansible_version.full": "{version_of(core)}"'
         status, text = log.result()
+        assert version in text
         assert status == 2 and len(LINE.findall(text)) >= 5, text
         said = LINE.sub("", text)
         assert len(failure(said)) <= SCREEN, said
-    for job in jobs:
         state, lines = job.result()
+        assert any(version in line for _counter, line in lines), lines
         said_at = [counter for counter, line in lines if LINE.match(line)]
         assert state == "failed" and len(said_at) >= 5, lines
         end = next(counter for counter, line in lines if "is not healthy after" in line)
@@ -124,6 +141,40 @@ def failure(output: str, task: str = "Wait") -> list[str]:
     """Return what the task printed, from its title to the next one."""
     (said,) = re.findall(rf"^TASK \[{task}\].*?(?=^PLAY RECAP|^TASK)", output, re.DOTALL | re.MULTILINE)
     return [line for line in said.strip().splitlines() if line != "...ignoring"]
+
+
+@pytest.mark.parametrize("core", CORES, ids=lambda core: core.parent.name)
+def test_a_refusal_fits_a_screen(core: Path, gate: dict[str, Any], tmp_path: Path) -> None:
+    """One that a role makes of a plan, with `fail`: every reason on a line of its own, except in JSON, which has no lines."""
+    missing = [f"APP/S{number}" for number in range(500)]
+    login = {key: gate[key] for key in ("servers", "user", "password")}
+    streams = [{"account": "APP", "stream": name.partition("/")[2], "num_replicas": 3} for name in missing]
+    plan = {
+        "natsops.jetstream.nats_replica_count_plan": {**login, "streams": streams},
+        "register": "nats_cluster__replica_count",
+    }
+    tasks = yaml.safe_load((ROOT / "roles/nats_cluster/tasks/replica_count.yml").read_text())
+    (check,) = (task for task in tasks if task["name"] == "Check preconditions")
+    path = tmp_path / "play.yml"
+    path.write_text(yaml.safe_dump(play(plan, check), sort_keys=False))
+    wanted = ["Nothing was changed.", *(f"No stream matches {name}." for name in missing[:5]), "and 495 more, with -v"]
+    for result_format in ("json", "yaml"):
+        done = subprocess.run(
+            [str(core / "ansible-playbook"), str(path)],
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environ(core, ANSIBLE_STDOUT_CALLBACK="default", ANSIBLE_CALLBACK_RESULT_FORMAT=result_format),
+            timeout=120,
+        )
+        said = failure(done.stdout, "Check preconditions")
+        assert done.returncode == 2 and len(said) <= SCREEN, done.stdout
+        text = "\n".join(line.strip() for line in said)
+        if result_format == "yaml":
+            assert "\n".join(wanted) in text, text
+        else:
+            assert "\\n".join(wanted) in text, text
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core.parent.name)

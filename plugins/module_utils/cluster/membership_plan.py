@@ -331,12 +331,13 @@ def _down_refusals(down: Sequence[str]) -> Iterable[str]:
 
 
 def _problem_refusals(problems: Sequence[Problem]) -> Iterable[str]:
-    """Yield what speaks against it, and how to accept all that is lost."""
+    """Yield how to accept all that is lost, and what speaks against it."""
     errors = [problem for problem in problems if problem.severity == ERROR]
-    yield from (problem.message for problem in errors)
     if any(problem.code == "scale_in_loss" for problem in errors):
         lost = [problem.subject for problem in problems if problem.code == "scale_in_loss"]
-        yield f"To accept these losses: -e '{json.dumps({'nats_cluster_accept_loss': lost})}'"
+        # Before what may be more than fits a screen.
+        yield f"To accept what is lost: -e '{json.dumps({'nats_cluster_accept_loss': lost})}'"
+    yield from (problem.message for problem in errors)
 
 
 def _lines(

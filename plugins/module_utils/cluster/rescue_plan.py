@@ -207,6 +207,25 @@ def plan(sight: Sight, request: Request) -> Plan:
     return replace(made, lines=tuple(_lines(made, sight, members)))
 
 
+def unsteady(early: Sight, late: Sight) -> str:
+    """Return why two looks are no ground for a rescue: the meta group is just electing. Empty where they are."""
+    before, now = (sight.cluster.meta.group.leaders if sight.cluster.meta else () for sight in (early, late))
+    if before == now:
+        return ""
+    return f"the meta leader has just changed ({', '.join(before) or 'none'}, then {', '.join(now) or 'none'})"
+
+
+def removal_refusals(sight: Sight, request: Request, approved: Plan) -> list[str]:
+    """Return what speaks against the removals of the approved plan, now that a leader can tell what there was."""
+    now = plan(sight, request)
+    found = [*now.refusals]
+    if sight.assigned is None:
+        found.append("the meta leader does not tell which streams there were")
+    if now.survivors != approved.survivors:
+        found.append(f"{', '.join(now.survivors)} answer, and before {', '.join(approved.survivors)} did")
+    return found
+
+
 def _whole(cluster: Cluster, meta: MetaGroup, survivors: Collection[str], fates: Sequence[Fate]) -> bool:
     """Return whether every member of the meta group answers, and nothing has lost its majority."""
     members = frozenset(meta.group.members)

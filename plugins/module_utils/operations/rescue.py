@@ -87,11 +87,8 @@ class Rescue:
         time.sleep(self._settings.observe)
         late = self.look()
         made = rules.plan(late, self._request)
-        before, now = (sight.cluster.meta.group.leaders if sight.cluster.meta else () for sight in (early, late))
-        if before != now:
-            changed = (
-                f"the meta leader has just changed ({', '.join(before) or 'none'}, then {', '.join(now) or 'none'})"
-            )
+        changed = rules.unsteady(early, late)
+        if changed:
             return replace(
                 made,
                 refusals=(*made.refusals, changed),
@@ -198,12 +195,7 @@ class Rescue:
         sight = wait_until(
             self.look, lambda seen: seen.assigned is not None, self._settings.timeout, POLL_SECONDS
         ).value
-        now = rules.plan(sight, self._request)
-        refusals = [*now.refusals]
-        if sight.assigned is None:
-            refusals.append("the meta leader does not tell which streams there were")
-        if now.survivors != plan.survivors:
-            refusals.append(f"{', '.join(now.survivors)} answer, and before {', '.join(plan.survivors)} did")
+        refusals = rules.removal_refusals(sight, self._request, plan)
         if refusals:
             raise NatsFailure(
                 "rescue_refused",

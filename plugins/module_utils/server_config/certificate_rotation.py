@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
+
 #: The steps in which files change, in order.
 ORDER = ("renew", "trust_new_ca", "new_certificates", "remove_old_ca")
 
@@ -138,17 +140,19 @@ class CertificateOptions:
 def certificate_rotation(hosts: Mapping[str, HostCertificates], options: CertificateOptions) -> dict[str, Any]:
     """Return what a run does with the certificates of a cluster.
 
-    Its keys: `refusals`, why the run must not begin; `steps`, in order; `left`, the steps to the end wherever this run
-        stops; `expiry` and `lines`, when certificates expire and what the run does, for people; and `hosts`, by host and
-        step, which `ca` (`current`, `both` or `new`) and `certificate` (`current` or `new`) it has; `keep` is
-        the step that leaves each host where it is
+    Its keys: `refusals`, why the run must not begin, and `refusal`, of them what fits a screen; `steps`, in order; `left`, the
+        steps to the end wherever this run stops; `expiry` and `lines`, when certificates expire and what the run does, for
+        people; and `hosts`, by host and step, which `ca` (`current`, `both` or `new`) and `certificate` (`current` or `new`)
+        it has; `keep` is the step that leaves each host where it is
     """
     left = remaining_steps(list(hosts.values()))
     last = ORDER[-1] if options.stop_after == "auto" else options.stop_after
     steps = ["reload"] if any(host.unloaded for host in hosts.values()) else []
     steps += [step for step in left if ORDER.index(step) <= ORDER.index(last)]
+    refusals = list(_refusals(hosts, options, steps, left))
     return {
-        "refusals": list(_refusals(hosts, options, steps, left)),
+        "refusals": refusals,
+        "refusal": listed(refusals),
         "steps": steps,
         "left": left,
         "expiry": _expiry(hosts),

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
+    MAX_FAIL_LINES,
     MAX_LINES,
     MAX_MESSAGE,
     MAX_WIDTH,
     brief,
     further_lines,
+    listed,
     one_line,
 )
 from hypothesis import given
@@ -39,6 +41,14 @@ def test_what_does_not_fit_is_counted() -> None:
     text = "\n".join(["3 leaders stay", *(f"- {number}" for number in range(MAX_LINES))])
     assert further_lines(text) == [f"- {number}" for number in range(MAX_LINES)]
     assert further_lines(f"{text}\n- more")[-2:] == [f"- {MAX_LINES - 2}", "and 2 more lines, with -v all of them"]
+
+
+def test_reasons_that_do_not_fit_are_counted_and_none_is_cut() -> None:
+    reasons = [f"{number}: {'why ' * 99}" for number in range(MAX_FAIL_LINES)]
+    assert listed([]) == ""
+    assert listed(reasons[1:]).splitlines() == reasons[1:]
+    assert listed(reasons).splitlines() == [*reasons[:-2], "and 2 more, with -v all of them"]
+    assert len(f"head\n{listed(reasons)}".splitlines()) == MAX_FAIL_LINES
 
 
 @given(st.text(st.characters(codec="utf-8")))

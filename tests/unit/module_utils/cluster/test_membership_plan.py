@@ -207,7 +207,7 @@ def test_what_the_cluster_cannot_do_without() -> None:
 def test_losses_are_named_with_how_to_accept_them() -> None:
     among = live(FIVE[:4], known=FIVE)
     lost = ["APP/A", "APP/B"]
-    first, hint = plan(SCALE_IN, among, FIVE[:4], ["n5"], ScaleInRules(accept_loss=frozenset(["APP/A"])), lost).refusals
+    hint, first = plan(SCALE_IN, among, FIVE[:4], ["n5"], ScaleInRules(accept_loss=frozenset(["APP/A"])), lost).refusals
     assert first.startswith("APP/B has no leader: n5, which does not answer, may have its only replica")
     assert '{"nats_cluster_accept_loss": ["APP/A", "APP/B"]}' in hint, "what was accepted stays accepted"
     accepted = plan(SCALE_IN, among, FIVE[:4], ["n5"], ScaleInRules(accept_loss=frozenset(lost)), lost)
@@ -274,7 +274,7 @@ def test_only_one_server_is_replaced_at_a_time() -> None:
 )
 def test_what_is_lost_with_the_dead_server(members: list[str], leaving: list[str], options: dict[str, Any]) -> None:
     dead = live(FIVE[:2], known=FIVE[:3])
-    first, hint = plan(REPLACE, dead, members, leaving, lost=["APP/A"], **options).refusals
+    hint, first = plan(REPLACE, dead, members, leaving, lost=["APP/A"], **options).refusals
     assert first.startswith("APP/A has no leader")
     assert '["APP/A"]' in hint
     assert "no user for account OTHER" in only(plan(REPLACE, dead, members, leaving, unread=["OTHER"], **options))

@@ -21,6 +21,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_p
     applied_problems,
     going_on,
     plan,
+    removal_refusals,
+    unsteady,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     META,
@@ -177,6 +179,27 @@ def test_servers_that_may_not_hear_each_other() -> None:
     group = replace(disputed.meta.group, leaders=("n1", "n2"))
     (refusal,) = planned(replace(disputed, meta=replace(disputed.meta, group=group))).refusals
     assert refusal == "n1, n2 both lead the meta group: they do not hear each other"
+
+
+def test_a_leader_that_changes_between_two_looks() -> None:
+    none, n1, n2 = (sight_of(broken(leader=name)) for name in ("", "n1", "n2"))
+    assert unsteady(none, n1) == "the meta leader has just changed (none, then n1)"
+    assert unsteady(n1, n2) == "the meta leader has just changed (n1, then n2)"
+    assert unsteady(n1, none) == "the meta leader has just changed (n1, then none)"
+    assert unsteady(none, none) == unsteady(n1, n1) == ""
+
+
+def test_nothing_is_removed_once_the_cluster_is_another_one_than_the_plans() -> None:
+    approved, request = planned(), Request(DEAD, begun=DEAD)
+    elected = broken(leader="n1", quorum_needed=2)
+    known = frozenset(["APP/ORDERS", "APP/EVENTS", "APP/SAFE"])
+    assert removal_refusals(sight_of(elected, assigned=known), request, approved) == []
+    silent = removal_refusals(sight_of(elected), request, approved)
+    assert silent == ["the meta leader does not tell which streams there were"]
+    (lost,) = removal_refusals(sight_of(elected, assigned=known | {"APP/GONE"}), request, approved)
+    assert lost.startswith("only the dead held APP/GONE")
+    alone = broken(answer=["n1"], leader="n1", quorum_needed=1)
+    assert "n1 answer, and before n1, n2 did" in removal_refusals(sight_of(alone, assigned=known), request, approved)
 
 
 def test_unknown_is_not_healthy() -> None:

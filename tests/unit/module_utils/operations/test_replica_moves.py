@@ -1,11 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moves that are watched while servers do not answer; tests/integration/test_peers.py has real ones."""
+"""Moves that are refused, and that are watched while servers do not answer; tests/integration/test_peers.py has real ones."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -17,7 +18,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
     MoveRequest,
     State,
 )
-from support.clusters import stream
+from support.clusters import cluster, consumer, stream
+
+NAMES = ["n1", "n2", "n3", "n4", "n5"]
+ORDERS = stream("ORDERS", ["n1", "n2", "n3"])
+SINGLE = stream("SINGLE", ["n2"])
 
 
 class Connections:
@@ -32,6 +37,69 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "state", "names", "code", "reason"),
+    [
+        (
+            MoveRequest("n1"),
+            State(stream("ORDERS", ["n1", "n2", "n3"], behind=("n2",))),
+            NAMES,
+            "replicas_not_current",
+            "n2",
+        ),
+        (MoveRequest("n3"), State(ORDERS), ["n1", "n3", "n4", "n5"], "replicas_not_current", "n2"),
+        (
+            MoveRequest("n2", method="evacuate"),
+            State(ORDERS),
+            ["n1", "n3", "n4"],
+            "server_missing",
+            "n2 does not answer",
+        ),
+        (MoveRequest("n1"), State(ORDERS), NAMES[:3], "no_spare_server", "there is no other server. Add a server"),
+        (MoveRequest("n1", "n3"), State(ORDERS), NAMES, "no_spare_server", "n3 is already a member"),
+        (MoveRequest("n1", "n9"), State(ORDERS), NAMES, "no_spare_server", "n9 is unknown"),
+        (MoveRequest("n1", "n4"), State(ORDERS), NAMES, "unsupported", "n4 has none that n5 have not"),
+        (
+            MoveRequest("n2", "n4"),
+            State(ORDERS),
+            ["n1", "n3", "n4"],
+            "unsupported",
+            "only data that n2 itself hands over",
+        ),
+        (MoveRequest("n2"), State(SINGLE), NAMES, "data_would_be_lost", "before 2.15 may lose messages"),
+        (MoveRequest("n2", method="remove"), State(SINGLE), NAMES, "data_would_be_lost", "all 0 messages of stream"),
+        (
+            MoveRequest("n2", method="remove"),
+            State(replace(ORDERS, consumers=(consumer("ORDERS", "own", ["n2"]),))),
+            NAMES,
+            "data_would_be_lost",
+            "n2 may hold the only replica of: consumer APP/ORDERS/own",
+        ),
+        (
+            MoveRequest("n2", method="remove"),
+            State(ORDERS, unknown=("lost",)),
+            NAMES,
+            "data_would_be_lost",
+            "consumer APP/ORDERS/lost (there is no leader of it)",
+        ),
+    ],
+)
+def test_what_may_not_move(
+    monkeypatch: pytest.MonkeyPatch, asked: MoveRequest, state: State, names: list[str], code: str, reason: str
+) -> None:
+    monkeypatch.setattr(Mover, "read", lambda *_arguments: state)
+
+    def prepared(request: MoveRequest) -> Job:
+        (job,) = Mover(Connections(), request).prepare(cluster(names, state.stream), [("APP", state.stream.name)])  # type: ignore[arg-type]
+        return job
+
+    failure = prepared(asked).failure
+    assert failure is not None and (failure.code, failure.server) == (code, asked.source)
+    assert reason in failure.description and failure.description.endswith("Nothing was changed."), failure.description
+    if code == "data_would_be_lost":
+        assert prepared(replace(asked, accept_loss=True)).failure is None
 
 
 @pytest.mark.parametrize(("code", "ends_early"), [("unreachable", True), ("timeout", False)])

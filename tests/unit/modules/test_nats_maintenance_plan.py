@@ -1,0 +1,42 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How long a maintenance may take, and what is no such time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.modules.nats_maintenance_plan import request_of
+
+#: 2026-11-24T16:00:00Z.
+NOW = 1795536000.0
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    return {"by": "ops", "reason": "", "until": None, "duration": "4h", "r1_policy": "accept", **changes}
+
+
+def test_how_long_it_may_take() -> None:
+    assert (request_of(asked(), NOW).until, request_of(asked(), NOW).renew) == (NOW + 4 * 3600, False)
+    # As YAML writes a time that it has read.
+    for text in ("2026-11-24T20:00:00Z", "2026-11-24 20:00:00+00:00"):
+        request = request_of(asked(until=text), NOW)
+        assert (request.until, request.renew) == (NOW + 4 * 3600, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"until": "2026-11-24T15:59:59Z"}, "until: 2026-11-24T15:59:59Z is over: say how long"),
+        ({"until": "this evening"}, "until: "),
+        ({"duration": "0s"}, "duration: 2026-11-24T16:00:00Z is over"),
+        ({"duration": "long"}, "duration: "),
+    ],
+)
+def test_what_is_no_such_time(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(NatsFailure) as refused:
+        request_of(asked(**changes), NOW)
+    assert refused.value.code == "invalid_option" and refused.value.description.startswith(reason)
