@@ -22,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.captu
     import_archive,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
+from jetstream_insights.findings.of_clusters import SEEN
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.judging import make_findings
@@ -39,6 +40,8 @@ FAULTS = {
     "the stream TWO has two replicas": {("STREAM_109", "TWO")},
     "the consumer of TWO may have one message open, and nobody acknowledges it": {("CONSUMER_105", "TWO")},
 }
+#: Streams, and consumers of them, that have a replica on n3.
+REPLICATED = ("STREAM.ORDERS", "STREAM.FULL", "CONSUMER.ORDERS.worker")
 SUBJECT = ("domain", "cluster", "server", "account", "stream", "consumer", "name", "peer")
 
 
@@ -57,22 +60,35 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcesses]
         servers.add_stream("TWO", 2, placement=stays)
         servers.add_consumer("TWO", "slow", max_ack_pending=1)
         asyncio.run(_use(servers))
+        for asset in REPLICATED:
+            _lead_elsewhere(servers, asset, "n3")
         servers.kill("n3")
-        for asset in ("STREAM.INFO.ORDERS", "STREAM.INFO.FULL", "CONSUMER.INFO.ORDERS.worker"):
+        for asset in REPLICATED:
             _wait_until_missed(servers, asset, "n3")
         yield servers
     finally:
         servers.kill()
 
 
+def _group(servers: NatsProcesses, asset: str) -> dict[str, Any]:
+    group: dict[str, Any] = servers.app_request(f"$JS.API.{asset.replace('.', '.INFO.', 1)}", members=3)["cluster"]
+    return group
+
+
+def _lead_elsewhere(servers: NatsProcesses, asset: str, name: str) -> None:
+    """Let another server lead a stream or consumer: a leader that was elected after a server died never heard of it."""
+    while _group(servers, asset)["leader"] == name:
+        servers.app_request(f"$JS.API.{asset.replace('.', '.LEADER.STEPDOWN.', 1)}")
+
+
 def _wait_until_missed(servers: NatsProcesses, asset: str, name: str) -> None:
-    """Return once a living server leads a stream or consumer, and says that this one is behind."""
+    """Return once the leader of a stream or consumer has not heard of a server for longer than the checks allow."""
     deadline = time.monotonic() + 60
     while True:
-        group = servers.app_request(f"$JS.API.{asset}", members=3)["cluster"]
-        if group["leader"] != name and not all(peer["current"] for peer in group["replicas"] if peer["name"] == name):
+        (peer,) = [peer for peer in _group(servers, asset)["replicas"] if peer["name"] == name]
+        if not peer["current"] and peer["active"] > SEEN.default * 1e9:
             return
-        assert time.monotonic() < deadline, group
+        assert time.monotonic() < deadline, peer
         time.sleep(0.1)
 
 
