@@ -138,7 +138,7 @@ test-playbooks: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-playbooks: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## roles and playbooks against real nats-servers on loopback
 	@$(PYTEST) -m 'not chaos and playbook' $(INTEGRATION)
 
-test-insights: lint-insights $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
+test-insights: lint-insights $(SPARK_VENV)/.connect $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@tools/chromium.sh >/dev/null
 	@$(SPARK_PYTEST) -m 'not chaos' tests/insights
 
@@ -186,7 +186,7 @@ lint-ruff: $(CACHE)/venv/.made
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	$(TYPED) mypy --exclude 'tests/bench/insights|tests/support/forecasting' tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
+	$(TYPED) mypy --exclude 'tests/bench/insights|tests/support/(forecasting|spark_cluster)' tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
 		extensions/eda/plugins/event_source roles/nats_program/files/pack.py roles/nats_insights/files/collector roles/nats_insights/files/exporter roles/nats_cluster/files || failed=1; \
 	$(TYPED) mypy tests/lab || failed=1; \
 	test -z "$$failed"
@@ -194,7 +194,7 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
 	@$(TYPED) mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
-		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py
+		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py tests/support/spark_cluster.py
 
 lint-yaml: $(CACHE)/venv/.made
 	@yamllint --strict .
@@ -275,6 +275,10 @@ $(CACHE)/venv-%/.made: requirements/%.txt tools/venv.sh
 
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh
 	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
+
+# Only a test connects to another Spark, and it is a third more to download.
+$(SPARK_VENV)/.connect: requirements/connect.txt $(SPARK_VENV)/.made
+	@$(SPARK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $< && touch $@
 
 $(EDA_VENV)/.made: requirements/eda.txt tools/venv.sh tools/java.sh
 	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@

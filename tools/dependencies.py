@@ -55,12 +55,13 @@ CLASSIFIERS = {
     "Python Software Foundation License": "PSF-2.0",
 }
 #: Packages whose metadata tells nothing, or not enough, with what the licence file in them says.
-TOLD = {"parsley": "MIT", "pyrage": "MIT"}
+TOLD = {"parsley": "MIT", "protobuf": "BSD-3-Clause", "pyrage": "MIT"}
 
 #: The locks by what they are for, those of the development by more than one ansible-core; the first ones reach a user.
 LOCKS = {
     "plugins": "dev",
     "insights": "insights",
+    "insights by Spark Connect": "connect",
     "event sources": "eda",
     "development": "dev",
     "Galaxy's importer": "galaxy",
@@ -72,6 +73,7 @@ LOCKS = {
 STARTS = {
     "plugins": "-r ../meta/ee-requirements.txt",
     "insights": "-r ../roles/nats_insights/files/requirements.txt",
+    "insights by Spark Connect": "-r ../roles/nats_insights/files/requirements-connect.txt",
 }
 
 

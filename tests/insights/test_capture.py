@@ -136,8 +136,8 @@ def test_a_pack_of_columns_and_of_lines_holds_all_rows(spark: SparkSession, tmp_
     files, before = streams()
     manifests = [lake.manifest(HOUR, name) for name in lake.snapshots(HOUR)]
     _write_pack(lake, HOUR, place(HOUR), manifests)
-    for name in lake.names(f"bronze/manifest/{place(HOUR)}"):
+    for name in lake.files.names(f"bronze/manifest/{place(HOUR)}"):
         if name.endswith(".json"):
-            lake.delete(f"bronze/manifest/{place(HOUR)}/{name}")
+            lake.files.delete(f"bronze/manifest/{place(HOUR)}/{name}")
     assert (files, streams()) == (4, (2, before))
-    assert lake.names("bronze/_incoming") == []
+    assert lake.files.names("bronze/_incoming") == []

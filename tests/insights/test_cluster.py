@@ -6,78 +6,24 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import jetstream_insights
-import pyspark
 import pytest
 from support.fleet import START, Fleet
-from support.nats_processes import free_ports
+from support.spark_cluster import BIN, ENVIRONMENT, end, standalone, wait
 
-BIN = Path(pyspark.__file__).parent / "bin"
 PACKAGE = Path(jetstream_insights.__file__).parent
-ENVIRONMENT = {
-    **{key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYSPARK_GATEWAY_PORT")},
-    "PYSPARK_PYTHON": sys.executable,
-    "SPARK_LOCAL_IP": "127.0.0.1",
-    "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_NO_DAEMONIZE": "1",
-}
-
-
-@contextmanager
-def daemon(log: Path, *arguments: str) -> Iterator[None]:
-    """A process of Spark, in a session of its own."""
-    with log.open("w") as output:
-        command = [str(BIN / "spark-class"), *arguments]
-        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=output, stderr=output, start_new_session=True)
-    try:
-        yield
-    finally:
-        end(process, signal.SIGTERM)
-
-
-def end(process: subprocess.Popen[str] | subprocess.Popen[bytes], how: signal.Signals) -> None:
-    """End a process and what it started."""
-    with ExitStack() as cleanup:
-        cleanup.callback(process.wait, 60)
-        try:
-            os.killpg(process.pid, how)
-        except ProcessLookupError:
-            pass
-
-
-def wait(what: Callable[[], bool], log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not what():
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.1)
 
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
     """Return the URL of a master that has two workers with one core each."""
-    (port,) = free_ports(1)
-    log = tmp_path / "master.log"
-    with ExitStack() as running:
-        where = ["--host", "127.0.0.1"]
-        name = "org.apache.spark.deploy.master.Master"
-        running.enter_context(daemon(log, name, *where, "--port", str(port), "--webui-port", str(*free_ports(1))))
-        url = f"spark://127.0.0.1:{port}"
-        wait(lambda: "New state: ALIVE" in log.read_text(), log)
-        for number in range(2):
-            limits = ["--cores", "1", "--memory", "512m", "--work-dir", str(tmp_path / f"work{number}")]
-            ports = ["--port", "0", "--webui-port", str(*free_ports(1))]
-            name = "org.apache.spark.deploy.worker.Worker"
-            running.enter_context(daemon(tmp_path / f"worker{number}.log", name, *where, *ports, *limits, url))
-        wait(lambda: log.read_text().count("Registering worker") == 2, log)
+    with standalone(tmp_path, 2, "512m") as url:
         yield url
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from jetstream_insights.cli import DONE, FAILED, main
-from jetstream_insights.lake import SILVER_FORMAT, Lake, LakeError
+from jetstream_insights.files import LakeError
+from jetstream_insights.lake import SILVER_FORMAT, Lake
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
 from support.snapshots import HOUR, recorded, write_snapshot

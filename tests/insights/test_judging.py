@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from jetstream_insights.cli import DONE, FOUND, main, of_journal, windows_of
 from jetstream_insights.days import touches
+from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.gold.common import Maintenance
 from jetstream_insights.judging import read_hosts, read_thresholds
-from jetstream_insights.lake import Lake, LakeError
+from jetstream_insights.lake import Lake
 from pyspark.sql import SparkSession
 from support.snapshots import HOUR, recorded, write_snapshot
 

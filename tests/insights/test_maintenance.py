@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from jetstream_insights import jobs, maintenance
+from jetstream_insights.files import HadoopFiles
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake, place
 from jetstream_insights.maintenance import Keep, Maintained, maintain
@@ -58,16 +59,18 @@ def settled(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], bool], work: Callable[[], Any]) -> None:
-    """Do work, of which the lake's method `what` is the last thing that happens when its first argument is such."""
-    method = getattr(Lake, what)
+    """Do work, of which the method `what` of the lake or of its files is the last thing that happens when its first argument is
+    such."""
+    owner = Lake if hasattr(Lake, what) else HadoopFiles
+    method = getattr(owner, what)
 
-    def dying(self: Lake, name: str, *more: Any) -> Any:
+    def dying(self: Lake | HadoopFiles, name: str, *more: Any) -> Any:
         if when(name):
             raise Killed
         return method(self, name, *more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Lake, what, dying)
+        patched.setattr(owner, what, dying)
         with pytest.raises(Killed):
             work()
 
@@ -161,7 +164,7 @@ def test_replaced_runs_go_and_used_ones_stay(spark: SparkSession, tmp_path: Path
     for name in (*used, *replaced, *new):
         (tmp_path / name).mkdir(parents=True)
     lake.publish("silver", START, "20261101T000000Z-used", [], 0)
-    lake.replace_text(f"gold/_published/{day}.json", '{"run": "20261101T000000Z-used"}')
+    lake.files.replace_text(f"gold/_published/{day}.json", '{"run": "20261101T000000Z-used"}')
     (tmp_path / "bronze" / "_incoming" / "20261101T000000.000000Z-dead").mkdir(parents=True)
     keep = Keep(unused=timedelta(hours=1))
     assert kept(lake, SOON, keep) == Maintained(unused=1)
@@ -184,7 +187,7 @@ def test_what_is_replaced_stays_for_its_readers(spark: SparkSession, tmp_path: P
         assert kept(lake, START + timedelta(minutes=minutes), keep) == Maintained()
         assert read.exists()
     # Whoever forgets since when it is unused keeps it for longer.
-    lake.replace_text("_unused.json", "{}")
+    lake.files.replace_text("_unused.json", "{}")
     assert kept(lake, START + timedelta(hours=26), keep) == Maintained()
     assert kept(lake, START + timedelta(hours=50), keep) == Maintained(unused=1)
     assert not read.exists()

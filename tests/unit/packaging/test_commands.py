@@ -61,7 +61,7 @@ STEPS = {"README.md": "First run", "docs/getting-started.md": r"\d"}
 SHOWN = {"docs/molecule.md": "tests/unit/packaging/test_molecule.py"}
 #: Their commands are targets of make, whose recipes are what CI runs.
 OF_MAKE = {"docs/internals/benchmarks.md", "docs/internals/contributing.md"}
-INSTALLED_LAB = "~/.ansible/collections/ansible_collections/natsops/jetstream/tests/lab"
+INSTALLED = "~/.ansible/collections/ansible_collections/natsops/jetstream"
 SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "text", "")
 BLOCKS = [block for document in DOCUMENTS for block in document.blocks]
 COMMANDS = [command for block in BLOCKS if block.language in SHELLS for command in block.commands]
@@ -216,6 +216,8 @@ def pip(arguments: list[str]) -> None:
     for item in rest:
         if item == "-r":
             assert (CHECKOUT / next(rest)).is_file()
+        elif item.startswith(INSTALLED):
+            assert (CHECKOUT / Path(item).relative_to(INSTALLED) / "pyproject.toml").is_file()
         else:
             assert re.split(r"[<>=~]", item)[0] in LOCKED, f"{item} is in none of the locks, so that no test has it"
 
@@ -227,15 +229,14 @@ def antsibull_changelog(arguments: list[str]) -> None:
 
 def lab(arguments: list[str]) -> None:
     """`python3 lab.py VERB …`, in its folder of the installed collection."""
-    folder = Path(INSTALLED_LAB).relative_to("~/.ansible/collections/ansible_collections/natsops/jetstream")
     script = "import sys; from lab import parser; parser().parse_args(sys.argv[1:])"
     command = [sys.executable, "-c", script, *arguments[2:]]
-    done = subprocess.run(command, cwd=CHECKOUT / folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=CHECKOUT / "tests/lab", capture_output=True, text=True, check=False)
     assert (arguments[1], done.returncode) == ("lab.py", 0), done.stderr
 
 
 def cd(arguments: list[str]) -> None:
-    assert arguments[1:] == [INSTALLED_LAB]
+    assert arguments[1:] == [f"{INSTALLED}/tests/lab"]
 
 
 def sha256sum(arguments: list[str]) -> None:
@@ -258,8 +259,10 @@ def ansible_builder(arguments: list[str]) -> None:
 
 
 def insights(arguments: list[str]) -> None:
-    """`python -m jetstream_insights JOB …` and `spark-submit … main.py JOB …`."""
-    place = arguments.index("jetstream_insights" if "-m" in arguments else "main.py")
+    """`python -m jetstream_insights JOB …`, `jetstream-insights JOB …` and `spark-submit … main.py JOB …`."""
+    place = next(
+        arguments.index(name) for name in ("jetstream_insights", "jetstream-insights", "main.py") if name in arguments
+    )
     text = (CHECKOUT / "roles/nats_insights/files/jetstream_insights/cli.py").read_text()
     job, *options = arguments[place + 1 :]
     assert f'"{job}"' in text, f"there is no job {job}"
@@ -291,6 +294,7 @@ RULES: dict[str, Callable[[list[str]], None]] = {
     "cd": cd,
     "export": export,
     "grep": grep,
+    "jetstream-insights": insights,
     "make": make,
     "pip": pip,
     "python": insights,

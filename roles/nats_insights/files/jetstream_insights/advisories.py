@@ -107,7 +107,7 @@ def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str]
         say(f"{done.rows} advisories in {done.hours} hours")
     for portion in portions:
         position = {"stream": portion.capture.key, "created": portion.created, "sequence": portion.last}
-        lake.replace_text(_file(portion.capture), json.dumps(position))
+        lake.files.replace_text(_file(portion.capture), json.dumps(position))
     return done
 
 
@@ -119,7 +119,7 @@ def _file(capture: Capture) -> str:
 def _position(lake: Lake, capture: Capture) -> dict[str, Any]:
     """Return up to where a capture was read; empty for not at all."""
     name = _file(capture)
-    return dict(json.loads(lake.read_text(name))) if lake.exists(name) else {}
+    return dict(json.loads(lake.files.read_text(name))) if lake.files.exists(name) else {}
 
 
 def _portion(capture: Capture, known: Mapping[str, Any], done: Read, say: Callable[[str], None]) -> Portion:
@@ -203,11 +203,15 @@ def _publish(lake: Lake, new: DataFrame, done: Read) -> None:
 
 def _waiting(lake: Lake, hours: Sequence[datetime]) -> dict[datetime, list[str]]:
     """Return of the hours that have not all rows that were written for them what they lack: the folders of runs."""
-    written = [name for name in lake.names(_TABLE) if name.endswith(_NEW) and lake.exists(f"{_TABLE}/{name}/_SUCCESS")]
+    written = [
+        name
+        for name in lake.files.names(_TABLE)
+        if name.endswith(_NEW) and lake.files.exists(f"{_TABLE}/{name}/_SUCCESS")
+    ]
     found = {}
     for hour in hours:
         known = lake.pointer(_TABLE, hour).get("inputs", ())
-        lacks = [name for name in written if name not in known and lake.exists(f"{_TABLE}/{name}/{place(hour)}")]
+        lacks = [name for name in written if name not in known and lake.files.exists(f"{_TABLE}/{name}/{place(hour)}")]
         if lacks:
             found[hour] = lacks
     return found

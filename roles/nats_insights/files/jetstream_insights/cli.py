@@ -26,15 +26,16 @@ from pyspark.errors import PySparkException
 from jetstream_insights.advisories import captures_of, make_advisories
 from jetstream_insights.collection import module_util
 from jetstream_insights.days import days, make_gold
+from jetstream_insights.files import LakeError
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.judging import make_findings, read_hosts, read_thresholds
-from jetstream_insights.lake import Lake, LakeError, hours, is_little
+from jetstream_insights.lake import Lake, hours, is_little
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
 from jetstream_insights.report.content import make_report
 from jetstream_insights.report.shape import SEVERITIES
-from jetstream_insights.session import is_local, session
+from jetstream_insights.session import connect_url, is_local, session
 
 DONE, FAILED, QUARANTINED, FOUND = 0, 1, 3, 4
 #: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
@@ -96,7 +97,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
     found.add_argument("--to", dest="end", type=moment, help="end, which is not part of it; by default now")
     found.add_argument(
-        "--master", help="Spark's master, such as local[2]; by default that of spark-submit, or local[*]"
+        "--master",
+        help="Spark's master, such as local[2] or sc://HOST:15002 (Connect); by default that of spark-submit, or local[*]",
     )
     found.add_argument("--memory", help="memory of the driver, such as 4g")
     found.add_argument(
@@ -173,6 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().error("--output is what the job report needs, and no other takes")
     if (given.fail_on or given.webhook_file) and "report" not in given.jobs:
         parser().error("--fail-on and --webhook-file are of the job report")
+    if given.memory and connect_url(given.master):
+        parser().error("--memory is what a server of Spark Connect was started with, and cannot be chosen here")
     severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
     try:
         given.settings, given.facts = read_thresholds(given.thresholds), read_hosts(given.hosts)
@@ -185,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for job in given.jobs:
         try:
             result = run(job, given, start, end)
-        except (LakeError, SourceError) as error:
+        except (LakeError, SourceError, OSError) as error:
             say(f"FAILED: {job}: {error}")
             return FAILED
         except (Py4JError, PySparkException) as error:

@@ -16,13 +16,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.days import hours_of, inputs_of, up_to_date
+from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import judge, summary
 from jetstream_insights.findings.lifetime import findings, reasons
 from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import Outcome, Say, empty
-from jetstream_insights.lake import FINDINGS_FORMAT, Lake, LakeError, new_run
+from jetstream_insights.lake import FINDINGS_FORMAT, Lake, new_run
 from jetstream_insights.side_by_side import each
 from jetstream_insights.silver import TABLES as SILVER
 
@@ -144,4 +145,4 @@ def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted
         raise
     finally:
         conf.set(_WHOLE_STAGE, before)
-        lake.delete(judged)
+        lake.files.delete(judged)

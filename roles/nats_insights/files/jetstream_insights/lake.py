@@ -1,11 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the tables are: manifests, published runs, quarantine. The only file that touches a file system.
-
-Any URI that Hadoop knows is a lake. Files are listed, read and replaced through Hadoop's own client, so that the same code
-serves a laptop's disk and an object store.
-"""
+"""Where the tables are: manifests, published runs, quarantine. Any URI that Spark reads is a lake."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -25,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from jetstream_insights import gold, silver
 from jetstream_insights.fields import Bronze
+from jetstream_insights.files import LakeError, files_of
 from jetstream_insights.findings import lifetime
 
 #: Of manifests and of pointers. A column more is none: it is null in older files. See docs/internals/lake.md.
@@ -116,10 +113,6 @@ def is_little(uri: str, of_days: Iterable[date]) -> bool:
     return True
 
 
-class LakeError(Exception):
-    """The lake is not as it must be; the text is for people."""
-
-
 class Lake:
     """A lake at a URI or path. `at_once`: how many tables that do not need each other are made at the same time."""
 
@@ -127,114 +120,35 @@ class Lake:
         self.spark = spark
         self.at_once = at_once
         self.uri = uri.rstrip("/")
-        self._jvm: Any = spark.sparkContext._jvm
-        self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+        self.files = files_of(spark, self.uri)
 
-    @cached_property
-    def _new_path(self) -> Any:
-        # Py4J looks for each part of this name as a class, in all jars: once, and not for each path.
-        return self._jvm.org.apache.hadoop.fs.Path
-
-    # --- files --------------------------------------------------------------------------------------------------------
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names of what a folder holds, sorted; nothing for a folder that is not there."""
-        path = self._path(folder)
-        files = path.getFileSystem(self._conf)
-        if not files.exists(path):
-            return []
-        return sorted(status.getPath().getName() for status in files.listStatus(path))
+    # --- folders ------------------------------------------------------------------------------------------------------
 
     def days(self, folder: str) -> list[datetime]:
         """Return the days that a folder holds."""
-        names = (name.partition("=") for name in self.names(folder))
+        names = (name.partition("=") for name in self.files.names(folder))
         return [
             datetime.fromisoformat(text).replace(tzinfo=timezone.utc) for key, _equals, text in names if key == "date"
         ]
-
-    def size(self, name: str) -> tuple[int, int]:
-        """Return how many files and bytes a folder holds."""
-        path = self._path(name)
-        summary = path.getFileSystem(self._conf).getContentSummary(path)
-        return summary.getFileCount(), summary.getLength()
-
-    def exists(self, name: str) -> bool:
-        path = self._path(name)
-        return bool(path.getFileSystem(self._conf).exists(path))
-
-    def read_text(self, name: str) -> str:
-        path = self._path(name)
-        stream = path.getFileSystem(self._conf).open(path)
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
-        finally:
-            stream.close()
-
-    def replace_text(self, name: str, text: str) -> None:
-        """Write a file at once: readers find the old content or the new one."""
-        target, draft = self._path(name), self._path(f"{name}.{secrets.token_hex(4)}.tmp")
-        stream = draft.getFileSystem(self._conf).create(draft, True)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
-        rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
-        overwrite = self.spark.sparkContext._gateway.new_array(rename, 1)  # type: ignore[union-attr]
-        overwrite[0] = rename.OVERWRITE
-        self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._conf).rename(
-            draft, target, overwrite
-        )
-
-    def concatenate(self, sources: Iterable[str], target: str) -> int:
-        """Write files one after the other into a new one; return its bytes. What gzip wrote may be joined so."""
-        path = self._path(target)
-        out = path.getFileSystem(self._conf).create(path, True)
-        try:
-            for name in sources:
-                source = self._path(name)
-                stream = source.getFileSystem(self._conf).open(source)
-                self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(stream, out, 1 << 20, False)
-                stream.close()
-            return int(out.getPos())
-        finally:
-            out.close()
 
     def join_columns(self, sources: Sequence[str], target: str, columns: StructType, draft: str) -> None:
         """Write the rows of Parquet files into a new one; `draft`: a folder for that."""
         read = self.spark.read.schema(columns).parquet(*(f"{self.uri}/{name}" for name in sources))
         read.coalesce(1).write.mode("overwrite").parquet(f"{self.uri}/{draft}")
-        (part,) = (name for name in self.names(draft) if name.endswith(COLUMNS))
-        self.move(f"{draft}/{part}", target)
-        self.delete(draft)
-
-    def move(self, source: str, target: str) -> None:
-        """Rename a file or a folder to a name that is not taken; what is not there is left."""
-        start, end = self._path(source), self._path(target)
-        files = start.getFileSystem(self._conf)
-        if files.exists(start):
-            files.mkdirs(end.getParent())
-            if not files.rename(start, end):
-                raise LakeError(f"{start} cannot be renamed to {end}")
-
-    def delete(self, name: str) -> None:
-        """Remove a file or a folder with all that it holds."""
-        path = self._path(name)
-        path.getFileSystem(self._conf).delete(path, True)
+        (part,) = (name for name in self.files.names(draft) if name.endswith(COLUMNS))
+        self.files.move(f"{draft}/{part}", target)
+        self.files.delete(draft)
 
     def delete_run(self, layer: str, run: str) -> None:
         """Remove what a run wrote into a layer, for a job that failed."""
-        for table in self.names(layer):
-            self.delete(f"{layer}/{table}/run={run}")
-
-    def _path(self, name: str) -> Any:
-        path = self._new_path(f"{self.uri}/{name}")
-        return path.getFileSystem(self._conf).makeQualified(path)
+        for table in self.files.names(layer):
+            self.files.delete(f"{layer}/{table}/run={run}")
 
     # --- bronze -------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise LakeError when there are no snapshots to read."""
-        if not self.exists("bronze/manifest"):
+        if not self.files.exists("bronze/manifest"):
             raise LakeError(
                 f"{self.uri} is no lake: there is no bronze/manifest, or it may not be read. Take a snapshot first."
             )
@@ -251,11 +165,11 @@ class Lake:
         """Return in which file the manifest of each snapshot of an hour is, and its text where that is a pack. What the last pack
         holds counts, not what it was made of. A pack that cannot be read is a snapshot itself, by its file's name."""
         folder = f"bronze/manifest/{place(hour)}"
-        names = self.names(folder)
+        names = self.files.names(folder)
         found = {name[: -len(".json")]: (name, "") for name in names if name.endswith(".json")}
         for name in names:
             if name.endswith(PACK):
-                for line in self.read_text(f"{folder}/{name}").splitlines():
+                for line in self.files.read_text(f"{folder}/{name}").splitlines():
                     try:
                         found[str(json.loads(line)["snapshot"])] = name, line
                     except (KeyError, TypeError, ValueError):
@@ -265,7 +179,7 @@ class Lake:
     def manifest(self, hour: datetime, snapshot: str, packed: str = "") -> dict[str, Any]:
         """Return a snapshot's manifest, which a pack may hold. Raises ValueError when it is none, or of a format that is not
         known."""
-        text = packed or self.read_text(f"bronze/manifest/{place(hour)}/{snapshot}.json")
+        text = packed or self.files.read_text(f"bronze/manifest/{place(hour)}/{snapshot}.json")
         content = json.loads(text)
         if (
             not isinstance(content, dict)
@@ -307,7 +221,7 @@ class Lake:
             wanted.setdefault(f"bronze/{folder}", set()).add(name)
         roots = []
         for folder, names in wanted.items():
-            there = set(self.names(folder))
+            there = set(self.files.names(folder))
             roots += [folder] if there and there <= names else [f"{folder}/{name}" for name in sorted(there & names)]
         return roots
 
@@ -317,10 +231,10 @@ class Lake:
         """Return what is published of an hour (silver) or a day (gold, findings): format, run, inputs and more; empty for
         nothing. Raises LakeError when it cannot be read, or is of a newer format than this program knows."""
         name, known = f"{layer}/_published/{place(when)}.json", _FORMATS[layer]
-        if not self.exists(name):
+        if not self.files.exists(name):
             return {}
         try:
-            found = dict(json.loads(self.read_text(name)))
+            found = dict(json.loads(self.files.read_text(name)))
             newer = int(found["format"]) > known
         except (KeyError, TypeError, ValueError) as error:
             what = f"{self.uri}/{name} cannot be read: {error}. Remove it, and what it points to is made again."
@@ -337,13 +251,13 @@ class Lake:
         )
 
     def repoint(self, layer: str, when: date, pointer: Mapping[str, Any]) -> None:
-        self.replace_text(f"{layer}/_published/{place(when)}.json", json.dumps(pointer))
+        self.files.replace_text(f"{layer}/_published/{place(when)}.json", json.dumps(pointer))
 
     def silver_tables(self) -> list[str]:
         """Return the tables of silver that the hours' own pointers are of."""
-        return [name for name in self.names("silver") if not name.startswith("_") and name not in APART]
+        return [name for name in self.files.names("silver") if not name.startswith("_") and name not in APART]
 
-    def write(self, layer: str, table: str, run: str, frame: DataFrame, mode: str = "errorifexists") -> DataFrame:
+    def write(self, layer: str, table: str, run: str, frame: DataFrame, mode: str = "error") -> DataFrame:
         """Write a table of a run, in a directory for each hour, and return it as it was written. The hour is that of `taken`."""
         path = f"{self.uri}/{layer}/{table}/run={run}"
         dated = frame.withColumn("date", F.date_format("taken", "yyyy-MM-dd")).withColumn(
@@ -355,14 +269,14 @@ class Lake:
     def write_whole_day(self, table: str, run: str, day: datetime, frame: DataFrame, file_size: int) -> None:
         """Write the rows of a silver table of a whole day into as few files as their size allows."""
         path = f"{self.uri}/silver/{table}/run={run}/date={day:%Y-%m-%d}"
-        sources = (self._new_path(file) for file in frame.inputFiles())
-        size = sum(source.getFileSystem(self._conf).getFileStatus(source).getLen() for source in sources)
-        frame.coalesce(max(1, size // file_size)).write.mode("errorifexists").parquet(path)
+        sources = (unquote(file).rpartition("/silver/")[2] for file in frame.inputFiles())
+        size = sum(self.files.size(f"silver/{source}")[1] for source in sources)
+        frame.coalesce(max(1, size // file_size)).write.mode("error").parquet(path)
 
     def write_day(self, layer: str, table: str, run: str, day: date, frame: DataFrame) -> DataFrame:
         """Write a table of a day, in gold or findings, and return it as it was written."""
         path = f"{self.uri}/{layer}/{table}/run={run}/{place(day)}"
-        frame.write.mode("errorifexists").parquet(path)
+        frame.write.mode("error").parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path)
 
     def read_days(self, layer: str, table: str, of_days: Iterable[date]) -> DataFrame | None:
@@ -373,7 +287,7 @@ class Lake:
             pointer = self.pointer(layer, day)
             if pointer and pointer["format"] < _FORMATS[layer]:
                 raise LakeError(f"{layer} of {day} is of the older format {pointer['format']}: make it again")
-            if pointer and self.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(day)}"):
+            if pointer and self.files.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(day)}"):
                 paths.append(f"{self.uri}/{name}")
         return self._rows(layer, table, *paths) if paths else None
 
@@ -395,11 +309,11 @@ class Lake:
                 )
             if "day" in pointer:
                 days[f"{layer}/{table}/run={pointer['day']}/date={hour:%Y-%m-%d}"].append(hour)
-            elif pointer and self.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(hour)}"):
+            elif pointer and self.files.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(hour)}"):
                 paths.append(f"{self.uri}/{name}")
         frames = [self._rows(layer, table, *paths, as_written=as_written)] if paths else []
         for name, wanted in days.items():
-            if self.exists(name):
+            if self.files.exists(name):
                 frame = self._rows(layer, table, f"{self.uri}/{name}", as_written=as_written)
                 frames.append(frame if len(wanted) == _HOURS else frame.where(_within(wanted)))
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames) if frames else None

@@ -75,7 +75,7 @@ def _hours(lake: Lake, folder: str) -> list[tuple[datetime, str]]:
 
 def _hours_of(lake: Lake, folder: str, day: datetime) -> list[tuple[datetime, str]]:
     name = f"date={day:%Y-%m-%d}"
-    hours = (child for child in lake.names(f"{folder}/{name}") if child.startswith("hour="))
+    hours = (child for child in lake.files.names(f"{folder}/{name}") if child.startswith("hour="))
     return [(day + timedelta(hours=int(child[5:7])), f"{name}/{child}") for child in hours]
 
 
@@ -84,7 +84,7 @@ def _hours_of(lake: Lake, folder: str, day: datetime) -> list[tuple[datetime, st
 
 def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
     """Remove what names days of bronze and hours of silver. Bronze goes only when silver was made of it, or is old too."""
-    lake.delete("bronze/_expired")  # of a run that was killed
+    lake.files.delete("bronze/_expired")  # of a run that was killed
     silver_end = now - timedelta(days=keep.silver) if keep.silver else datetime.min.replace(tzinfo=timezone.utc)
     for day in lake.days("bronze/manifest") if keep.bronze else ():
         if day + timedelta(days=1 + keep.bronze) > now:
@@ -96,13 +96,13 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
             done.unmade += 1
             continue
         # A half removed folder must not look like a day with fewer snapshots.
-        lake.move(f"bronze/manifest/{name}", f"bronze/_expired/{secrets.token_hex(4)}")
-        lake.delete("bronze/_expired")
+        lake.files.move(f"bronze/manifest/{name}", f"bronze/_expired/{secrets.token_hex(4)}")
+        lake.files.delete("bronze/_expired")
         done.bronze_days += 1
     for layer in _LAYERS if keep.silver else ():
         for hour, name in _hours(lake, f"{layer}/_published"):
             if hour + timedelta(hours=1) <= silver_end:
-                lake.delete(f"{layer}/_published/{name}")
+                lake.files.delete(f"{layer}/_published/{name}")
                 done.silver_hours += layer == "silver"
 
 
@@ -118,7 +118,7 @@ def _pack(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> 
     """Join the files of an hour's snapshots, once silver was made of them: nobody reads them soon. An hour with something in
     quarantine is left as it is: a torn file would take those with it that come after."""
     for hour, name in _hours(lake, "bronze/manifest"):
-        few = len(lake.names(f"bronze/manifest/{name}")) < 2
+        few = len(lake.files.names(f"bronze/manifest/{name}")) < 2
         if hour + timedelta(hours=1) + keep.unused > now or few or not _made(lake, hour):
             continue
         if lake.pointer("silver", hour)["quarantined"]:
@@ -147,7 +147,7 @@ def _write_pack(lake: Lake, hour: datetime, name: str, manifests: Sequence[dict[
     new_paths: dict[str, str] = {}
     for table in sorted({table for manifest in manifests for table in manifest["tables"]}):
         files = [file["path"] for manifest in manifests for file in manifest["tables"].get(table, {}).get("files", ())]
-        there = set(lake.names(f"bronze/{table}/{name}"))
+        there = set(lake.files.names(f"bronze/{table}/{name}"))
         found = [path for path in files if path.rpartition("/")[2] in there]
         for suffix in (".jsonl.gz", COLUMNS):
             for number, group in enumerate(_groups(lake, [path for path in found if path.endswith(suffix)])):
@@ -157,14 +157,14 @@ def _write_pack(lake: Lake, hour: datetime, name: str, manifests: Sequence[dict[
                     columns = columns_of(TABLES[table])
                     lake.join_columns(sources, f"bronze/{target}", columns, f"bronze/_incoming/{pack}")
                 else:
-                    lake.concatenate(sources, f"bronze/{target}")
+                    lake.files.concatenate(sources, f"bronze/{target}")
                 new_paths.update(dict.fromkeys(group, target))
     for manifest in manifests:
         for reported in manifest["tables"].values():
             for file in reported["files"]:
                 file["path"] = new_paths.get(file["path"], file["path"])
     text = "".join(json.dumps(manifest, separators=(",", ":")) + "\n" for manifest in manifests)
-    lake.replace_text(f"bronze/manifest/{name}/{pack}{PACK}", text)
+    lake.files.replace_text(f"bronze/manifest/{name}/{pack}{PACK}", text)
 
 
 def _groups(lake: Lake, paths: Sequence[str]) -> Iterator[list[str]]:
@@ -172,7 +172,7 @@ def _groups(lake: Lake, paths: Sequence[str]) -> Iterator[list[str]]:
     group: list[str] = []
     size = 0
     for path in dict.fromkeys(paths):
-        bytes_ = lake.size(f"bronze/{path}")[1]
+        bytes_ = lake.files.size(f"bronze/{path}")[1]
         if group and size + bytes_ > _PACKED:
             yield group
             group, size = [], 0
@@ -215,8 +215,8 @@ def _small(lake: Lake, hours: Sequence[datetime], pointers: dict[datetime, dict[
     for hour in hours:
         for table in lake.silver_tables():
             name = f"silver/{table}/run={pointers[hour]['run']}/{place(hour)}"
-            if lake.exists(name):
-                files, size = lake.size(name)
+            if lake.files.exists(name):
+                files, size = lake.files.size(name)
                 count, bytes_ = count + files, bytes_ + size
     return bytes_ < count * _LARGE
 
@@ -234,30 +234,30 @@ def _remove_unused(lake: Lake, now: datetime, keep: Keep, done: Maintained) -> N
     known = _since(lake)
     since = {path: min(known.get(path, now), now) for path in _unused(lake, limit)}
     for path in [path for path, moment in since.items() if moment <= limit]:
-        lake.delete(path)
+        lake.files.delete(path)
         del since[path]
         done.unused += 1
     if since != known:
-        lake.replace_text(_UNUSED, json.dumps({path: moment.isoformat() for path, moment in since.items()}))
-    for snapshot in lake.names("bronze/_incoming"):
+        lake.files.replace_text(_UNUSED, json.dumps({path: moment.isoformat() for path, moment in since.items()}))
+    for snapshot in lake.files.names("bronze/_incoming"):
         if begun(snapshot) < limit:
-            lake.delete(f"bronze/_incoming/{snapshot}")
+            lake.files.delete(f"bronze/_incoming/{snapshot}")
             done.unused += 1
 
 
 def _since(lake: Lake) -> dict[str, datetime]:
     """Return since when what earlier runs found is unused."""
-    if not lake.exists(_UNUSED):
+    if not lake.files.exists(_UNUSED):
         return {}
-    return {path: datetime.fromisoformat(text) for path, text in json.loads(lake.read_text(_UNUSED)).items()}
+    return {path: datetime.fromisoformat(text) for path, text in json.loads(lake.files.read_text(_UNUSED)).items()}
 
 
 def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
     """Yield the files and folders that nothing names, and that nobody who began after `limit` is about to name."""
     of_days = [(layer, _used_days(lake, layer)) for layer in ("gold", "findings")]
     for layer, used in (("silver", _used_hours(lake)), *of_days):
-        for table in lake.names(layer):
-            for run in lake.names(f"{layer}/{table}"):
+        for table in lake.files.names(layer):
+            for run in lake.files.names(f"{layer}/{table}"):
                 if run.startswith("run=") and begun(run.removeprefix("run=")) < limit:
                     yield from _unused_of_run(lake, f"{layer}/{table}", run, used)
     yield from _unused_of_bronze(lake, limit)
@@ -280,9 +280,10 @@ def _used_hours(lake: Lake) -> set[str]:
 def _used_days(lake: Lake, layer: str) -> set[str]:
     """Return the folders of runs that the days of a layer point to."""
     folder, suffix = f"{layer}/_published", ".json"
-    names = [name for name in lake.names(folder) if name.endswith(suffix)]
+    names = [name for name in lake.files.names(folder) if name.endswith(suffix)]
     return {
-        f"run={json.loads(lake.read_text(f'{folder}/{name}'))['run']}/{name.removesuffix(suffix)}" for name in names
+        f"run={json.loads(lake.files.read_text(f'{folder}/{name}'))['run']}/{name.removesuffix(suffix)}"
+        for name in names
     }
 
 
@@ -299,11 +300,11 @@ def begun(name: str) -> datetime:
 def _unused_of_run(lake: Lake, folder: str, run: str, used: set[str]) -> Iterator[str]:
     """Yield what of a run nothing points to: all of it, days, or hours."""
     unused, is_used = [], False
-    for day in lake.names(f"{folder}/{run}"):
+    for day in lake.files.names(f"{folder}/{run}"):
         if f"{run}/{day}" in used:
             is_used = True
         elif day.startswith("date="):
-            hours = [name for name in lake.names(f"{folder}/{run}/{day}") if name.startswith("hour=")]
+            hours = [name for name in lake.files.names(f"{folder}/{run}/{day}") if name.startswith("hour=")]
             free = [f"{day}/{hour}" for hour in hours if f"{run}/{day}/{hour}" not in used]
             is_used |= len(free) < len(hours)
             unused += free if len(free) < len(hours) else [day]
@@ -312,7 +313,7 @@ def _unused_of_run(lake: Lake, folder: str, run: str, used: set[str]) -> Iterato
 
 def _unused_of_bronze(lake: Lake, limit: datetime) -> Iterator[str]:
     """Yield files of bronze that no manifest names, the manifests that a pack holds, and days without any manifest."""
-    tables = [table for table in lake.names("bronze") if table != "manifest" and not table.startswith("_")]
+    tables = [table for table in lake.files.names("bronze") if table != "manifest" and not table.startswith("_")]
     known = set(lake.days("bronze/manifest"))
     for table in tables:
         for day in lake.days(f"bronze/{table}"):
@@ -332,10 +333,10 @@ def _unused_of_bronze(lake: Lake, limit: datetime) -> Iterator[str]:
             for table in manifest["tables"].values()
             for file in table["files"]
         }
-        for file in lake.names(f"bronze/manifest/{name}"):
+        for file in lake.files.names(f"bronze/manifest/{name}"):
             if file not in in_files:
                 yield f"bronze/manifest/{name}/{file}"
         for table in tables:
-            for file in lake.names(f"bronze/{table}/{name}"):
+            for file in lake.files.names(f"bronze/{table}/{name}"):
                 if f"{table}/{name}/{file}" not in named:
                     yield f"bronze/{table}/{name}/{file}"

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from py4j.java_gateway import java_import
 from pyspark import SparkConf, SparkContext
@@ -49,10 +51,17 @@ _USED_MOST = (
 )
 
 
+def connect_url(master: str | None) -> str:
+    """Return the server of Spark Connect that `master` or SPARK_REMOTE names, such as ``sc://host:15002``; empty for none."""
+    url = os.environ.get("SPARK_REMOTE", "") if master is None else master
+    return url if url.startswith("sc://") else ""
+
+
 def is_local(master: str | None) -> bool:
-    """Return whether Spark runs in this process on this `master`: without one, unless spark-submit says another."""
+    """Return whether Spark runs in this process on this `master`: without one, unless spark-submit or SPARK_REMOTE says
+    another."""
     if master is None:
-        return "PYSPARK_GATEWAY_PORT" not in os.environ  # which spark-submit sets
+        return "PYSPARK_GATEWAY_PORT" not in os.environ and not connect_url(master)  # which spark-submit sets
     return master.startswith("local")
 
 
@@ -74,15 +83,18 @@ def session(
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the session: the one that there is, or a new one on `master`, such as ``local[2]``, on what spark-submit says, or on
-    this machine.
+    this machine. ``sc://host:15002`` is a server of Spark Connect, to which SPARK_REMOTE may lead, too.
 
-    `memory` is that of the driver, such as ``2g``; on a local master that is all there is. `little`: on a local master, whether
-    what there is to read is so little that starting costs more than reading. Results do not depend on it. `settings` are Spark's
-    own; they and what spark-submit, its defaults or PYSPARK_SUBMIT_ARGS set win over what is chosen here.
+    `memory` is that of the driver, such as ``2g``: on a local master all there is, with Spark Connect the server's own choice.
+    `little`: on a local master, whether what there is to read is so little that starting costs more than reading. Results do not
+    depend on it. `settings` are Spark's own; they and what spark-submit, its defaults or PYSPARK_SUBMIT_ARGS set win over what is
+    chosen here.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return _of_the_same_meaning(active)
+    if url := connect_url(master):
+        return _connected(url, settings or {})
     # Workers must run the interpreter that has the packages, not whichever is first on their PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     wanted = dict(settings or {})
@@ -103,6 +115,26 @@ def session(
     for name in _USED_MOST:
         java_import(spark.sparkContext._jvm, name)
     spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _connected(url: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session on a server of Spark Connect, which was started with settings of its own. Raises OSError when nothing
+    answers there."""
+    where = urlsplit(url)
+    try:
+        # Spark's client would try it again for ten minutes.
+        socket.create_connection((where.hostname, where.port or 15002), 10).close()
+    except OSError as error:
+        raise OSError(f"{url} does not answer: {error.strerror or error}") from error
+    from google.protobuf.internal import api_implementation
+
+    # A plan is one message in another, some hundred deep; protobuf by default reads no more than a hundred.
+    api_implementation._c_module.SetAllowOversizeProtos(True)
+    spark = SparkSession.builder.remote(url).getOrCreate()
+    chosen = {key: value for key, value in _EVERYWHERE.items() if key.startswith("spark.sql.")}
+    for key, value in {**chosen, **settings, **_MEANING}.items():
+        spark.conf.set(key, value)
     return spark
 
 

@@ -153,8 +153,9 @@ def _judged(frame: DataFrame, view: View, checks: Sequence[Check], settings: Set
     }
     subject = [F.col(name) if name in view.keys else F.lit(None).cast("string").alias(name) for name in SUBJECT]
     structs = ", ".join(_result(check, view) for check in checks)
+    # Spark Connect refuses to add none.
     return (
-        frame.withColumns(thresholds)
+        (frame.withColumns(thresholds) if thresholds else frame)
         .select(*_MOMENT, F.lit(view.kind).alias("kind"), *subject, F.expr(f"inline(array({structs}))"))
         .where("result IS NOT NULL")
         .select(*RESULTS)

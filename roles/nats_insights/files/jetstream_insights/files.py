@@ -1,0 +1,246 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a lake, in whatever holds them: list, read, replace, join, rename, remove.
+
+A session of this process reads any URI that Hadoop knows, through Hadoop's own client, as its tasks do. A session of Spark
+Connect has no JVM to ask: pyarrow reads local and shared folders and object stores in its place.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+
+class LakeError(Exception):
+    """The lake is not as it must be; the text is for people."""
+
+
+class Files(Protocol):
+    """Files below the URI of a lake, by their names relative to it."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of what a folder holds, sorted; nothing for a folder that is not there."""
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file or a folder."""
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return how many files and bytes a folder, or a file, holds."""
+
+    def read_text(self, name: str) -> str:
+        """Return what a file holds."""
+
+    def replace_text(self, name: str, text: str) -> None:
+        """Write a file at once: readers find the old content or the new one."""
+
+    def concatenate(self, sources: Iterable[str], target: str) -> int:
+        """Write files one after the other into a new one; return its bytes. What gzip wrote may be joined so."""
+
+    def move(self, source: str, target: str) -> None:
+        """Rename a file or a folder to a name that is not taken; what is not there is left."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file or a folder with all that it holds, if it is there."""
+
+
+def files_of(spark: SparkSession, uri: str) -> Files:
+    """Return the files of a lake. Raises LakeError for a URI that Spark Connect alone cannot serve."""
+    return ArrowFiles(uri) if is_remote() else HadoopFiles(spark, uri)
+
+
+class HadoopFiles:
+    """Files that Hadoop's client reads in the JVM of this process."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self._uri = uri
+        self._jvm: Any = spark.sparkContext._jvm
+        self._gateway: Any = spark.sparkContext._gateway
+        self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+
+    def names(self, folder: str) -> list[str]:
+        path = self._path(folder)
+        files = path.getFileSystem(self._conf)
+        if not files.exists(path):
+            return []
+        return sorted(status.getPath().getName() for status in files.listStatus(path))
+
+    def exists(self, name: str) -> bool:
+        path = self._path(name)
+        return bool(path.getFileSystem(self._conf).exists(path))
+
+    def size(self, name: str) -> tuple[int, int]:
+        path = self._path(name)
+        summary = path.getFileSystem(self._conf).getContentSummary(path)
+        return summary.getFileCount(), summary.getLength()
+
+    def read_text(self, name: str) -> str:
+        path = self._path(name)
+        stream = path.getFileSystem(self._conf).open(path)
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+        finally:
+            stream.close()
+
+    def replace_text(self, name: str, text: str) -> None:
+        target, draft = self._path(name), self._path(_draft(name))
+        stream = draft.getFileSystem(self._conf).create(draft, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+        overwrite = self._gateway.new_array(rename, 1)
+        overwrite[0] = rename.OVERWRITE
+        self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._conf).rename(
+            draft, target, overwrite
+        )
+
+    def concatenate(self, sources: Iterable[str], target: str) -> int:
+        path = self._path(target)
+        out = path.getFileSystem(self._conf).create(path, True)
+        try:
+            for name in sources:
+                source = self._path(name)
+                stream = source.getFileSystem(self._conf).open(source)
+                self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(stream, out, _AT_ONCE, False)
+                stream.close()
+            return int(out.getPos())
+        finally:
+            out.close()
+
+    def move(self, source: str, target: str) -> None:
+        start, end = self._path(source), self._path(target)
+        files = start.getFileSystem(self._conf)
+        if files.exists(start):
+            files.mkdirs(end.getParent())
+            if not files.rename(start, end):
+                raise LakeError(f"{start} cannot be renamed to {end}")
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        path.getFileSystem(self._conf).delete(path, True)
+
+    @cached_property
+    def _new_path(self) -> Any:
+        # Py4J looks for each part of this name as a class, in all jars: once, and not for each path.
+        return self._jvm.org.apache.hadoop.fs.Path
+
+    def _path(self, name: str) -> Any:
+        path = self._new_path(f"{self._uri}/{name}")
+        return path.getFileSystem(self._conf).makeQualified(path)
+
+
+class ArrowFiles:
+    """Files that pyarrow reads: a folder that Spark's server and this program share, or an object store, with the login that its
+    own programs take from the environment.
+
+    Hadoop's client keeps the sum of a local file in a hidden one beside it, and takes a file that another program has written
+    since for a broken one: that sum is removed with what it was of.
+    """
+
+    def __init__(self, uri: str) -> None:
+        scheme = urlsplit(uri).scheme
+        if scheme in ("hdfs", "viewfs"):
+            raise LakeError(f"{uri}: HDFS is read in Spark's own process; run the jobs by spark-submit, not by Connect")
+        try:
+            # Hadoop's names of the same stores.
+            known = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + uri[len(scheme) :]
+            self._files, self._root = fs.FileSystem.from_uri(known if scheme else f"file://{uri}")
+        except (OSError, ValueError) as error:
+            raise LakeError(f"{uri}: {error}") from error
+        #: An object is there when it has been written whole.
+        self._objects = self._files.type_name != "local"
+
+    def names(self, folder: str) -> list[str]:
+        found = self._files.get_file_info(fs.FileSelector(self._path(folder), allow_not_found=True))
+        return sorted(info.base_name for info in found if not _is_sum(info))
+
+    def exists(self, name: str) -> bool:
+        return bool(self._info(name).type != fs.FileType.NotFound)
+
+    def size(self, name: str) -> tuple[int, int]:
+        if self._info(name).is_file:
+            return 1, int(self._info(name).size)
+        found = self._files.get_file_info(fs.FileSelector(self._path(name), recursive=True))
+        sizes = [info.size for info in found if info.is_file and not _is_sum(info)]
+        return len(sizes), sum(sizes)
+
+    def read_text(self, name: str) -> str:
+        with self._files.open_input_stream(self._path(name)) as stream:
+            return bytes(stream.read()).decode()
+
+    def replace_text(self, name: str, text: str) -> None:
+        draft = name if self._objects else _draft(name)
+        with self._create(draft) as stream:
+            stream.write(text.encode())
+        if draft != name:
+            self._forget_sum(name)
+            self._files.move(self._path(draft), self._path(name))
+
+    def concatenate(self, sources: Iterable[str], target: str) -> int:
+        with self._create(target) as out:
+            for name in sources:
+                with self._files.open_input_stream(self._path(name), compression=None) as stream:
+                    while chunk := stream.read(_AT_ONCE):
+                        out.write(chunk)
+            return int(out.tell())
+
+    def move(self, source: str, target: str) -> None:
+        if not self.exists(source):
+            return
+        start, end = self._path(source), self._path(target)
+        if self._objects and not self._info(source).is_file:
+            # An object store has no folders that could be renamed, but files whose names begin alike.
+            for info in self._files.get_file_info(fs.FileSelector(start, recursive=True)):
+                if info.is_file:
+                    self._files.move(info.path, end + info.path[len(start) :])
+            return
+        self._files.create_dir(end.rpartition("/")[0])
+        self._forget_sum(source)
+        self._files.move(start, end)
+
+    def delete(self, name: str) -> None:
+        info = self._info(name)
+        if info.is_file:
+            self._forget_sum(name)
+            self._files.delete_file(info.path)
+        elif info.type == fs.FileType.Directory:
+            self._files.delete_dir(info.path)
+
+    def _create(self, name: str) -> Any:
+        self._files.create_dir(self._path(name).rpartition("/")[0])
+        self._forget_sum(name)
+        return self._files.open_output_stream(self._path(name), compression=None)
+
+    def _forget_sum(self, name: str) -> None:
+        folder, _slash, base = name.rpartition("/")
+        info = self._info(f"{folder}/.{base}.crc")
+        if info.is_file and not self._objects:
+            self._files.delete_file(info.path)
+
+    def _info(self, name: str) -> Any:
+        return self._files.get_file_info(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+#: Bytes that are copied at once.
+_AT_ONCE = 1 << 20
+
+
+def _is_sum(info: fs.FileInfo) -> bool:
+    return bool(info.base_name.startswith(".") and info.base_name.endswith(".crc"))
+
+
+def _draft(name: str) -> str:
+    return f"{name}.{secrets.token_hex(4)}.tmp"

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The jobs on another Spark: by Spark Connect, on a standalone master and its worker. Its tables are those of one core here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from jetstream_insights.cli import main
+from jetstream_insights.files import ArrowFiles, Files, HadoopFiles, LakeError
+from pyspark.sql import SparkSession
+from support.fleet import START, Fleet
+from support.nats_processes import free_ports
+from support.spark_cluster import daemon, standalone, wait
+
+SPAN = ["--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T01"]
+JOBS = ["silver", "gold", "findings", "report"]
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[str]:
+    """Return the URL of a server of Spark Connect, whose driver asks a standalone master for its only worker."""
+    (port,) = free_ports(1)
+    log = tmp_path / "connect.log"
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.ui.enabled": "false",
+    }
+    options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    name = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    submit = "org.apache.spark.deploy.SparkSubmit"
+    with ExitStack() as running:
+        master = running.enter_context(standalone(tmp_path, workers=1, memory="1g"))
+        command = [submit, "--master", master, "--executor-memory", "1g", *options, "--class", name, "spark-internal"]
+        running.enter_context(daemon(log, *command, memory="1g"))
+        wait(lambda: "Spark Connect server started" in log.read_text(), log)
+        yield f"sc://127.0.0.1:{port}"
+
+
+def elsewhere(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run jobs in a process that has no session yet."""
+    command = [sys.executable, "-m", "jetstream_insights", *arguments, "--lake", str(lake), *SPAN]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+def rows(spark: SparkSession, table: Path) -> list[str]:
+    """Return the rows of a table, sorted, with as many digits as the order of a sum leaves alike."""
+
+    def shortened(number: str) -> float:
+        return float(f"{float(number):.12g}")
+
+    frame = spark.read.parquet(str(table)).drop("run")
+    found = [
+        json.loads(row.json, parse_float=shortened) for row in frame.selectExpr("to_json(struct(*)) AS json").collect()
+    ]
+    return [frame.schema.simpleString(), *sorted(json.dumps(row, sort_keys=True) for row in found)]
+
+
+def test_another_spark_makes_the_same_tables(
+    connect: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet, here, there = Fleet(3, 5), tmp_path / "here", tmp_path / "there"
+    for lake in (here, there):
+        for minute in range(3):
+            fleet.write(lake, minute * 60.0)
+    # The session of the tests: one core of this machine.
+    assert main([*JOBS, "--lake", str(here), *SPAN, "--output", str(tmp_path / "of_here")]) == 0
+    results = capsys.readouterr().out
+    done = elsewhere(there, *JOBS, "--master", connect, "--output", str(tmp_path / "of_there"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == results.replace("of_here", "of_there")
+    assert [json.loads(line)["job"] for line in done.stdout.splitlines()] == JOBS
+    tables = {
+        lake: {f"{path.parent.name}/{path.name}" for path in lake.glob("[sgf]*/[!_]*")} - {"silver/quarantine"}
+        for lake in (here, there)
+    }
+    assert tables[here] == tables[there] >= {"silver/streams", "gold/availability", "findings/findings"}
+    for table in sorted(tables[here]):
+        assert rows(spark, here / table) == rows(spark, there / table), table
+
+
+def test_what_is_wrong_with_a_server_is_said_at_once(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    refused = elsewhere(tmp_path, "silver", "--master", f"sc://127.0.0.1:{port}")
+    assert refused.returncode == 1
+    assert (
+        refused.stderr.splitlines()[-1] == f"FAILED: silver: sc://127.0.0.1:{port} does not answer: Connection refused"
+    )
+    memory = elsewhere(tmp_path, "silver", "--master", f"sc://127.0.0.1:{port}", "--memory", "1g")
+    assert memory.returncode == 2 and "--memory is what a server of Spark Connect was started with" in memory.stderr
+    with pytest.raises(LakeError, match="run the jobs by spark-submit"):
+        ArrowFiles("hdfs://name/insights")
+
+
+def test_files_are_the_same_by_hadoop_and_by_arrow(spark: SparkSession, tmp_path: Path) -> None:
+    """What one of them writes the other one reads, and both leave the same."""
+    pairs: list[tuple[Files, Files]] = [
+        (HadoopFiles(spark, str(tmp_path)), ArrowFiles(str(tmp_path))),
+        (ArrowFiles(f"file://{tmp_path}"), HadoopFiles(spark, f"file://{tmp_path}")),
+    ]
+    for number, (write, read) in enumerate(pairs):
+        place = f"date=2026-11-0{number + 1}"
+        write.replace_text(f"{place}/a.json", "one")
+        write.replace_text(f"{place}/a.json", "öne")
+        write.replace_text(f"{place}/below/b", "two")
+        assert read.names(place) == ["a.json", "below"] and read.names("nothing") == []
+        assert read.read_text(f"{place}/a.json") == "öne"
+        assert read.size(place) == write.size(place) == (2, 7)
+        assert write.concatenate([f"{place}/a.json", f"{place}/below/b"], f"{place}/new/c") == 7
+        assert read.read_text(f"{place}/new/c") == "önetwo" and read.size(f"{place}/new/c") == (1, 7)
+        write.move(f"{place}/below", f"{place}/moved/there")
+        write.move(f"{place}/nothing", f"{place}/moved/here")
+        assert not read.exists(f"{place}/below") and read.names(f"{place}/moved") == ["there"]
+        # What both have written is whole for both.
+        read.replace_text(f"{place}/a.json", "three")
+        write.replace_text(f"{place}/a.json", "four")
+        assert read.read_text(f"{place}/a.json") == write.read_text(f"{place}/a.json") == "four"
+        write.delete(f"{place}/moved")
+        write.delete(f"{place}/moved")
+        write.delete(f"{place}/a.json")
+        assert read.names(place) == ["new"]
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {"c", ".c.crc"}
