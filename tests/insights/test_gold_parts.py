@@ -10,6 +10,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from jetstream_insights.findings import REGISTRY
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.accounts import account_usage
 from jetstream_insights.gold.activity import activity
@@ -170,6 +171,40 @@ def test_a_forecast_does_not_depend_on_the_weekday(judged: dict[str, list[Row]])
             wrong = sum(row["forecast_p50"] - row["actual"] for row in rows)
             allowed = 0.05 if days == 7 else 0.08  # 30 days begin and end on different weekdays
             assert abs(wrong / grown) < allowed, (days, weekday)
+
+
+@pytest.fixture(scope="module")
+def verdicts(spark: SparkSession) -> dict[str, dict[tuple[str, str], list[bool]]]:
+    """Return of each check of capacity what it says of each asset on 24 days in turn, while it fills."""
+    held = {key: series.held for key, series in all_series(["steady", "weekly"], 6, 112).items()}
+    # As far as it grows in 28 days from the first of these days on.
+    limits = [(*key, ((of[83] or 0.0) + ((of[83] or 0.0) - (of[55] or 0.0))) * 1e6) for key, of in held.items()]
+    of_usage = usage(spark, all_series(["steady", "weekly"], 6, 112)).drop("limit")
+    limited = of_usage.join(spark.createDataFrame(limits, "fleet string, name string, limit double"), ["fleet", "name"])
+    days = Days(limited.select(*(column.name for column in columns.USAGE)))
+    nothing = spark.createDataFrame([], schema(columns.BACKTESTS))
+    made = capacity(days.calibrated(range(84, 108)), nothing, nothing)
+    found: dict[str, dict[tuple[str, str], list[bool]]] = {}
+    for code in ("CAPACITY_201", "CAPACITY_202"):
+        check = REGISTRY.checks[code]
+        fails = check.fails
+        for threshold in check.thresholds:
+            fails = fails.replace(f":{threshold.key}", str(threshold.default))
+        shown = made.select("fleet", "name", F.expr(fails).alias("fails")).orderBy("day")
+        for row in shown.collect():
+            found.setdefault(code, {}).setdefault((row["fleet"], row["name"]), []).append(bool(row["fails"]))
+    return found
+
+
+def test_a_verdict_on_capacity_does_not_change_back(verdicts: dict[str, dict[tuple[str, str], list[bool]]]) -> None:
+    """What grows evenly, or on weekdays only, is soon full from one day on, and never grows otherwise than before."""
+    for asset, said in verdicts["CAPACITY_201"].items():
+        assert len(said) == 24
+        assert not said[0], asset
+        assert said[-1], asset
+        assert said == sorted(said), asset
+    for asset, said in verdicts["CAPACITY_202"].items():
+        assert not any(said), asset
 
 
 def test_what_is_purged_again_and_again_does_not_grow(judged: dict[str, list[Row]]) -> None:

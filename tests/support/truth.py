@@ -444,6 +444,18 @@ class Part(Fleet):
                 yield "CLUSTER_105", {"server": self.name((server + heir) % self.servers)}
         if gone:
             yield "FLEET_101", {}
+        for server in self._overfull():
+            yield "CLUSTER_107", {"server": self.name(server)}
+
+    def _overfull(self) -> Iterator[int]:
+        """Yield servers on which, by chance, more than twice the mean is stored when the last snapshot of an hour is taken."""
+        for look in self.looks:
+            stored = dict.fromkeys(range(self.servers), 0)
+            for stream in self.assets:
+                for server in stream.replicas:
+                    stored[server] += self.written(stream, look) * stream.size
+            mean = sum(stored.values()) / self.servers
+            yield from (server for server, held in stored.items() if held > 2 * mean)
 
     def _about(self, number: int, consumer: bool = False) -> Subject:
         stream = self.assets[number]
