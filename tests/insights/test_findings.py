@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Peer
 from jetstream_insights import silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import RESULTS, judge, summary
 from jetstream_insights.findings.lifetime import findings
+from jetstream_insights.findings.of_clusters import IN_STEP, LAG, SEEN
 from jetstream_insights.findings.registry import (
     NAMING,
     Check,
@@ -358,6 +361,22 @@ def test_thresholds_are_refused_when_nobody_knows_them() -> None:
     ):
         with pytest.raises(ThresholdError, match=said):
             settings(REGISTRY, wrong)
+
+
+def test_a_peer_counts_as_it_does_for_the_health_gate(spark: SparkSession) -> None:
+    known = [
+        Peer("n2", current=current, offline=offline, active=active, lag=lag)
+        for current in (True, False)
+        for offline in (True, False)
+        for active in (0.0, 0.2, 5.0, 5.1)
+        for lag in (0, 3, 200, 201)
+    ]
+    reported = [(peer.current, peer.offline, int(peer.active * 1e9), peer.lag) for peer in known]
+    frame = spark.createDataFrame(reported, "current boolean, offline boolean, active bigint, lag bigint")
+    counts = IN_STEP.replace(":seen", str(SEEN.default)).replace(":lag", str(LAG.default)).replace("p.", "")
+    found = [row.counts for row in frame.selectExpr(f"{counts} AS counts").collect()]
+    assert found == [Limits().in_step(peer) for peer in known]
+    assert {True, False} == set(found)
 
 
 def test_texts_become_expressions() -> None:

@@ -50,11 +50,12 @@ class Limits:
         """Return whether the replica can be counted on.
 
         Under load a healthy replica is a few entries behind at any moment and then reported as not current
-        (raft.go Peers compares with what the leader has applied); a bounded lag with a fresh contact is in step.
+        (raft.go Peers compares with what the leader has applied); a bounded lag with a fresh contact is in step. A leader that
+        has not heard of a replica since its election reports it as active 0 s ago, and not current.
         """
         if peer.offline or peer.active > self.max_active or peer.lag > self.max_lag:
             return False
-        return peer.current or peer.lag > 0
+        return peer.current or (peer.lag > 0 and peer.active > 0)
 
 
 @dataclass(frozen=True)

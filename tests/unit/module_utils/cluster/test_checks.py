@@ -240,7 +240,7 @@ def test_a_bad_meta_group(cluster: Cluster, reason: str) -> None:
 
 
 def test_a_good_meta_group() -> None:
-    behind = Peer("n3", current=False, lag=3)  # as under load
+    behind = Peer("n3", current=False, lag=3, active=0.2)  # as under load
     result = checks.check_meta(options("meta", expect=3), meta([GOOD[0], behind]))
     assert result.nagios == (
         "OK JetStream Meta Cluster OK:3 peers led by n1"

@@ -186,6 +186,7 @@ class TestHealth:
             (Peer("n2", current=True, active=5, lag=200), True),
             (Peer("n2", current=False, lag=3, active=0.2), True),
             (Peer("n2", current=False), False),
+            (Peer("n2", current=False, lag=3), False),
             (Peer("n2", current=True, offline=True), False),
             (Peer("n2", current=True, active=5.1), False),
             (Peer("n2", current=True, lag=201), False),
