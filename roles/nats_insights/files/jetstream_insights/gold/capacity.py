@@ -28,8 +28,6 @@ unique_tag and max_ha_assets are for the planner. `days` divides what is left by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -92,7 +90,7 @@ def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame, names: Da
         sums_of(stored.where(F.col(name).isNotNull()), wanted, scope, F.col(name))
         for scope, name in (("zone", "zone"), ("cluster", "cluster"))
     ]
-    return union([by_server, *sums, _of_accounts(accounts), *_of_streams(streams)])
+    return union([by_server, *sums, _of_accounts(accounts), _of_streams(streams)])
 
 
 def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
@@ -162,22 +160,27 @@ def _of_accounts(accounts: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _of_streams(streams: DataFrame) -> Sequence[DataFrame]:
+def _of_streams(streams: DataFrame) -> DataFrame:
     """Return what one replica of each stream holds, in bytes, and in messages where these are limited."""
-    hourly = _last_of_hour(streams.where(F.col("leader").isNotNull()), *STREAM)
     limit = F.when(F.col("max_bytes") > 0, F.col("max_bytes")).cast("double")
-    key = ("fleet", "day", "hour", F.lit("stream").alias("scope"))
-    name = F.concat_ws("/", "account", "stream").alias("name")
-    in_bytes = hourly.select(
-        *key, F.coalesce("storage", F.lit("file")).alias("resource"), name, *CLUSTER,
+    in_bytes = F.struct(
+        F.coalesce("storage", F.lit("file")).alias("resource"),
         F.col("bytes").cast("double").alias("used"),
-        F.coalesce(limit, F.lit(0.0)).alias("reserved"), limit.alias("limit"), "first_seq",
+        F.coalesce(limit, F.lit(0.0)).alias("reserved"),
+        limit.alias("limit"),
+    )
+    in_messages = F.struct(
+        F.lit("messages").alias("resource"),
+        F.col("messages").cast("double").alias("used"),
+        F.lit(None).cast("double").alias("reserved"),
+        F.col("max_msgs").cast("double").alias("limit"),
+    )
+    hourly = _last_of_hour(streams.where(F.col("leader").isNotNull()), *STREAM)
+    resources = F.array_compact(F.array(in_bytes, F.when(F.col("max_msgs") > 0, in_messages)))
+    return hourly.withColumn("of", F.explode(resources)).select(
+        "fleet", "day", "hour", F.lit("stream").alias("scope"), "of.resource",
+        F.concat_ws("/", "account", "stream").alias("name"), *CLUSTER, "of.used", "of.reserved", "of.limit", "first_seq",
     )  # fmt: skip
-    in_messages = hourly.where(F.col("max_msgs") > 0).select(
-        *key, F.lit("messages").alias("resource"), name, *CLUSTER, F.col("messages").cast("double").alias("used"),
-        F.lit(None).cast("double").alias("reserved"), F.col("max_msgs").cast("double").alias("limit"), "first_seq",
-    )  # fmt: skip
-    return in_bytes, in_messages
 
 
 def growth(of_usage: DataFrame, past: DataFrame) -> DataFrame:
