@@ -77,8 +77,10 @@ def _group(servers: NatsProcesses, asset: str) -> dict[str, Any]:
 
 def _lead_elsewhere(servers: NatsProcesses, asset: str, name: str) -> None:
     """Let another server lead a stream or consumer: a leader that was elected after a server died never heard of it."""
-    while _group(servers, asset)["leader"] == name:
-        servers.app_request(f"$JS.API.{asset.replace('.', '.LEADER.STEPDOWN.', 1)}")
+    while (leader := _group(servers, asset).get("leader")) in (None, "", name):
+        if leader:
+            servers.app_request(f"$JS.API.{asset.replace('.', '.LEADER.STEPDOWN.', 1)}")
+        time.sleep(0.1)
 
 
 def _wait_until_missed(servers: NatsProcesses, asset: str, name: str) -> None:
