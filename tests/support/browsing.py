@@ -18,7 +18,8 @@ from typing import Any
 _CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
 #: Seconds after which a browser, or a page that reports nothing, has failed.
 _PATIENCE = 120.0
-#: Runs the test's script as soon as the page is ready, and sends what it has seen.
+#: Runs the test's script once the page is ready and the task that made its charts is over, which draws them at its end. Sends what
+#: the script has seen.
 _REPORTING = """
   const root = document.documentElement;
   const report = () => {
@@ -26,7 +27,7 @@ _REPORTING = """
     @SCRIPT@
     fetch("@HERE@", { method: "POST", mode: "no-cors", body: JSON.stringify(seen) });
   };
-  const look = () => { if (root.dataset.ready) { watch.disconnect(); report(); } };
+  const look = () => { if (root.dataset.ready) { watch.disconnect(); setTimeout(report); } };
   const watch = new MutationObserver(look);
   watch.observe(root, { attributes: true });
   look();
