@@ -18,7 +18,7 @@ from typing import Any
 _CHROMIUM = Path(__file__).parents[2] / "tools/chromium.sh"
 #: Seconds after which a browser, or a page that reports nothing, has failed.
 _PATIENCE = 120.0
-#: Runs the test's script once the page is ready and the task is over that draws its charts at its end, and sends what it has seen.
+#: Runs the test's script once the page is ready and has drawn its charts, as its task ends, and sends what it has seen.
 _REPORTING = """
   const root = document.documentElement;
   const report = () => {
