@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable
 
@@ -17,11 +17,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     Refusal,
     RestorePlan,
     Target,
+    begins_early,
     consumers_part,
     differences,
+    has_delivered,
     plan_restore,
     recreated_config,
     require_restored,
+    too_few_pending,
     wanted_config,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader, splice
@@ -92,6 +95,8 @@ def restore(
         api.renew_assignment(info["config"])
     recreated = _recreate(api, prepared.plan)
     state = reply.get("state") or info["state"]
+    early = _placed(api, prepared.plan, recreated, state, wanted)
+    few = _pending_settled(api, prepared.plan, wanted)
     # A consumer whose leader has just been elected may not have read its positions yet.
     wrong = wait_until(
         lambda: differences(prepared.backup.manifest, prepared.plan, state, _all_consumers(api, prepared, wanted)),
@@ -99,6 +104,7 @@ def restore(
         ELECTION_SECONDS,
     ).value
     result = {**_result(prepared, reply, started), "recreated": recreated}
+    wrong = [*wrong, *early, *few]
     if wrong:
         name = prepared.plan.config["name"]
         reason = f"stream {name} was restored, but is not what was saved: {'; '.join(wrong)}"
@@ -268,6 +274,48 @@ def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
                 continue
             created.append(entry["name"])
     return created
+
+
+def _placed(
+    api: JetStreamApi, plan: RestorePlan, names: Sequence[str], state: dict[str, Any], wanted: WantedRestore
+) -> list[str]:
+    """Create the recreated consumers again until none begins before its position, and return which do.
+
+    Another server may lead it then, or its replica be complete. One that has delivered stays: its clients are at work. Of a
+    retention other than limits, deleting a consumer may drop messages; there it is only reported.
+    """
+    stream, retention = plan.config["name"], plan.config.get("retention", "limits")
+    configs = {entry["name"]: recreated_config(entry, retention) for entry in plan.recreate if entry["name"] in names}
+
+    def again() -> list[str]:
+        rows = {row["name"]: row for row in api.consumers(stream).rows} if configs else {}
+        left = []
+        for name, config in configs.items():
+            row = rows.get(name)
+            if row is None:
+                # A try that was cut off has deleted it only; one that is there and has no leader stays as it is.
+                api.save_consumer(stream, config, "create")
+                left.append(f"consumer {name} has no leader")
+            elif begins_early(row, state.get("last_seq") or 0):
+                if retention == "limits" and not has_delivered(row):
+                    api.delete_consumer(stream, name)
+                    api.save_consumer(stream, config, "create")
+                left.append(f"consumer {name} begins before its position")
+        return left
+
+    return wait_until(again, lambda left: not left, wanted.wait_timeout, 1.0).value
+
+
+def _pending_settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> list[str]:
+    """Wait until no consumer counts fewer pending messages than there are, and return which do."""
+    stream = plan.config["name"]
+
+    def read() -> list[str]:
+        # The state first: what is stored in between is one more for the consumers.
+        state = api.stream(stream)["state"]
+        return too_few_pending(state, list(api.consumers(stream).rows))
+
+    return wait_until(read, lambda few: not few, wanted.wait_timeout).value
 
 
 def _all_consumers(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> list[dict[str, Any]]:
