@@ -17,10 +17,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     Refusal,
     RestorePlan,
     Target,
-    begins_early,
     consumers_part,
     differences,
-    has_delivered,
     plan_restore,
     recreated_config,
     require_restored,
@@ -46,6 +44,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     verify,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 #: A server gives an upload up 5 s after the last part, and may create a stream from what it has until then
@@ -95,7 +94,7 @@ def restore(
         api.renew_assignment(info["config"])
     recreated = _recreate(api, prepared.plan)
     state = reply.get("state") or info["state"]
-    early = _placed(api, prepared.plan, recreated, state, wanted)
+    early = _placed(api, prepared.plan, recreated, state.get("last_seq") or 0, wanted)
     few = _pending_settled(api, prepared.plan, wanted)
     # A consumer whose leader has just been elected may not have read its positions yet.
     wrong = wait_until(
@@ -277,33 +276,13 @@ def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
 
 
 def _placed(
-    api: JetStreamApi, plan: RestorePlan, names: Sequence[str], state: dict[str, Any], wanted: WantedRestore
+    api: JetStreamApi, plan: RestorePlan, names: Sequence[str], last_seq: int, wanted: WantedRestore
 ) -> list[str]:
-    """Create the recreated consumers again until none begins before its position, and return which do.
-
-    Another server may lead it then, or its replica be complete. One that has delivered stays: its clients are at work. Of a
-    retention other than limits, deleting a consumer may drop messages; there it is only reported.
-    """
-    stream, retention = plan.config["name"], plan.config.get("retention", "limits")
+    """Wait until the recreated consumers begin where they should, and return which do not."""
+    retention = plan.config.get("retention", "limits")
     configs = {entry["name"]: recreated_config(entry, retention) for entry in plan.recreate if entry["name"] in names}
-
-    def again() -> list[str]:
-        rows = {row["name"]: row for row in api.consumers(stream).rows} if configs else {}
-        left = []
-        for name, config in configs.items():
-            row = rows.get(name)
-            if row is None:
-                # A try that was cut off has deleted it only; one that is there and has no leader stays as it is.
-                api.save_consumer(stream, config, "create")
-                left.append(f"consumer {name} has no leader")
-            elif begins_early(row, state.get("last_seq") or 0):
-                if retention == "limits" and not has_delivered(row):
-                    api.delete_consumer(stream, name)
-                    api.save_consumer(stream, config, "create")
-                left.append(f"consumer {name} begins before its position")
-        return left
-
-    return wait_until(again, lambda left: not left, wanted.wait_timeout, 1.0).value
+    # Where acknowledgements remove messages, deleting a consumer may do so, too.
+    return place_consumers(api, plan.config["name"], configs, last_seq, retention == "limits", wanted.wait_timeout)
 
 
 def _pending_settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> list[str]:

@@ -27,8 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     Target,
     backup_caveats,
     backup_problem,
-    consumers_part,
     begins_early,
+    consumers_part,
     differences,
     may_drift,
     plan_restore,
@@ -238,9 +238,7 @@ def test_a_recreated_consumer_begins_after_its_floor() -> None:
         ({"deliver_policy": "all"}, 0, 100, False),
     ],
 )
-def test_a_consumer_begins_where_it_was_put(
-    config: dict[str, Any], delivered: int, last_seq: int, early: bool
-) -> None:
+def test_a_consumer_begins_where_it_was_put(config: dict[str, Any], delivered: int, last_seq: int, early: bool) -> None:
     info = {"config": {"deliver_policy": "by_start_sequence", **config}, "delivered": {"stream_seq": delivered}}
     assert begins_early(info, last_seq) is early
 

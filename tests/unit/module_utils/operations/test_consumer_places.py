@@ -1,21 +1,18 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Consumers that a restore has to create are where they were, whichever replica their leader had."""
+"""Consumers that are created again are where they were, whichever replica their leader had."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import Changes, RestorePlan
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import Listing, TransferPace
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import stream_restore
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import WantedRestore
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import Listing
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
 
-WANTED = WantedRestore(Changes(), "checksum", TransferPace(1.0), 0.3)
-ENTRY = {"name": "c", "config": {"durable_name": "c", "deliver_policy": "all"}, "ack_floor": {"stream_seq": 60}}
+CONFIG = {"name": "c", "deliver_policy": "by_start_sequence", "opt_start_seq": 61}
 
 
 class Api:
@@ -27,7 +24,7 @@ class Api:
         self.fail = fail
         self._delivered = delivered
         self.calls: list[str] = []
-        self.save_consumer("S", {"name": "c", "deliver_policy": "by_start_sequence", "opt_start_seq": 61}, "create")
+        self.save_consumer("S", CONFIG, "create")
 
     def save_consumer(self, _stream: str, config: dict[str, Any], _action: str) -> None:
         self.calls.append("create")
@@ -44,12 +41,11 @@ class Api:
         self.consumer = None
 
     def consumers(self, _stream: str) -> Listing:
-        return Listing([self.consumer] if self.consumer else [], [])
+        return Listing((self.consumer,) if self.consumer else (), {})
 
 
-def placed(api: Api, retention: str = "limits") -> list[str]:
-    plan = RestorePlan({"name": "S", "retention": retention}, (ENTRY,), (), False)
-    return stream_restore._placed(api, plan, ["c"], {"last_seq": 100}, WANTED)  # type: ignore[arg-type]
+def placed(api: Api, replaceable: bool = True) -> list[str]:
+    return place_consumers(api, "S", {"c": CONFIG}, 100, replaceable, 0.3)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +72,9 @@ def test_one_whose_deletion_was_the_last_that_worked_is_created() -> None:
     assert api.consumer is not None and api.calls == ["create", "delete", "create", "create", "create"]
 
 
-def test_one_that_has_delivered_or_holds_messages_is_reported() -> None:
-    for api, retention in ((Api([9], delivered=3), "limits"), (Api([9]), "interest")):
-        assert placed(api, retention) == ["consumer c begins before its position"]
+def test_one_that_has_delivered_or_is_not_replaceable_is_reported() -> None:
+    for api, replaceable in ((Api([9], delivered=3), True), (Api([9]), False)):
+        assert placed(api, replaceable) == ["consumer c begins before its position"]
         assert api.calls == ["create"]
 
 
