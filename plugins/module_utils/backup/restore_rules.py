@@ -255,7 +255,7 @@ def too_few_pending(state: Config, consumers: Sequence[Config]) -> list[str]:
     """Return which consumers count fewer messages than a stream with that state holds behind what they delivered.
 
     The leader of a consumer counts in its own replica, and counts again when that has been copied. Until then a client that
-    does not wait is answered that there are no messages. What a filter leaves cannot be told from the state.
+    does not wait is answered that there are no messages. How many a filter leaves is not in the state.
     """
     found = []
     for info in consumers:
