@@ -102,8 +102,8 @@ options:
     default: 3600
   wait_timeout:
     description:
-      - Seconds to wait until every replica is in step and every consumer is there, and after a failure until what there
-        was of the stream is gone.
+      - Seconds to wait until every replica is in step, every consumer is there, those that are recreated begin at their
+        positions, and all count what is pending; and after a failure until what there was of the stream is gone.
     type: float
     default: 300
 notes:

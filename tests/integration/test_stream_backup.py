@@ -279,6 +279,25 @@ def test_consumers_that_the_archive_lacks_are_recreated(site: Site, save: Callab
         assert pending[name] == len([sequence for sequence in record.messages if sequence >= record.positions[name][1]])
 
 
+def test_consumers_are_recreated_while_replicas_are_copied(site: Site, save: Callable[..., Path], version: str) -> None:
+    """A replica calls itself current before it has the messages, and a consumer that is led there begins at its end."""
+    site.add("BULK", 3)
+    record = site.produce([("BULK.x", {}, random.Random(number).randbytes(700_000)) for number in range(100)])
+    for number in range(6):
+        site.cluster.add_consumer(
+            "BULK", f"c{number}", num_replicas=1, deliver_policy="by_start_sequence", opt_start_seq=61
+        )
+    restored = restore(site, save("BULK"), "BULK")
+    assert bool(restored["recreated"]) is (version == OLD)
+    rows = list(site.api.consumers("BULK").rows)
+    assert {row["name"]: (row["delivered"]["stream_seq"], row["num_pending"]) for row in rows} == {
+        f"c{number}": (60, 40) for number in range(6)
+    }
+    for row in rows:
+        site.consume("BULK", row["name"], Record({seq: record.messages[seq] for seq in range(61, 101)}), fetch=2)
+    assert site.stored("BULK") == record.messages
+
+
 def test_consumers_of_what_is_new_get_nothing_old(site: Site, save: Callable[..., Path]) -> None:
     """On 2.10 some of the six are missing from the archive, and report an ack floor of 0."""
     site.add("NEWS", 3)

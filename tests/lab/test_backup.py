@@ -151,6 +151,16 @@ async def read(client: Client, stream: str) -> Stored:
     return found
 
 
+def assert_encrypted(cluster: Cluster) -> None:
+    """See that what the hosts keep of ORDERS, a stream on all of them, is not there to be read."""
+    message = "ORDERS 14 ORDERS 14"
+    for host in HOSTS:
+        block = "/nats/storage/jetstream/APP/streams/ORDERS/msgs/*.blk"
+        cluster.controller.lab.exec(host, f"cat {block} | grep -q .")
+        found = cluster.controller.lab.exec(host, f"grep -rlF '{message}' /nats/storage", check=False)
+        assert (found.returncode, found.stdout) == (1, ""), found
+
+
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, shared_controller: Controller) -> Iterator[Cluster]:
     """A cluster of three of the lab's hosts, of the version that the test is called with, with encrypted stores."""
@@ -236,6 +246,7 @@ def test_wiped_disks(
             return await load_differences(client, load.ledgers, before)
 
     cluster.controller.run(fill(), timeout=120)
+    assert_encrypted(cluster)
     with cluster.load(streams=["LOAD3"]) as load:
         assert wait_until(lambda: load.report().acknowledged, lambda count: count > 60, 60).done
         before = [len(ledger.acknowledged) for ledger in load.ledgers]
@@ -265,6 +276,7 @@ def test_wiped_disks(
     print(restored.output)
     assert cluster.controller.run(differences(), timeout=300) == []
     assert cluster.controller.run(differences_of_load(), timeout=300) == []
+    assert_encrypted(cluster)
     cluster.wait_until_healthy()
     again = cluster.play("restore", nats_cluster_restore_streams=["APP"])
     assert again.status == 0 and again.changed == [], again.output

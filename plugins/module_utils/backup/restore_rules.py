@@ -230,6 +230,47 @@ def recreated_config(entry: Config, retention: str) -> dict[str, Any]:
     return config
 
 
+def begins_early(info: Config, last_seq: int) -> bool:
+    """Return whether a consumer that was to begin at a sequence of a stream that ended at `last_seq` begins before it.
+
+    Its leader clips the beginning to what its own replica of the stream holds at that moment, for good, and a replica is called
+    current while it copies a restored stream (server/consumer.go selectStartingSeqNo, jetstream_cluster.go processSnapshot;
+    seen on 2.10.27: at 10 instead of 61). The configuration still says the sequence that was asked for.
+    """
+    config = info["config"]
+    begin = (config.get("opt_start_seq") or 1) if config.get("deliver_policy") == "by_start_sequence" else 1
+    return bool(_delivered(info)["stream_seq"] < min(begin - 1, last_seq))
+
+
+def has_delivered(info: Config) -> bool:
+    """Return whether a client of a consumer has had a message already."""
+    return bool(_delivered(info)["consumer_seq"])
+
+
+def _delivered(info: Config) -> dict[str, int]:
+    return {"stream_seq": 0, "consumer_seq": 0, **(info.get("delivered") or {})}
+
+
+def too_few_pending(state: Config, consumers: Sequence[Config]) -> list[str]:
+    """Return which consumers count fewer messages than a stream with that state holds behind what they delivered.
+
+    The leader of a consumer counts in its own replica, and counts again when that has been copied. Until then a client that
+    does not wait is answered that there are no messages. How many a filter leaves is not in the state.
+    """
+    found = []
+    for info in consumers:
+        config = info["config"]
+        filtered = config.get("filter_subject") or config.get("filter_subjects")
+        if filtered or config.get("deliver_policy", "all") not in ("all", "by_start_sequence"):
+            continue
+        # Deleted messages make what was delivered fewer than this, never more.
+        delivered = max(_delivered(info)["stream_seq"] - max(state.get("first_seq") or 0, 1) + 1, 0)
+        least, counted = max((state.get("messages") or 0) - delivered, 0), info.get("num_pending") or 0
+        if counted < least:
+            found.append(f"consumer {info['name']} counts {counted} pending messages instead of {least} or more")
+    return found
+
+
 def consumers_part(
     format_name: str, state: Config, found: Sequence[tuple[Entry, Consumer]], plan: RestorePlan
 ) -> bytes:

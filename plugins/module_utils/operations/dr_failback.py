@@ -38,6 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     JetStreamApi,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failover import (
     last_at_or_before,
     next_source,
@@ -140,11 +141,11 @@ class _Run:
                     f"{len(missing)} messages of the site did not come to the origin, such as sequence {missing[0]} there: an id "
                     "that was stored within 0.1 seconds before is dropped. Nothing was switched, and the site serves again",
                 )
+            consumers = self._move_consumers(record)
         except (Refusal, NatsFailure):
             if serving and not is_fenced({"subjects": serving}, self._stream):
                 self._update(self._site, self._target, {"subjects": serving})
             raise
-        consumers = self._move_consumers(record)
         self._origin.update_stream(
             returned_config(without_server_metadata(self._origin.stream(self._stream)["config"]), self._failover)
         )
@@ -257,6 +258,7 @@ class _Run:
             return found[1] if found else 0
 
         rows = []
+        configs = {}
         there = {row["name"] for row in self._consumers(self._origin, self._stream)}
         for info in durable(self._consumers(self._site, self._target)):
             entry = saved_consumer(info)
@@ -271,8 +273,13 @@ class _Run:
             if name in there:
                 self._origin.delete_consumer(self._stream, name)
             placed = {**entry, "config": config, "ack_floor": {"stream_seq": moved.floor}}
-            self._origin.save_consumer(self._stream, recreated_config(placed, "limits"), "create")
+            configs[name] = recreated_config(placed, "limits")
+            self._origin.save_consumer(self._stream, configs[name], "create")
             rows.append({"name": name, "site_floor": at_site, "floor": moved.floor, "again": moved.again})
+        wrong = place_consumers(self._origin, self._stream, configs, last, True, self._wait)
+        if wrong:
+            reason = f"consumers of {self._stream} at the origin are not ready: {'; '.join(wrong)}"
+            raise Refusal("consumers_missing", f"{reason}. Nothing was switched, and the site serves again")
         return rows
 
 

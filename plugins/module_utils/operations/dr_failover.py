@@ -52,6 +52,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     JetStreamApi,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
     Pair,
     Records,
@@ -386,14 +387,12 @@ class FailoverRun:
         for name, config in wanted.items():
             if name not in there:
                 self._site.save_consumer(record.target, config, "create")
-        seen = wait_until(
-            lambda: {row["name"] for row in self._site.consumers(record.target).rows},
-            lambda names: set(wanted) <= names,
-            15,
+        # Those that a run before this one created may have delivered since, and stay.
+        wrong = place_consumers(
+            self._site, record.target, wanted, int(info["state"]["last_seq"]), True, self._patience.wait
         )
-        if not seen.done:
-            missing = ", ".join(sorted(set(wanted) - seen.value))
-            raise Refusal("consumers_missing", f"no leader answers for the consumers {missing} of {record.target}")
+        if wrong:
+            raise Refusal("consumers_missing", f"consumers of {record.target} are not ready: {'; '.join(wrong)}")
         self._steps.append(f"{len(wanted)} consumers")
         return self._keep(replace(record, phase=DONE, finished=utc_now()))
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable
 
@@ -22,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     plan_restore,
     recreated_config,
     require_restored,
+    too_few_pending,
     wanted_config,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader, splice
@@ -43,6 +44,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     verify,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 #: A server gives an upload up 5 s after the last part, and may create a stream from what it has until then
@@ -92,6 +94,8 @@ def restore(
         api.renew_assignment(info["config"])
     recreated = _recreate(api, prepared.plan)
     state = reply.get("state") or info["state"]
+    early = _placed(api, prepared.plan, recreated, state.get("last_seq") or 0, wanted)
+    few = _pending_settled(api, prepared.plan, wanted)
     # A consumer whose leader has just been elected may not have read its positions yet.
     wrong = wait_until(
         lambda: differences(prepared.backup.manifest, prepared.plan, state, _all_consumers(api, prepared, wanted)),
@@ -99,6 +103,7 @@ def restore(
         ELECTION_SECONDS,
     ).value
     result = {**_result(prepared, reply, started), "recreated": recreated}
+    wrong = [*wrong, *early, *few]
     if wrong:
         name = prepared.plan.config["name"]
         reason = f"stream {name} was restored, but is not what was saved: {'; '.join(wrong)}"
@@ -268,6 +273,28 @@ def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
                 continue
             created.append(entry["name"])
     return created
+
+
+def _placed(
+    api: JetStreamApi, plan: RestorePlan, names: Sequence[str], last_seq: int, wanted: WantedRestore
+) -> list[str]:
+    """Wait until the recreated consumers begin where they should, and return which do not."""
+    retention = plan.config.get("retention", "limits")
+    configs = {entry["name"]: recreated_config(entry, retention) for entry in plan.recreate if entry["name"] in names}
+    # Where acknowledgements remove messages, deleting a consumer may do so, too.
+    return place_consumers(api, plan.config["name"], configs, last_seq, retention == "limits", wanted.wait_timeout)
+
+
+def _pending_settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> list[str]:
+    """Wait until no consumer counts fewer pending messages than there are, and return which do."""
+    stream = plan.config["name"]
+
+    def read() -> list[str]:
+        # The state first: what is stored in between is one more for the consumers.
+        state = api.stream(stream)["state"]
+        return too_few_pending(state, list(api.consumers(stream).rows))
+
+    return wait_until(read, lambda few: not few, wanted.wait_timeout).value
 
 
 def _all_consumers(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> list[dict[str, Any]]:

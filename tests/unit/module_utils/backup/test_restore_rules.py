@@ -27,6 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     Target,
     backup_caveats,
     backup_problem,
+    begins_early,
     consumers_part,
     differences,
     may_drift,
@@ -34,6 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     position,
     recreated_config,
     require_restored,
+    too_few_pending,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import Reader
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, read_head
@@ -46,6 +48,7 @@ CONFIG = {
     "duplicate_window": 120 * 10**9,
 }
 CONTENTS = {"messages": 5, "bytes": 900, "largest": 100, "first_seq": 1, "last_seq": 9, "exact": True}
+FULL = {"messages": 100, "first_seq": 1, "last_seq": 100}
 HERE = Target("2.15.1", 1 << 20)
 
 
@@ -221,6 +224,47 @@ def test_a_recreated_consumer_begins_after_its_floor() -> None:
     assert position({"config": made, "ack_floor": {"stream_seq": 0}}) == 4
     assert position({"config": made, "ack_floor": {"stream_seq": 8}}) == 8
     assert position({"config": {"deliver_policy": "all"}, "ack_floor": {}}) == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "delivered", "last_seq", "early"),
+    [
+        ({"opt_start_seq": 61}, 9, 100, True),
+        ({"opt_start_seq": 61}, 60, 100, False),
+        # Its first message may have been deleted, or not be there yet.
+        ({"opt_start_seq": 61}, 80, 100, False),
+        ({"opt_start_seq": 61}, 50, 50, False),
+        ({"opt_start_seq": 61}, 49, 50, True),
+        ({"deliver_policy": "all"}, 0, 100, False),
+    ],
+)
+def test_a_consumer_begins_where_it_was_put(config: dict[str, Any], delivered: int, last_seq: int, early: bool) -> None:
+    info = {"config": {"deliver_policy": "by_start_sequence", **config}, "delivered": {"stream_seq": delivered}}
+    assert begins_early(info, last_seq) is early
+
+
+@pytest.mark.parametrize(
+    ("delivered", "pending", "config", "few"),
+    [
+        (60, 40, {}, False),
+        (60, 39, {}, True),
+        # As many as there are, of which some may be before it: the stream lacks 21 to 25 and begins at 11.
+        (0, 85, {}, False),
+        (0, 84, {}, True),
+        (60, 0, {"filter_subject": "S.1"}, False),
+        (60, 0, {"filter_subjects": ["S.1", "S.2"]}, False),
+        (60, 0, {"deliver_policy": "last_per_subject"}, False),
+        (100, 0, {}, False),
+    ],
+)
+def test_a_consumer_counts_what_its_stream_holds(
+    delivered: int, pending: int, config: dict[str, Any], few: bool
+) -> None:
+    info = {**consumer("a", **config), "delivered": {"stream_seq": delivered}, "num_pending": pending}
+    found = too_few_pending({"messages": 85, "first_seq": 11, "last_seq": 100} if delivered == 0 else FULL, [info])
+    assert bool(found) is few
+    if few and delivered:
+        assert found == ["consumer a counts 39 pending messages instead of 40 or more"]
 
 
 def test_the_consumers_of_an_archive_with_other_replicas() -> None:

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Consumers that were created to go on where others were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import begins_early, has_delivered
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+
+
+def place_consumers(
+    api: JetStreamApi,
+    stream: str,
+    configs: Mapping[str, Mapping[str, Any]],
+    last_seq: int,
+    replaceable: bool,
+    timeout: float,
+) -> list[str]:
+    """Wait until consumers that were created with these configurations begin where these say, and return why some do not.
+
+    One that begins earlier is created again, if `replaceable`: another server may lead it then, or its replica be complete. One
+    that has delivered stays, since its clients are at work. `last_seq`: the last message of the stream when they were created.
+    """
+
+    def again() -> list[str]:
+        listing = api.consumers(stream)
+        rows = {row["name"]: row for row in listing.rows}
+        left = []
+        for name, config in configs.items():
+            row = rows.get(name)
+            if row is None:
+                if name not in listing.unknown:
+                    # A try that was cut off has only deleted it.
+                    api.save_consumer(stream, config, "create")
+                left.append(f"no leader answers for consumer {name}")
+            elif begins_early(row, last_seq):
+                if replaceable and not has_delivered(row):
+                    api.delete_consumer(stream, name)
+                    api.save_consumer(stream, config, "create")
+                left.append(f"consumer {name} begins before its position")
+        return left
+
+    if not configs:
+        return []
+    return wait_until(again, lambda left: not left, timeout, 1.0).value
