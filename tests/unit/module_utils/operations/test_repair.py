@@ -135,7 +135,11 @@ def test_what_has_healed_since_the_plan_is_left_alone(tmp_path: Path) -> None:
     ("account", "reason", "changes"),
     [
         (Account(deaf=True), "it is not deleted after", {"delete worker"}),
-        (Account(leaderless=True), "it was recreated, but: consumer APP/ORDERS/worker", {"delete worker", "create worker"}),
+        (
+            Account(leaderless=True),
+            "it was recreated, but: consumer APP/ORDERS/worker",
+            {"delete worker", "create worker"},
+        ),
     ],
 )
 def test_a_cure_that_is_not_seen_is_no_success_and_its_record_stays(
