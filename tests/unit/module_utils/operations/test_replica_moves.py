@@ -16,7 +16,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
     Job,
     Mover,
     MoveRequest,
+    Outcome,
     State,
+    stalled_failure,
+    wrong_target,
 )
 from support.clusters import cluster, consumer, stream
 
@@ -114,3 +117,22 @@ def test_a_move_is_given_up_when_no_server_is_left(
     outcome = Mover(Connections(), MoveRequest("n1"), ()).carry_out([job], timeout=1800, concurrency=1)  # type: ignore[arg-type]
     assert (outcome.waited < 10 * replica_moves.GRACE) == ends_early
     assert [failure.description for failure in outcome.failures] == (["no server answers"] if ends_early else [])
+
+
+def test_a_move_that_makes_no_progress_says_what_is_missing_and_how_it_goes_on() -> None:
+    behind = State(stream("ORDERS", ["n1", "n2", "n3"], behind=("n2",)), status="catching up")
+    done = Job(State(SINGLE), source="n2", settled=True)
+    failure = stalled_failure(Outcome([done, Job(behind, source="n3")], still=42.0), 60)
+    assert (failure.code, failure.server) == ("move_not_done", "n3")
+    assert failure.description.startswith("not done after 60 s, nothing changed in the last 42 s. APP/ORDERS: ")
+    assert "n3 still is a member of stream APP/ORDERS (server: catching up)" in failure.description
+    assert "SINGLE" not in failure.description
+    assert "run this again to continue, or cancel a move" in failure.description
+
+
+def test_a_move_that_led_elsewhere_is_no_success() -> None:
+    job = Job(State(ORDERS), source="n4")
+    assert wrong_target(job, "n2") is None
+    failure = wrong_target(job, "n5")
+    assert failure is not None and (failure.code, failure.server) == ("wrong_target", "n5")
+    assert failure.description == "stream APP/ORDERS is on n1, n2, n3 now, and not on n5"
