@@ -69,7 +69,7 @@ class Accounts(Connections):
         """Nobody is asked by the system account's connection."""
         return None
 
-    def account(self, name: str) -> Any:
+    def account(self, name: str | None) -> Any:
         return self._account
 
 
