@@ -33,6 +33,9 @@ class Connections:
 
     own = None
 
+    def account(self, _name: str) -> None:
+        """Nothing of an account may be changed."""
+
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,3 +139,21 @@ def test_a_move_that_led_elsewhere_is_no_success() -> None:
     failure = wrong_target(job, "n5")
     assert failure is not None and (failure.code, failure.server) == ("wrong_target", "n5")
     assert failure.description == "stream APP/ORDERS is on n1, n2, n3 now, and not on n5"
+
+
+@pytest.mark.parametrize(
+    ("behind", "names", "code", "reason"),
+    [
+        (("n2",), NAMES, "replicas_not_current", "n2"),
+        ((), NAMES[:2], "no_spare_server", "1 more server(s) must take a replica, 0 may"),
+    ],
+)
+def test_a_short_group_that_may_not_be_refilled(
+    behind: tuple[str, ...], names: list[str], code: str, reason: str
+) -> None:
+    """To set num_replicas to what is left, while that is no majority in step, would leave the stream without a leader."""
+    item = stream("ORDERS", ["n1", "n2"], behind=behind)
+    state = State(replace(item, group=replace(item.group, size=3)))
+    with pytest.raises(NatsFailure) as raised:
+        Mover(Connections(), MoveRequest("")).repair(state, cluster(names, state.stream), 1)  # type: ignore[arg-type]
+    assert raised.value.code == code and reason in raised.value.description
