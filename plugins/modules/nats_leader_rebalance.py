@@ -119,7 +119,7 @@ left:
   returned: success, and on failures of a step-down
   type: dict
   sample: {no user of account LOGS is known: [stream LOGS/AUDIT]}
-failed:
+missed:
   description: Groups that another server leads than planned, with what is seen instead.
   returned: failures of a step-down
   type: dict
@@ -189,7 +189,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     if failed:
         first = "; ".join(f"{label}: {reason}" for label, reason in list(failed.items())[:3])
         message = f"{len(failed)} of {len(jobs)} leaders are not those of the plan, such as {first}. Run it again"
-        fail(module, NatsFailure("step_down_failed", message), **result, failed=failed)
+        fail(module, NatsFailure("step_down_failed", message), **result, missed=failed)
     return result
 
 

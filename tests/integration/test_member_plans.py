@@ -131,6 +131,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
         ("max_moves", -1, "must be at least 0, not -1"),
         ("throughput", "0", "must be more than 0 bytes per second"),
         ("max_bytes_moved", "much", "max_bytes_moved: "),
+        ("max_bytes_moved", "-1", "max_bytes_moved: must not be negative"),
     ):
         refused = plan("nats_rebalance_plan", **{**options, option: value})
         assert refused["failure"]["code"] == "invalid_option" and said in refused["msg"], refused

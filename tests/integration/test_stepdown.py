@@ -41,6 +41,20 @@ def meta_leader(cluster: NatsProcesses, run_module: Runner) -> str:
     return run_module("nats_cluster_info", cluster.sys_connection(), detail="servers")["meta"]["leader"]
 
 
+def meta_leader_of_all(cluster: NatsProcesses, run_module: Runner) -> str:
+    """Return the meta leader once it has every other server in step: after its election it hears of them one by one."""
+
+    def in_step(meta: dict[str, Any]) -> bool:
+        current = [peer["name"] for peer in meta["replicas"] if peer["current"]]
+        return bool(meta["leader"]) and sorted(current) == cluster.names
+
+    seen = wait_until(
+        lambda: run_module("nats_cluster_info", cluster.sys_connection(), detail="servers")["meta"], in_step, 30
+    )
+    assert seen.done, seen.value
+    return str(seen.value["leader"])
+
+
 @pytest.fixture
 def streams(five: NatsProcesses) -> Iterator[Callable[..., str]]:
     """Make streams, and delete them after the test."""
@@ -101,7 +115,7 @@ def test_meta_preferred(five: NatsProcesses, meta: Step, run_module: Runner, ver
 
 
 def test_meta_away_from_and_force(five: NatsProcesses, meta: Step, run_module: Runner) -> None:
-    before = meta_leader(five, run_module)
+    before = meta_leader_of_all(five, run_module)
     allowed = sorted(name for name in five.names if name != before)[:2]
     away = [name for name in five.names if name not in allowed]
     done = meta(away_from=away)

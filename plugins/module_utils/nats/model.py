@@ -521,6 +521,19 @@ def build_cluster(
     return Cluster(tuple(known), _meta_group(replies, names), _streams(replies, names))
 
 
+def answered_by_leader(info: Mapping[str, Any]) -> bool:
+    """Return whether a STREAM.INFO or CONSUMER.INFO is its leader's view, or that of a server outside a cluster.
+
+    A follower counts the leader among the other replicas, and one that knows no leader itself, too (jetstream_cluster.go
+    clusterInfo).
+    """
+    view = info.get("cluster")
+    if not view:
+        return True
+    leader = view.get("leader")
+    return bool(leader) and leader not in {peer.get("name") for peer in view.get("replicas") or ()}
+
+
 def stream_group(account: str, info: Mapping[str, Any], names: Mapping[str, str] | None = None) -> RaftGroup:
     """Return a stream's group from its STREAM.INFO, which is its leader's view; `names`: server names by peer id."""
     config = info.get("config") or {}

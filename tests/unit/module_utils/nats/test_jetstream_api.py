@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is made of a server that does not know yet that an account has JetStream."""
+"""What is made of a server that does not know yet that an account has JetStream, and of members that answer for a leader."""
 
 from __future__ import annotations
 
@@ -48,6 +48,39 @@ def test_an_account_of_the_configuration_is_known_at_once() -> None:
     with pytest.raises(NatsFailure, match="not enabled"):
         jetstream_api.JetStreamApi(server).info()  # type: ignore[arg-type]
     assert server.asked == 1
+
+
+def _info(messages: int, leader: str | None, *replicas: str) -> dict[str, Any]:
+    view = {"name": "C1", "leader": leader, "replicas": [{"name": name} for name in replicas]}
+    return {"state": {"messages": messages}, "cluster": view}
+
+
+#: As n3 sees them, which has just started: before it knows a leader, and afterwards (both seen on 2.10.27).
+OF_A_MEMBER = [_info(6, None, "n1", "n2", "n3"), _info(6, "n1", "n1", "n2")]
+OF_THE_LEADER = _info(20, "n1", "n2", "n3")
+
+
+@pytest.mark.parametrize("early", OF_A_MEMBER)
+def test_the_leader_is_asked_for_when_another_member_answers(early: dict[str, Any]) -> None:
+    server = Server(early, early, OF_THE_LEADER)
+    assert jetstream_api.JetStreamApi(server).stream("ORDERS")["state"] == {"messages": 20}  # type: ignore[arg-type]
+    assert server.asked == 3
+    server = Server(early, OF_THE_LEADER)
+    assert jetstream_api.JetStreamApi(server).consumer("ORDERS", "w") == OF_THE_LEADER  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("info", [OF_THE_LEADER, _info(20, "n1"), {"state": {"messages": 20}}])
+def test_who_answers_alone_is_believed_at_once(info: dict[str, Any]) -> None:
+    server = Server(info)
+    assert jetstream_api.JetStreamApi(server).stream("ORDERS") == info  # type: ignore[arg-type]
+    assert server.asked == 1
+
+
+def test_a_group_without_a_leader_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jetstream_api, "_LEADER_SECONDS", 0.15)
+    server = Server(OF_A_MEMBER[0])
+    assert jetstream_api.JetStreamApi(server).stream("ORDERS") == OF_A_MEMBER[0]  # type: ignore[arg-type]
+    assert server.asked in (2, 3)
 
 
 def test_which_requests_only_read() -> None:

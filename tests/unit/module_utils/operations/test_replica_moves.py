@@ -16,7 +16,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repli
     Job,
     Mover,
     MoveRequest,
+    Outcome,
     State,
+    stalled_failure,
+    wrong_target,
 )
 from support.clusters import cluster, consumer, stream
 
@@ -29,6 +32,9 @@ class Connections:
     """Nobody is asked for anything but the state, which the tests say."""
 
     own = None
+
+    def account(self, _name: str) -> None:
+        """Nothing of an account may be changed."""
 
 
 @pytest.fixture(autouse=True)
@@ -114,3 +120,40 @@ def test_a_move_is_given_up_when_no_server_is_left(
     outcome = Mover(Connections(), MoveRequest("n1"), ()).carry_out([job], timeout=1800, concurrency=1)  # type: ignore[arg-type]
     assert (outcome.waited < 10 * replica_moves.GRACE) == ends_early
     assert [failure.description for failure in outcome.failures] == (["no server answers"] if ends_early else [])
+
+
+def test_a_move_that_makes_no_progress_says_what_is_missing_and_how_it_goes_on() -> None:
+    behind = State(stream("ORDERS", ["n1", "n2", "n3"], behind=("n2",)), status="catching up")
+    done = Job(State(SINGLE), source="n2", settled=True)
+    failure = stalled_failure(Outcome([done, Job(behind, source="n3")], still=42.0), 60)
+    assert (failure.code, failure.server) == ("move_not_done", "n3")
+    assert failure.description.startswith("not done after 60 s, nothing changed in the last 42 s. APP/ORDERS: ")
+    assert "n3 still is a member of stream APP/ORDERS (server: catching up)" in failure.description
+    assert "SINGLE" not in failure.description
+    assert "run this again to continue, or cancel a move" in failure.description
+
+
+def test_a_move_that_led_elsewhere_is_no_success() -> None:
+    job = Job(State(ORDERS), source="n4")
+    assert wrong_target(job, "n2") is None
+    failure = wrong_target(job, "n5")
+    assert failure is not None and (failure.code, failure.server) == ("wrong_target", "n5")
+    assert failure.description == "stream APP/ORDERS is on n1, n2, n3 now, and not on n5"
+
+
+@pytest.mark.parametrize(
+    ("behind", "names", "code", "reason"),
+    [
+        (("n2",), NAMES, "replicas_not_current", "n2"),
+        ((), NAMES[:2], "no_spare_server", "1 more server(s) must take a replica, 0 may"),
+    ],
+)
+def test_a_short_group_that_may_not_be_refilled(
+    behind: tuple[str, ...], names: list[str], code: str, reason: str
+) -> None:
+    """To set num_replicas to what is left, while that is no majority in step, would leave the stream without a leader."""
+    item = stream("ORDERS", ["n1", "n2"], behind=behind)
+    state = State(replace(item, group=replace(item.group, size=3)))
+    with pytest.raises(NatsFailure) as raised:
+        Mover(Connections(), MoveRequest("")).repair(state, cluster(names, state.stream), 1)  # type: ignore[arg-type]
+    assert raised.value.code == code and reason in raised.value.description

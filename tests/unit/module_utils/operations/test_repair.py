@@ -1,0 +1,158 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a repair refuses between its plan and its deed, and a cure that is not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_plan import Request, Step
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repair import (
+    Repair,
+    Settings,
+    carry_out_all,
+)
+from support.clusters import cluster, consumer, stream
+
+THREE = ["n1", "n2", "n3"]
+CONFIG = {"durable_name": "worker", "name": "worker", "deliver_policy": "all", "ack_policy": "explicit"}
+
+
+class Account:
+    """The stream ORDERS of one account. `leaderless`: its worker elects nobody, however often it is made again; `deaf`: it is
+    not deleted either."""
+
+    def __init__(self, *, leaderless: bool = False, deaf: bool = False) -> None:
+        self.leaderless, self.deaf = leaderless, deaf
+        self.changes: list[str] = []
+        self.there = True
+
+    def stream(self, name: str) -> dict[str, Any]:
+        config = {"name": name, "num_replicas": 3, "retention": "limits"}
+        return {"config": config, "state": {"first_seq": 1, "last_seq": 20}}
+
+    def consumer(self, stream: str, name: str) -> dict[str, Any]:
+        peers = [{"name": peer, "current": True, "active": 1} for peer in THREE[1:]]
+        view = {"name": "C1", "leader": "" if self.leaderless else "n1", "replicas": peers}
+        floor = {"ack_floor": {"stream_seq": 12}, "delivered": {"stream_seq": 12}}
+        return {"stream_name": stream, "name": name, "config": CONFIG, "cluster": view, **floor}
+
+    def consumer_names(self, _stream: str) -> list[str]:
+        return ["worker"] if self.there else []
+
+    def delete_consumer(self, _stream: str, name: str) -> None:
+        self.changes.append(f"delete {name}")
+        self.there = self.deaf
+
+    def save_consumer(self, _stream: str, config: Mapping[str, Any], action: str) -> dict[str, Any]:
+        self.changes.append(f"{action} {config['name']}")
+        self.there = True
+        return {"config": CONFIG}
+
+
+class Accounts(Connections):
+    def __init__(self, account: Account) -> None:
+        super().__init__(ConnectionOptions(servers=("nats://a",)), {})
+        self._account = account
+
+    @property
+    def own(self) -> Any:
+        """Nobody is asked by the system account's connection."""
+        return None
+
+    def account(self, name: str | None) -> Any:
+        return self._account
+
+
+class Seen(Repair):
+    """Sees these clusters in turn, at last always the last one. The worker is acknowledged up to 12."""
+
+    def __init__(self, directory: Path, account: Account, *looks: Cluster) -> None:
+        settings = Settings(Expectations(), observe=0, timeout=0.1, directory=str(directory))
+        super().__init__(Accounts(account), Request(), settings)
+        self._looks = list(looks)
+
+    def look(self) -> Cluster:
+        return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+
+    def _replicas(self, finding: Any, cluster: Cluster) -> list[Mapping[str, Any]]:
+        return [{"config": CONFIG, "ack_floor": {"stream_seq": 12}, "delivered": {"stream_seq": 15}}]
+
+
+def broken() -> Cluster:
+    """Return a cluster whose worker has no leader although all of its members answer."""
+    worker = consumer("ORDERS", "worker", THREE)
+    worker = replace(worker, group=replace(worker.group, leaders=(), peers=()))
+    return cluster(THREE, replace(stream("ORDERS", THREE), consumers=(worker,), first_seq=1, last_seq=20))
+
+
+def without_meta_leader(one: Cluster) -> Cluster:
+    assert one.meta is not None
+    return replace(one, meta=replace(one.meta, group=replace(one.meta.group, leaders=(), peers=())))
+
+
+def planned(repair: Repair) -> list[Step]:
+    steps = repair.plan()
+    assert [(step.finding.label, step.cure, step.refused) for step in steps] == [("APP/ORDERS/worker", "recreate", "")]
+    return steps
+
+
+def failure_of(repair: Repair) -> NatsFailure:
+    done, failure = carry_out_all(repair, planned(repair))
+    assert done == [] and failure is not None
+    return failure
+
+
+def test_what_has_become_unsafe_since_the_plan_is_refused(tmp_path: Path) -> None:
+    account = Account()
+    failure = failure_of(Seen(tmp_path, account, broken(), broken(), without_meta_leader(broken())))
+    assert failure.code == "repair_refused"
+    assert failure.description == (
+        "consumer APP/ORDERS/worker: there is no meta leader, which has to carry it out. Nothing was changed."
+    )
+    assert account.changes == [] and list(tmp_path.iterdir()) == []
+
+
+def test_what_has_healed_since_the_plan_is_left_alone(tmp_path: Path) -> None:
+    account = Account()
+    healed = cluster(THREE, stream("ORDERS", THREE))
+    repair = Seen(tmp_path, account, broken(), broken(), healed)
+    done, failure = carry_out_all(repair, planned(repair))
+    assert failure is None and account.changes == []
+    assert [(step["changed"], step["seen"]) for step in done] == [(False, "it is not there any more")]
+
+
+@pytest.mark.parametrize(
+    ("account", "reason", "changes"),
+    [
+        (Account(deaf=True), "it is not deleted after", {"delete worker"}),
+        (
+            Account(leaderless=True),
+            "it was recreated, but: consumer APP/ORDERS/worker",
+            {"delete worker", "create worker"},
+        ),
+    ],
+)
+def test_a_cure_that_is_not_seen_is_no_success_and_its_record_stays(
+    account: Account, reason: str, changes: set[str], tmp_path: Path
+) -> None:
+    failure = failure_of(Seen(tmp_path, account, broken()))
+    assert failure.code == "repair_not_seen"
+    assert reason in failure.description
+    assert set(account.changes) == changes
+    assert len(list(tmp_path.glob("repair-*.json"))) == 1
+
+
+def test_a_consumer_that_is_whole_again_and_still_reported_is_no_success(tmp_path: Path) -> None:
+    failure = failure_of(Seen(tmp_path, Account(), broken()))
+    assert failure.code == "repair_not_seen"
+    assert "it was cured, and the servers still report it" in failure.description

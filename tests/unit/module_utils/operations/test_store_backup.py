@@ -1,0 +1,47 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Copies of stores that are not saved; tests/integration/test_store_backup.py saves real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import StoredStream
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import store_backup
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store_backup import WantedCopies
+
+
+def refusal(monkeypatch: pytest.MonkeyPatch, copies: dict[str, list[StoredStream]], **changes: Any) -> NatsFailure:
+    """Return why these copies, by server, are not saved."""
+    monkeypatch.setattr(store_backup, "_stored", lambda server, _copy: copies[server])
+    values = {"streams": ["*"], "exclude": [], "damaged": [], "held": [], **changes}
+    wanted = WantedCopies(
+        dict.fromkeys(copies, "/copy"),
+        store=None,  # type: ignore[arg-type]
+        binary=None,
+        work_directory=None,
+        level="full",
+        pace=TransferPace(idle=1.0),
+        **values,
+    )
+    with pytest.raises(NatsFailure) as raised:
+        store_backup._replicas(wanted)
+    return raised.value
+
+
+def test_encrypted_streams_are_refused_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = {"n1": [StoredStream("APP", "SECRET", encrypted=True)], "n2": [StoredStream("APP", "OPEN", 1, 1, 20, 20)]}
+    failure = refusal(monkeypatch, copies)
+    assert failure.code == "unsupported"
+    assert failure.description == "encrypted streams cannot be loaded without their key: APP/SECRET on n1"
+
+
+def test_copies_that_hold_less_than_the_stores_did_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = [{"account": "APP", "name": "OPEN", "last_seq": 21}, {"account": "APP", "name": "GONE", "last_seq": 5}]
+    failure = refusal(monkeypatch, {"n2": [StoredStream("APP", "OPEN", 1, 1, 20, 20)]}, held=held)
+    assert failure.code == "incomplete"
+    assert failure.description.endswith("of 2 streams that stores held, APP/GONE is in none, APP/OPEN ends before 21")
