@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A foreign cluster with mutual TLS, gateways and leafnodes, adopted and deployed: no process and no connection is lost, and what
-each server has loaded afterwards is what it had loaded before."""
+each server has loaded afterwards is what it had loaded before. Then it is taken over, and all of its links come back."""
 
 from __future__ import annotations
 
@@ -86,3 +86,9 @@ def test_tls_gateways_and_leafnodes_are_adopted_as_they_are(tmp_path: Path, vers
             change = config_change(before[name], after[name], version)
             assert (change["action"], change["keys"]) == ("none", [])
         cluster.deploy_changes_nothing()
+
+        cluster.playbook("deploy", nats_server_take_over=True)
+        taken = cluster.pids()
+        assert all(taken.values()) and not set(taken.values()) & set(pids.values())
+        linked(cluster)
+        cluster.deploy_changes_nothing(nats_server_take_over=True)
