@@ -141,7 +141,9 @@ def run(directory: Path, tests: list[dict[str, Any]], step: int = STEP) -> None:
 
 def test_promtool_takes_the_rules() -> None:
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES))
-    assert (done.returncode, f"{len(ALERTS) + len(OF_CHECKS)} rules found" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert (done.returncode, f"{len(ALERTS) + len(OF_CHECKS)} rules found" in done.stdout) == (0, True), (
+        done.stdout + done.stderr
+    )
 
 
 def test_each_alert_fires_for_what_it_is_about_and_for_nothing_else(tmp_path: Path) -> None:
