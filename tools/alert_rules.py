@@ -1,12 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the alert rules for Prometheus, extensions/prometheus/natsops.rules.yml, from the one table of alerts.
+"""Write the alert rules for Prometheus, extensions/prometheus/natsops.rules.yml, from the one table of alerts, and from the
+registry of the insights' checks.
 
     python tools/alert_rules.py           writes the file (`make docs`)
     python tools/alert_rules.py --check   writes nothing; exits 1 when it is stale
 
-Each kind of root cause has an alert or a reason why it has none, and each alert a section of docs/troubleshooting.md.
+Each kind of root cause has an alert or a reason why it has none, and each alert a section of docs/troubleshooting.md; that of a
+check is the check's own in the reference, which has its rule and what to do.
 """
 
 from __future__ import annotations
@@ -18,6 +20,13 @@ from typing import Any
 
 import yaml
 from generated import ROOT, write_or_check
+
+sys.path.append(str(ROOT / "roles/nats_insights/files"))
+
+# Neither of them imports Spark.
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.registry import CRITICAL as GRAVE
+from jetstream_insights.findings.registry import Check
 
 RULES = ROOT / "extensions/prometheus/natsops.rules.yml"
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
@@ -40,6 +49,14 @@ class Alert:
     description: str
     section: str
     causes: tuple[str, ...] = ()
+    check: str = ""
+
+    @property
+    def runbook(self) -> str:
+        """Return the address of what to do."""
+        return (
+            _address(f"docs/reference/insights_checks.md#{self.check.lower()}") if self.check else runbook(self.section)
+        )
 
 
 def _cause(name: str, kind: str, wait: str, severity: str, summary: str, section: str) -> Alert:
@@ -280,15 +297,6 @@ ALERTS: tuple[Alert, ...] = (
         _UNPROTECTED,
     ),
     Alert(
-        "NatsopsInsightsCritical",
-        'sum by (fleet, check) (natsops_insights_findings{severity="critical"}) > 0',
-        "1h",
-        WARNING,
-        "The insights found something critical",
-        "{{ $labels.check }}: {{ $value }} critical findings; the report has them with what to do.",
-        _LOOK,
-    ),
-    Alert(
         "NatsopsInputUnreadable",
         "natsops_input_readable == 0",
         "1h",
@@ -308,6 +316,26 @@ ALERTS: tuple[Alert, ...] = (
     ),
 )
 
+
+def _check(check: Check) -> Alert:
+    """Return the alert of a check: the report, which is not of this minute, has something critical."""
+    # What a remedy takes from the row is not in the metric.
+    remedy = re.sub(r"\{(\w+)\}", lambda match: match[1].upper(), check.remedy)
+    return Alert(
+        f"NatsopsInsights{check.code.replace('_', '').capitalize()}",
+        f'sum by (fleet) (natsops_insights_findings{{check="{check.code}",severity="critical"}}) > 0',
+        "1h",
+        WARNING,
+        check.title,
+        f"{{{{ $value }}}} critical findings {check.code} in fleet {{{{ $labels.fleet }}}}. What to do: {remedy}.",
+        _LOOK,
+        check=check.code,
+    )
+
+
+#: One for each check that may find something critical.
+OF_CHECKS = tuple(_check(one) for one in REGISTRY.checks.values() if one.severity == GRAVE or one.worse)
+
 #: Kinds of root causes without an alert, and why.
 SILENT = {
     "maintenance": "no fault: NatsopsMaintenanceOverdue fires when it lasts too long",
@@ -321,8 +349,13 @@ def anchor(section: str) -> str:
 
 
 def runbook(section: str) -> str:
+    """Return the address of a section of docs/troubleshooting.md."""
+    return _address(f"docs/troubleshooting.md#{anchor(section)}")
+
+
+def _address(document: str) -> str:
     repository = yaml.safe_load((ROOT / "galaxy.yml").read_text())["repository"]
-    return f"{repository}/blob/main/docs/troubleshooting.md#{anchor(section)}"
+    return f"{repository}/blob/main/{document}"
 
 
 def rules() -> dict[str, Any]:
@@ -330,7 +363,7 @@ def rules() -> dict[str, Any]:
     return {
         "groups": [
             {
-                "name": "natsops",
+                "name": name,
                 "rules": [
                     {
                         "alert": alert.name,
@@ -340,12 +373,13 @@ def rules() -> dict[str, Any]:
                         "annotations": {
                             "summary": alert.summary,
                             "description": alert.description,
-                            "runbook_url": runbook(alert.section),
+                            "runbook_url": alert.runbook,
                         },
                     }
-                    for alert in ALERTS
+                    for alert in alerts
                 ],
             }
+            for name, alerts in (("natsops", ALERTS), ("natsops-insights", OF_CHECKS))
         ]
     }
 

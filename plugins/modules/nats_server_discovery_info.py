@@ -59,8 +59,9 @@ process:
   returned: when found
 unit:
   description: >-
-    The systemd unit of the process, with C(name), C(fragment), C(enabled), and C(drop_ins), each with its C(path) and the names
-    of its C(options). Empty when it has none.
+    The systemd unit of the process, with C(name), C(fragment), C(enabled), the C(settings) of its own file, each with its
+    C(section), C(option) and C(value), C(drop_ins), each with its C(path) and the names of its C(options), and the
+    C(environment) that it gives to the process beside what the configuration uses. Empty when it has none.
   type: dict
   returned: when found
 config_path:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A foreign cluster with mutual TLS, gateways and leafnodes, adopted and deployed: no process and no connection is lost, and what
-each server has loaded afterwards is what it had loaded before."""
+each server has loaded afterwards is what it had loaded before. Then it is taken over, and all of its links come back."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ def loaded(cluster: Linked) -> dict[str, dict[str, Any]]:
 
 
 def linked(cluster: Linked) -> dict[str, list[Any]]:
-    """Return the connections between the servers once all are there: to FAR both ways, to the hub, and from the edge."""
+    """Return the connections between the servers once all are there: to FAR both ways, from each to the hub, and from the edge to
+    one of them: it heard of the others, and goes there when its own is stopped."""
     deadline = time.monotonic() + 30
     while True:
         links = cluster.links()
         kinds = {name: {kind for kind, *_rest in found} for name, found in links.items()}
-        accounts = {name: {one[2] for one in found if one[0] == "leaf"} for name, found in links.items()}
-        wanted = {name: {"BRIDGE", "EDGE"} if name == "f1" else {"BRIDGE"} for name in NAMES}
-        if accounts == wanted and all(found == {"gateway", "leaf", "route"} for found in kinds.values()):
+        leaves = sorted(one[2] for found in links.values() for one in found if one[0] == "leaf")
+        if leaves == ["BRIDGE", "BRIDGE", "BRIDGE", "EDGE"] and all(
+            found == {"gateway", "leaf", "route"} for found in kinds.values()
+        ):
             return links
         assert time.monotonic() < deadline, links
         time.sleep(0.3)
@@ -86,3 +88,9 @@ def test_tls_gateways_and_leafnodes_are_adopted_as_they_are(tmp_path: Path, vers
             change = config_change(before[name], after[name], version)
             assert (change["action"], change["keys"]) == ("none", [])
         cluster.deploy_changes_nothing()
+
+        cluster.playbook("deploy", nats_server_take_over=True)
+        taken = cluster.pids()
+        assert all(taken.values()) and not set(taken.values()) & set(pids.values())
+        linked(cluster)
+        cluster.deploy_changes_nothing(nats_server_take_over=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from support.alerts import ALERTS, RULES, promtool, runbook
+from support.alerts import ALERTS, OF_CHECKS, RULES, promtool, runbook
 
 #: Labels of a server.
 SERVER = 'fleet="f",cluster="C1",server="n1"'
@@ -38,6 +38,7 @@ HEALTHY = {
     'natsops_backup_oldest_timestamp_seconds{fleet="f"}': 0,
     'natsops_backup_proofs{fleet="f",state="failed"}': 0,
     'natsops_insights_findings{fleet="f",check="SERVER_003",severity="critical"}': 0,
+    'natsops_insights_findings{fleet="f",check="SERVER_008",severity="warning"}': 4,
     'natsops_insights_full_days{fleet="f",scope="server",name="n1",resource="file",quantile="p10"}': 90,
     'natsops_input_readable{fleet="f",input="journal"}': 1,
     'natsops_assets_omitted{fleet="f",list="at_fault"}': 0,
@@ -96,11 +97,12 @@ FIRES: dict[str, dict[str, Any]] = {
     "NatsopsBackupFailed": {'natsops_backup_streams{fleet="f",state="failed"}': 1},
     "NatsopsBackupOld": {'natsops_backup_oldest_timestamp_seconds{fleet="f"}': -2 * DAY},
     "NatsopsRestoreFailed": {'natsops_backup_proofs{fleet="f",state="failed"}': 1},
-    "NatsopsInsightsCritical": {
-        'natsops_insights_findings{fleet="f",check="SERVER_003",severity="critical"}': 1,
-    },
     "NatsopsInputUnreadable": {'natsops_input_readable{fleet="f",input="journal"}': 0},
     "NatsopsFaultsOmitted": {'natsops_assets_omitted{fleet="f",list="at_fault"}': 1},
+    **{
+        alert.name: {f'natsops_insights_findings{{fleet="f",check="{alert.check}",severity="critical"}}': 1}
+        for alert in OF_CHECKS
+    },
 }
 #: A certificate that is good for three days is also good for less than thirty.
 ALSO = {"NatsopsCertificateExpiresSoon": {"NatsopsCertificateExpires"}}
@@ -139,11 +141,13 @@ def run(directory: Path, tests: list[dict[str, Any]], step: int = STEP) -> None:
 
 def test_promtool_takes_the_rules() -> None:
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES))
-    assert (done.returncode, f"{len(ALERTS)} rules found" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert (done.returncode, f"{len(ALERTS) + len(OF_CHECKS)} rules found" in done.stdout) == (0, True), (
+        done.stdout + done.stderr
+    )
 
 
 def test_each_alert_fires_for_what_it_is_about_and_for_nothing_else(tmp_path: Path) -> None:
-    assert FIRES.keys() == {alert.name for alert in ALERTS}
+    assert FIRES.keys() == {alert.name for alert in (*ALERTS, *OF_CHECKS)}
     run(tmp_path, [case({}), *(case(changes, name, *ALSO.get(name, ())) for name, changes in FIRES.items())])
 
 

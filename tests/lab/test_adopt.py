@@ -106,7 +106,10 @@ Description=our nats
 User=natsd
 Group=natsd
 RuntimeDirectory=nats
-Environment=NAME=%s
+Environment=NAME=%s SITE_TOKEN=hunter-22
+Environment=GOGC=150
+Nice=3
+ExecStartPre=/bin/true
 ExecStart=/usr/local/bin/nats-server -c /opt/nats/etc/nats.conf -P /run/nats/nats.pid
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=always
@@ -217,6 +220,29 @@ def test_adopted_without_a_restart_and_taken_over_without_a_loss(
             assert path == f"/etc/systemd/system/{unit}.service"
             assert "KillSignal=SIGUSR2" in controller.ssh(host, f"cat {path}").stdout
         cluster.deploy_unchanged(nats_server_take_over=True)
+
+
+def test_the_role_has_what_the_unit_had(controller: Controller, tmp_path: Path) -> None:
+    cluster = Foreign(controller)
+    tarball(cluster)
+    shown = cluster.adopt(tmp_path / "adopted").output
+    assert "nats.service sets ExecStartPre, which the role's unit has not" in " ".join(shown.split())
+    assert "hunter-22" not in shown
+    cluster.use(tmp_path / "adopted")
+    assert cluster.variables["nats_server_service_overrides"] == {"Service": {"Nice": "3"}}
+    run = cluster.deploy(nats_server_take_over=True)
+    assert run.status == 0, run.output
+    assert "hunter-22" not in run.output
+    for host in HOSTS:
+        seen = controller.ssh(
+            host, "ps -C nats-server -o ni=; tr '\\0' '\\n' < /proc/$(pidof nats-server)/environ"
+        ).stdout
+        nice, *environment = seen.split()
+        assert nice == "3"
+        assert {"GOGC=150", "SITE_TOKEN=hunter-22"} <= set(environment)
+        # It is a value of the configuration by now.
+        assert not any(one.startswith("NAME=") for one in environment)
+    cluster.deploy_unchanged(nats_server_take_over=True)
 
 
 def test_a_restart_before_the_take_over_is_refused(controller: Controller, tmp_path: Path) -> None:

@@ -19,11 +19,19 @@ def discovered(text: str, number: int = 1, argv: tuple[str, ...] = (), **changes
     block = loaded.config.get("jetstream")
     store = block.get("store_dir", "") if isinstance(block, dict) else ""
     name = loaded.config.get("server_name")
+    unit = {
+        "name": "nats",
+        "fragment": "/lib/systemd/system/nats.service",
+        "drop_ins": [],
+        "settings": [],
+        "environment": {},
+        "enabled": True,
+    }
     found = {
         "found": True,
         "problem": "",
         "process": {"binary": "/usr/sbin/nats-server", "version": "2.10.27", "user": "nats", "group": "nats"},
-        "unit": {"name": "nats", "fragment": "/lib/systemd/system/nats.service", "drop_ins": [], "enabled": True},
+        "unit": unit,
         "config_path": "/etc/nats.conf",
         "loaded": {"proof": "digest", "problem": ""},
         "config": loaded.config,

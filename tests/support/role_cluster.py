@@ -165,10 +165,10 @@ class RoleCluster:
         finally:
             self.kill()
 
-    def deploy_changes_nothing(self) -> None:
+    def deploy_changes_nothing(self, **extra: Any) -> None:
         """Deploy, and see that no task changed anything, no server was restarted, and the smoke test was left out."""
         pids = self.pids()
-        output = self.playbook("deploy").output
+        output = self.playbook("deploy", **extra).output
         assert SMOKE_TEST not in output
         assert set(re.findall(r"changed=(\d+)", output)) == {"0"}, output
         assert self.pids() == pids

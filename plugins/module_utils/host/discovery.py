@@ -20,14 +20,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
     RunCommand,
     read_drop_ins,
     read_endpoint,
+    read_settings,
     unit_properties,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     RunningServer,
+    environment_of,
     running_servers,
     running_version,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import own_environment
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import leaves, show
 
 _PROC = Path("/proc")
@@ -58,7 +61,7 @@ def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
             "instance": server.process.instance,
             **_owner(server.process.pid),
         },
-        "unit": _unit(server.process.pid, run_command) if has_systemd() else {},
+        "unit": _unit(server.process.pid, loaded.environment, run_command) if has_systemd() else {},
         "config_path": server.config,
         "loaded": {name: value for name, value in asdict(loaded).items() if name not in ("varz", "config")},
         "config": loaded.config,
@@ -95,8 +98,9 @@ def _owner(pid: int) -> dict[str, str]:
     return found
 
 
-def _unit(pid: int, run_command: RunCommand) -> dict[str, Any]:
-    """Return the unit that the process belongs to; empty for one that somebody started by hand."""
+def _unit(pid: int, read: Sequence[str], run_command: RunCommand) -> dict[str, Any]:
+    """Return the unit that the process belongs to; empty for one that somebody started by hand. `read`: the variables of the
+    environment that the configuration uses."""
     found = _UNIT.search((_PROC / str(pid) / "cgroup").read_text())
     if not found or found[1].startswith(("user@", "session-")):
         return {}
@@ -106,6 +110,8 @@ def _unit(pid: int, run_command: RunCommand) -> dict[str, Any]:
         "name": name,
         "fragment": values.get("FragmentPath", ""),
         "drop_ins": read_drop_ins(values),
+        "settings": read_settings(values.get("FragmentPath", "")),
+        "environment": own_environment(environment_of(pid), read),
         "enabled": values.get("UnitFileState") == "enabled",
     }
 

@@ -27,7 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance impo
 #: As `AnsibleModule.run_command`.
 RunCommand = Callable[..., "tuple[int, str, str]"]
 
-_OPTION = re.compile(r"^[ \t]*([A-Z]\w*)[ \t]*=", re.MULTILINE)
+_SECTION = re.compile(r"\[(\w+)\]")
+_OPTION = re.compile(r"([A-Z]\w*)\s*=\s*(.*)")
 
 #: The options that say which server is meant, and what it read at its start.
 PROCESS_SPEC: dict[str, dict[str, Any]] = {
@@ -91,9 +92,25 @@ def unit_files(properties: Mapping[str, str]) -> list[str]:
 def read_drop_ins(properties: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the drop-ins of the unit by C(path), each with the names of the C(options) that it sets; no values."""
     return [
-        {"path": path, "options": sorted(set(_OPTION.findall(read_text(path).replace("\\\n", " "))))}
+        {"path": path, "options": sorted({one["option"] for one in read_settings(path)})}
         for path in properties.get("DropInPaths", "").split()
     ]
+
+
+def read_settings(path: str) -> list[dict[str, str]]:
+    """Return the lines of a unit's file, each its C(section), C(option) and C(value), in their order; none of a file that is not
+    there. Comments and continued lines are those of systemd.syntax(7)."""
+    found = []
+    section = ""
+    # A comment within a value that is continued does not end it.
+    lines = (line.strip() for line in read_text(path).splitlines())
+    text = "\n".join(line for line in lines if not line.startswith(("#", ";"))).replace("\\\n", " ")
+    for line in text.splitlines():
+        if named := _SECTION.fullmatch(line.strip()):
+            section = named[1]
+        elif setting := _OPTION.fullmatch(line.strip()):
+            found.append({"section": section, "option": setting[1], "value": setting[2]})
+    return found
 
 
 def wait(config: str, wanted: Sequence[int], timeout: float) -> tuple[ServerProcess | None, list[int]]:

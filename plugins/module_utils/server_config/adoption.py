@@ -15,6 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import (
+    Carried,
+    carry_over,
+    may_be_secret,
+    notes,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
     canonical,
@@ -70,6 +76,8 @@ class Server:
     #: Keys that the schema does not know, and those that the inventory has no variable for.
     unknown: list[str]
     extra: list[str]
+    #: Options of the unit that the inventory has.
+    of_unit: list[str]
     action: str
     reasons: list[str]
     todo: list[str]
@@ -211,6 +219,8 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
     config = normalise(one["config"])
     hidden = transform(config, hide)
     variables = _variables(hidden, one, members)
+    carried = carry_over(one["unit"]["settings"]) if one["unit"] else Carried()
+    variables.update(_of_unit(one["unit"], carried, vault))
     todo = _system_login(hidden, vault, variables)
     made = normalise(composed(variables, members))
     patch = difference(hidden, made)
@@ -226,9 +236,10 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
         vault=vault,
         unknown=[show(leaf.path) for leaf in leaves(hidden) if leaf.key is None],
         extra=sorted(name for name, value in patch.items() if value is not None),
+        of_unit=carried.names,
         action=action,
         reasons=reasons,
-        todo=[*todo, *_todo(one), *_problems(config, one)],
+        todo=[*todo, *_todo(one, carried), *_problems(config, one)],
     )
 
 
@@ -265,6 +276,25 @@ def _variables(config: Mapping[str, Any], one: Mapping[str, Any], members: list[
     if isinstance(config.get("gateway"), Mapping):
         found["gateway"] = config["gateway"]
         found.update({"gateway_port": port} if (port := _port(config["gateway"])) else {})
+    return found
+
+
+def _of_unit(unit: Mapping[str, Any], carried: Carried, vault: dict[str, str]) -> dict[str, Any]:
+    """Return the variables by which the role's unit has what the unit that it replaces had."""
+    found: dict[str, Any] = {}
+    if carried.overrides:
+        found["service_overrides"] = carried.overrides
+    if carried.files:
+        found["service_limit_nofile"] = carried.files
+    if unit and not unit["enabled"]:
+        found["service_enabled"] = False
+    environment: dict[str, str] = dict(unit["environment"]) if unit else {}
+    for name in filter(may_be_secret, environment):
+        vaulted = f"vault_nats_environment_{name}"
+        vault[vaulted] = environment[name]
+        environment[name] = Secret(vaulted)
+    if environment:
+        found["service_environment"] = environment
     return found
 
 
@@ -340,8 +370,9 @@ def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[
     )
 
 
-def _todo(one: Mapping[str, Any]) -> Iterator[str]:
+def _todo(one: Mapping[str, Any], carried: Carried) -> Iterator[str]:
     unit = one["unit"]
+    yield from notes(unit, carried) if unit else ()
     for drop_in in unit["drop_ins"] if unit else []:
         decided = decided_by_the_unit(drop_in)
         if decided:
@@ -499,6 +530,7 @@ def _lines(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) ->
         lines += [f"  {server.action}: {reason}" for reason in server.reasons]
     lines += _listed("Not known to this collection, kept in nats_server_config", [s.unknown for s in servers])
     lines += _listed("Kept in nats_server_config", [s.extra for s in servers])
+    lines += _listed("Kept of the unit in nats_server_service_overrides", [s.of_unit for s in servers])
     lines += _listed("To do", [s.todo for s in servers])
     return lines
 

@@ -41,7 +41,7 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
     }
-    server = Server("h1", {}, {}, [], [], "reload", [], [])
+    server = Server("h1", {}, {}, [], [], [], "reload", [], [])
     adoption = Adoption(
         servers=[server], group=group, hosts={"h1": {}}, group_vault=dict(VALUES), host_vaults={"h1": {}}
     )

@@ -232,6 +232,28 @@ def test_a_unit_with_drop_ins_and_a_replaced_binary_are_to_be_seen_to() -> None:
     assert [text in line for text, line in zip(expected, todo[1:], strict=True)] == [True] * 3
 
 
+def test_what_the_unit_had_is_in_the_inventory_and_its_secrets_in_the_vault() -> None:
+    one = discovered(DEBIAN)
+    settings = [("MemoryMax", "8G"), ("LimitNOFILE", "1000000"), ("ExecStartPre", "/bin/true")]
+    one["unit"] |= {
+        "settings": [{"section": "Service", "option": option, "value": value} for option, value in settings],
+        "environment": {"GOGC": "50", "PROXY": "http://a:hunter2@c"},
+        "enabled": False,
+    }
+    adoption = adopt({"h1": one}, {"h1": "h1"})
+    group = adoption.group
+    assert group["nats_server_service_overrides"] == {"Service": {"MemoryMax": "8G"}}
+    assert group["nats_server_service_limit_nofile"] == 1000000
+    assert group["nats_server_service_enabled"] is False
+    assert group["nats_server_service_environment"] == {"GOGC": "50", "PROXY": "vault_nats_environment_PROXY"}
+    assert isinstance(group["nats_server_service_environment"]["PROXY"], Secret)
+    assert adoption.group_vault["vault_nats_environment_PROXY"] == "http://a:hunter2@c"
+    lines = adoption.lines
+    assert lines[lines.index("Kept of the unit in nats_server_service_overrides:") + 1] == "  MemoryMax"
+    assert [line for line in lines if "sets ExecStartPre, which the role's unit has not" in line]
+    assert not [line for line in lines if "hunter2" in line]
+
+
 def test_what_the_first_deploy_would_refuse_is_to_be_seen_to() -> None:
     for text in (DEBIAN, HELM):
         assert not [line for server in adopted(text).servers for line in server.todo if "refuses" in line]

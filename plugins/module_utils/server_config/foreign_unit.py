@@ -1,0 +1,127 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What becomes of the options of a systemd unit that somebody else wrote when the role writes its own in its place. Pure.
+
+The role decides how the server is started and stopped, as whom, and what it may do. Limits, shares of the machine, logs and
+dependencies are the host's matter: they are carried over, as they are written. All else is named, because it would be lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+#: What the role's unit sets (roles/nats_server/templates/nats-server.service.j2), or the type of its service makes void.
+DECIDED = frozenset(
+    {
+        "Description", "Documentation", "WantedBy", "Type", "User", "Group", "DynamicUser", "EnvironmentFile", "Environment",
+        "ExecStart", "ExecReload", "ExecStop", "KillSignal", "KillMode", "FinalKillSignal", "SendSIGKILL", "SendSIGHUP",
+        "TimeoutSec", "TimeoutStartSec", "TimeoutStopSec", "Restart", "RestartSec", "SuccessExitStatus", "PIDFile",
+        "GuessMainPID", "NotifyAccess", "RemainAfterExit", "WorkingDirectory", "UMask", "ProtectSystem", "ReadWritePaths",
+        "ReadWriteDirectories", "RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve", "StateDirectory",
+        "StateDirectoryMode", "LogsDirectory", "LogsDirectoryMode", "ConfigurationDirectory", "PermissionsStartOnly",
+        "InaccessiblePaths", "ProtectHome", "PrivateTmp", "PrivateDevices", "ProcSubset", "ProtectProc", "RemoveIPC",
+        "AmbientCapabilities", "CapabilityBoundingSet", "PrivateUsers", "NoNewPrivileges", "LockPersonality",
+        "MemoryDenyWriteExecute", "ProtectClock", "ProtectControlGroups", "ProtectHostname", "ProtectKernelLogs",
+        "ProtectKernelModules", "ProtectKernelTunables", "RestrictAddressFamilies", "RestrictNamespaces", "RestrictRealtime",
+        "RestrictSUIDSGID", "SystemCallArchitectures", "SystemCallFilter", "SystemCallErrorNumber",
+    }
+)  # fmt: skip
+#: Lists of the section Unit to which the role's unit adds, and what it has in them itself or what says less than that.
+_ADDED = {
+    "After": {"network.target", "network-online.target", "time-sync.target"},
+    "Wants": {"network.target", "network-online.target"},
+    "RequiresMountsFor": set[str](),
+}
+_CARRIED = re.compile(
+    # Section Unit
+    r"Requires|Requisite|BindsTo|PartOf|Upholds|Before|Conflicts|OnFailure|OnSuccess|WantsMountsFor"
+    r"|(StartLimit|Condition|Assert)[A-Z]\w*"
+    # Resources
+    r"|Limit[A-Z]+|(Startup)?(CPU|IO|Memory|Allowed|Default)[A-Z]\w*|(Tasks|NUMA|OOM|ManagedOOM)[A-Z]\w*|Nice|Slice"
+    r"|TimerSlackNSec|IPAddress(Allow|Deny)|IPAccounting|SupplementaryGroups"
+    # Logs
+    r"|StandardOutput|StandardError|Syslog\w+|Log(Level|RateLimit|Namespace|ExtraFields)\w*"
+)
+#: Of the environment of a process, what systemd sets by itself.
+_OF_SYSTEMD = re.compile(
+    r"LANG|LANGUAGE|PATH|HOME|USER|LOGNAME|SHELL|PWD|TERM|INVOCATION_ID|JOURNAL_STREAM|MAINPID|NOTIFY_SOCKET|MANAGERPID\w*"
+    r"|(LC|SYSTEMD|LISTEN|WATCHDOG|MEMORY_PRESSURE)_\w+|(RUNTIME|STATE|CACHE|LOGS|CONFIGURATION|CREDENTIALS)_DIRECTORY"
+)
+#: As nats_server_service_limit_nofile has it by default.
+FILES = 800000
+
+Values = Union[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """`overrides`: by section, for nats_server_service_overrides. `files`: for nats_server_service_limit_nofile, None for its
+    default. `lost`: options that the role's unit has not."""
+
+    overrides: dict[str, dict[str, Values]] = field(default_factory=dict)
+    files: Optional[int] = None
+    lost: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Return the options in `overrides`."""
+        return [name for section in self.overrides.values() for name in section]
+
+
+def carry_over(settings: Sequence[Mapping[str, str]]) -> Carried:
+    """Return what becomes of the options of a unit's own file. `settings`: each its `section`, `option` and `value`, in the order
+    of the file."""
+    overrides: dict[str, dict[str, Values]] = {}
+    files: Optional[int] = None
+    lost = []
+    for section, option, values in _effective(settings):
+        if option in _ADDED:
+            added = [value for value in " ".join(values).split() if value not in _ADDED[option]]
+            if added:
+                overrides.setdefault(section, {})[option] = " ".join(added)
+        elif option == "LimitNOFILE" and values[-1].isdigit():
+            files = int(values[-1]) if int(values[-1]) > FILES else None
+        elif option not in DECIDED and _CARRIED.fullmatch(option):
+            overrides.setdefault(section, {})[option] = values[0] if len(values) == 1 else values
+        elif option not in DECIDED:
+            lost.append(option)
+    return Carried(overrides, files, tuple(lost))
+
+
+def _effective(settings: Sequence[Mapping[str, str]]) -> list[tuple[str, str, list[str]]]:
+    """Return the options that have a value; an empty one takes back what was before it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in settings:
+        key = (one["section"], one["option"])
+        found[key] = [*found.get(key, []), one["value"]] if one["value"] else []
+    return [(section, option, values) for (section, option), values in found.items() if values]
+
+
+def own_environment(environment: Mapping[str, str], read: Sequence[str]) -> dict[str, str]:
+    """Return what a unit adds to the environment of its process, but for what the configuration has `read`: the inventory has
+    that as values of the configuration."""
+    return {name: value for name, value in environment.items() if name not in read and not _OF_SYSTEMD.fullmatch(name)}
+
+
+def may_be_secret(name: str) -> bool:
+    """Return whether a variable of the environment may hold a secret: all but those of the Go runtime."""
+    return not re.fullmatch(r"GO[A-Z]+", name)
+
+
+def notes(unit: Mapping[str, Any], carried: Carried) -> list[str]:
+    """Return what an operator has to see to before the unit is taken over."""
+    found = []
+    if carried.lost:
+        found.append(
+            f"{unit['fragment']} sets {', '.join(carried.lost)}, which the role's unit has not: before it is taken over, "
+            "add what is needed to nats_server_service_overrides"
+        )
+    if not unit["enabled"]:
+        found.append(
+            f"{unit['name']} is not enabled, so that a boot does not start it: set nats_server_service_enabled if it should"
+        )
+    return found
