@@ -102,7 +102,7 @@ def add(to: Rows, more: Rows) -> None:
 
 def host_facts() -> list[dict[str, Any]]:
     """Return what is known of the hosts of every fleet; the one called plain has passwords in its file."""
-    fact = {"open_files": 65536, "plaintext_passwords": 0}
+    fact = {"open_files": 65536, "plaintext_passwords": 0, "disk_free": 2000 << 30}
     return [{"server": name, "config_digest": f"sha256:{name}", **fact} for name in SERVERS] + [
         {**fact, "server": "plain", "config_digest": "sha256:n1", "plaintext_passwords": 2}
     ]
@@ -330,6 +330,30 @@ def test_remedies_name_what_exists() -> None:
             assert name in playbooks, (code, name)
         for name in re.findall(r"`(nats_[a-z_]+)`", check.remedy):
             assert name in modules or re.search(rf"\b{name}\b", variables), (code, name)
+        acts = [
+            name
+            for name in re.findall(r"`([a-z_]+)`", check.remedy)
+            if name in modules | playbooks or (name.startswith("nats_") and re.search(rf"\b{name}:", variables))
+        ]
+        assert acts, f"{code}: no module, playbook or variable does what its remedy says"
+
+
+def test_what_is_measured_is_steady_and_what_is_counted_or_configured_is_not() -> None:
+    steady = {code for code, check in REGISTRY.checks.items() if check.steady}
+    assert {
+        "CAPACITY_201",
+        "SERVER_003",
+        "JETSTREAM_003",
+        "CONN_101",
+        "BACKUP_103",
+        "STREAM_203",
+        "CONSUMER_202",
+    } <= steady
+    # Counted; configured; another threshold may be what lets it pass; its threshold is what another server has.
+    for code in ("STREAM_114", "STREAM_201", "SERVER_118", "SERVER_104", "CLUSTER_104", "CLUSTER_105", "SERVER_107"):
+        assert code not in steady
+    for code in steady:
+        assert all(threshold.default > 0 for threshold in REGISTRY.checks[code].thresholds), code
 
 
 def test_the_subject_is_named_by_what_modules_and_playbooks_take() -> None:

@@ -285,24 +285,29 @@ def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> No
     assert (row["connections"], row["storage_max"], row["byte_hours"]) == (7.0, 7, pytest.approx(7 * 40 / 60))
 
 
+_REPLICAS = (
+    "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, server string, "
+    "received timestamp, is_backed boolean, is_leader boolean, messages bigint, bytes bigint, first_seq bigint, "
+    "last_seq bigint"
+)
+
+
+def _replica(minute: int, server: str, seconds: float, messages: int, last: int) -> tuple[Any, ...]:
+    """Return a row of stream_replicas; n1 leads."""
+    taken, leads = NOON + timedelta(minutes=minute), server == "n1"
+    received = taken + timedelta(seconds=seconds)
+    figures = (messages, messages * 10, last - messages + 1, last)
+    return ("fleet", f"s{minute}", taken, "", "A", "S", server, received, leads, leads, *figures)
+
+
 def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession) -> None:
     """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short."""
-    form = (
-        "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, server string, "
-        "received timestamp, is_backed boolean, is_leader boolean, messages bigint, bytes bigint, first_seq bigint, "
-        "last_seq bigint"
-    )
-    rows = []
-    for minute in range(4):
-        taken, last = NOON + timedelta(minutes=minute), 100_000 + minute * 6000
-        for server, seconds, behind in (("n1", 0.0, 0), ("n2", 0.5, -50), ("n3", 0.0, 9000)):
-            seq = last - behind
-            received = taken + timedelta(seconds=seconds)
-            leads = server == "n1"
-            rows.append(
-                ("fleet", f"s{minute}", taken, "", "A", "S", server, received, leads, leads, seq, seq * 10, 1, seq)
-            )
-    found = {row["server"]: row for row in divergence(spark.createDataFrame(rows, form)).collect()}
+    rows = [
+        _replica(minute, server, seconds, 100_000 + minute * 6000 - behind, 100_000 + minute * 6000 - behind)
+        for minute in range(4)
+        for server, seconds, behind in (("n1", 0.0, 0), ("n2", 0.5, -50), ("n3", 0.0, 9000))
+    ]
+    found = {row["server"]: row for row in divergence(spark.createDataFrame(rows, _REPLICAS)).collect()}
     assert set(found) == {"n2", "n3"}
     assert (found["n2"]["behind"], found["n2"]["diverged"], found["n2"]["lagging"], found["n2"]["begin"]) == (
         False,
@@ -311,6 +316,21 @@ def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSessi
         None,
     )
     assert (found["n3"]["behind"], found["n3"]["diverged"], found["n3"]["in_a_row"]) == (True, False, 4)
+
+
+def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession) -> None:
+    """The last 101 messages are kept, of which one goes every ten seconds; the answers of n2 come three seconds later, each time
+    after the next one. n3 lacks five."""
+    rows = [
+        _replica(minute, server, seconds, messages, 1000 + minute * 6 + more)
+        for minute in range(4)
+        for server, seconds, messages, more in (("n1", 0.0, 101, 0), ("n2", 3.0, 101, 1), ("n3", 0.0, 96, 0))
+    ]
+    found = {row["server"]: row for row in divergence(spark.createDataFrame(rows, _REPLICAS)).collect()}
+    assert {server: (row["diverged"], row["behind"]) for server, row in found.items()} == {
+        "n2": (False, False),
+        "n3": (True, False),
+    }
 
 
 def test_a_sum_is_of_the_servers_that_are_expected(spark: SparkSession) -> None:

@@ -126,7 +126,7 @@ def test_hosts_that_are_reported_otherwise_are_refused(tmp_path: Path, content: 
     with pytest.raises(LakeError, match="not a list of objects"):
         read_hosts(path)
     path.write_text('[{"server": "n1", "open_files": 1}]')
-    assert read_hosts(path) == [("n1", None, 1, None)]
+    assert read_hosts(path) == [("n1", None, 1, None, None)]
 
 
 def test_a_journal_tells_what_was_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,3 +151,56 @@ def test_a_finding_of_one_domain_is_none_of_another(spark: SparkSession) -> None
     ]
     found = findings(results(spark, *looks)).collect()
     assert {row["domain"]: row["state"] for row in found} == {"hub": "open", "edge": "fixed"}
+
+
+def used(at: int, days: float, name: str = "S", **more: Any) -> dict[str, Any]:
+    """Return what CAPACITY_201 says of a stream that will be full in so many days, of which 14 are too few."""
+    row = look(at, "fail" if days < 14 else "pass", name, check="CAPACITY_201", severity="warning")
+    return {**row, "value": days, "threshold": 14.0, **more}
+
+
+def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) -> None:
+    """It ends when the value is a tenth of the threshold away; one that never failed does not begin there."""
+    made = findings(
+        results(
+            spark,
+            used(0, 13.9, "FLAPS"), used(1, 14.1, "FLAPS"), used(2, 13.9, "FLAPS"), used(3, 14.1, "FLAPS"),
+            used(0, 13.9, "CLEAR"), used(1, 14.1, "CLEAR"), used(2, 15.5, "CLEAR"), used(3, 14.1, "CLEAR"),
+            *(used(at, 14.1, "WELL") for at in range(4)),
+            used(0, 13.9, "GONE"), used(1, 14.1, "GONE"),
+            # Raising the threshold ends it.
+            used(0, 13.9, "RAISED", threshold=15.0), used(3, 14.1, "RAISED"),
+            # One leader less is one leader less: what is counted has no margin.
+            look(0, "fail", "COUNTED", value=99.0, threshold=100.0), look(3, "pass", "COUNTED", value=100.0, threshold=100.0),
+        )
+    )  # fmt: skip
+    assert seen(made) == {
+        "FLAPS": ("open", "fail", 0, 2),
+        "CLEAR": ("fixed", "fail", 0, 0),
+        "GONE": ("fixed", "fail", 0, 0),
+        "RAISED": ("fixed", "fail", 0, 0),
+        "COUNTED": ("fixed", "fail", 0, 0),
+    }
+
+
+def test_a_finding_at_its_threshold_goes_on_over_midnight_and_in_the_next_run(spark: SparkSession) -> None:
+    yesterday = findings(results(spark, used(-1, 13.9, "LASTS"), used(-1, 13.9, "OVER")))
+    today = results(spark, used(1, 14.1, "LASTS"), used(1, 16.0, "OVER"))
+    assert seen(findings(today, yesterday)) == {
+        "LASTS": ("open", "fail", -1, -1),
+        "OVER": ("fixed", "fail", -1, -1),
+    }
+    # A check of the whole day has one look, which each run of the day makes anew.
+    run = findings(results(spark, *(used(1, 13.9, name) for name in ("LASTS", "OVER", "RAISED", "GONE", "FAILS"))))
+    again = results(
+        spark,
+        used(2, 14.1, "LASTS"),
+        used(2, 16.0, "OVER"),
+        used(2, 14.1, "RAISED", threshold=13.0),
+        used(2, 13.0, "FAILS"),
+        used(2, 14.1, "NEW"),
+    )
+    assert seen(findings(again, None, run)) == {
+        "LASTS": ("open", "fail", 1, 1),
+        "FAILS": ("open", "fail", 2, 2),
+    }

@@ -63,7 +63,7 @@ GOLD = {
     "servers_left int, need double, free double, largest double, fits boolean, days double",
 }
 GOLD |= {name: f"domain string, {columns}" for name, columns in GOLD.items() if name not in ("restarts", "storms")}
-HOSTS = "server string, config_digest string, open_files bigint, plaintext_passwords bigint"
+HOSTS = "server string, config_digest string, open_files bigint, plaintext_passwords bigint, disk_free bigint"
 
 
 def peer(name: str, **more: Any) -> Row:
@@ -642,6 +642,7 @@ CASES: dict[str, Case] = {
     "HOST_101": case("servers", {"config_digest": "sha256:old"}),
     "HOST_102": case("servers", {"connections": 70000}),
     "HOST_103": case("servers", {"server": "plain"}, server="plain"),
+    "HOST_104": case("servers", {"js_max_storage": 5000 * GIB}),
     "CLUSTER_001": case("servers", {"mem": 900_000_000}),
     "CLUSTER_002": case("gateways", {"configured": False}),
     "CLUSTER_003": case("servers", {"js_ha_assets": 1500}),
@@ -1020,6 +1021,10 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
             "STREAM_107": ("fail", {"stream": "S"}),
             "CONSUMER_102": ("fail", {"consumer": "worker"}),
         },
+    ),
+    "raftz was never asked for": (
+        tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
+        {f"RAFT_20{number}": ("unknown", {}) for number in (1, 2, 3)},
     ),
     "a consumer that is at its end": (
         (change("consumers", {"num_pending": 0}),),

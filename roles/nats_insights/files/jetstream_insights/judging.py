@@ -29,8 +29,8 @@ from jetstream_insights.silver import TABLES as SILVER
 
 LAYER = "findings"
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
-_HOSTS = {"server": str, "config_digest": str, "open_files": int, "plaintext_passwords": int}
-_HOSTS_SCHEMA = "server string, config_digest string, open_files bigint, plaintext_passwords bigint"
+_HOSTS = {"server": str, "config_digest": str, "open_files": int, "plaintext_passwords": int, "disk_free": int}
+_HOSTS_SCHEMA = "server string, config_digest string, open_files bigint, plaintext_passwords bigint, disk_free bigint"
 _SILVER = (*SILVER, "snapshots", "failures")
 
 #: Rows of hosts: what no server tells of itself.
@@ -49,7 +49,8 @@ def read_thresholds(path: Path | None) -> Settings:
 
 def read_hosts(path: Path | None) -> Hosts | None:
     """Return what a JSON file tells of the hosts: a list of objects with `server` and any of `config_digest` (of the file that
-    is on disk), `open_files` and `plaintext_passwords`. Raises LakeError when it is another."""
+    is on disk), `open_files`, `plaintext_passwords` and `disk_free` (bytes, where the store is). Raises LakeError when it is
+    another."""
     if path is None:
         return None
     try:
@@ -79,8 +80,8 @@ def make_findings(
     for day in of_days:
         inputs = inputs_of(lake, day, "silver", "silver/advisories")
         gold = lake.pointer("gold", day)
-        before = lake.pointer(LAYER, day - timedelta(days=1))
-        earlier = before.get("run") if before.get("format") == FINDINGS_FORMAT else None
+        yesterday = lake.pointer(LAYER, day - timedelta(days=1))
+        earlier = yesterday.get("run") if yesterday.get("format") == FINDINGS_FORMAT else None
         reported = (gold.get("run"), earlier, REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
         basis = hashlib.sha256(repr(reported).encode()).hexdigest()
         known = lake.pointer(LAYER, day)
@@ -91,7 +92,8 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            _write(lake, day, run, _tables(lake, day, hosts), wanted, earlier is not None)
+            again = known.get("format") == FINDINGS_FORMAT
+            _write(lake, day, run, _tables(lake, day, hosts), wanted, earlier is not None, again)
             lake.repoint(LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "basis": basis})
             outcome.made += 1
     return outcome
@@ -112,8 +114,11 @@ def _tables(lake: Lake, day: date, hosts: Hosts | None) -> dict[str, DataFrame]:
     return tables
 
 
-def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted: Settings, goes_on: bool) -> None:
-    """Judge the last snapshot of each hour, and the day. `goes_on`: whether there are findings of the day before."""
+def _write(
+    lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted: Settings, goes_on: bool, again: bool
+) -> None:
+    """Judge the last snapshot of each hour, and the day. `goes_on`: whether there are findings of the day before; `again`:
+    whether a run before has made those of the day."""
     hourly = (
         tables["snapshots"]
         .groupBy("fleet", F.date_trunc("hour", "taken"))
@@ -122,7 +127,7 @@ def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted
     # Passes are only counted, and therefore not kept, but judging is most of the work: both tables are made of one judgement.
     judged = f"{LAYER}/_judged/run={run}"
     conf = lake.spark.conf
-    before = str(conf.get(_WHOLE_STAGE))
+    as_set = str(conf.get(_WHOLE_STAGE))
     # Dozens of checks are too much for one method of Java: Spark would try, say so at length, and then go on without.
     conf.set(_WHOLE_STAGE, "false")
     try:
@@ -137,12 +142,13 @@ def _write(lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted
         each(parts, write, lake.at_once)
         results = lake.spark.read.parquet(*paths)
         earlier = lake.read_days(LAYER, "findings", [day - timedelta(days=1)]) if goes_on else None
-        found = lake.write_day(LAYER, "findings", run, day, findings(results, earlier).coalesce(1))
+        before = lake.read_days(LAYER, "findings", [day]) if again else None
+        found = lake.write_day(LAYER, "findings", run, day, findings(results, earlier, before).coalesce(1))
         lake.write_day(LAYER, "findings_unknown", run, day, reasons(found).coalesce(1))
         lake.write_day(LAYER, "findings_summary", run, day, summary(results, REGISTRY).coalesce(1))
     except Exception:
         lake.delete_run(LAYER, run)
         raise
     finally:
-        conf.set(_WHOLE_STAGE, before)
+        conf.set(_WHOLE_STAGE, as_set)
         lake.files.delete(judged)

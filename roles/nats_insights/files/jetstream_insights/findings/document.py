@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.registry import MONITOR_METADATA, SKIP_METADATA, Check, Threshold
+from jetstream_insights.findings.registry import MARGIN, MONITOR_METADATA, SKIP_METADATA, Check, Threshold
 from jetstream_insights.findings.subjects import VIEWS
 
 _ROOMS = {
@@ -84,6 +84,8 @@ def _section(check: Check) -> Iterator[str]:
         yield f"- critical when: `{check.worse}`"
     for threshold in check.thresholds:
         yield f"- threshold {_threshold(check, threshold)}"
+    if check.steady:
+        yield f"- ends: when it is {MARGIN:.0%} away from the threshold".replace("%", " %")
     yield f"- remedy: {check.remedy}"
     yield f"- source: {check.source}"
 

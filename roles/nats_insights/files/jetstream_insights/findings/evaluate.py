@@ -59,14 +59,16 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
         .groupBy("fleet")
         .agg(F.max("snapshot").alias("snapshot"), F.max("taken").alias("taken"), F.min("taken").alias("since"))
     )
+    moments = of_moments["snapshots"].withColumn("since", F.col("taken"))
     for view in VIEWS.values():
         mine = [check for check in checks if check.view == view.name]
         there = tables if view.period else of_moments
         if not mine:
             continue
         if any(name not in there for name in view.tables):
-            moments = spans if view.period else of_moments["snapshots"].withColumn("since", F.col("taken"))
-            yield _missing(moments, view, mine, [name for name in view.tables if name not in there])
+            yield _missing(
+                spans if view.period else moments, view, mine, [name for name in view.tables if name not in there]
+            )
             continue
         frame = MAKE[view.name](there)
         if view.period:
@@ -78,7 +80,8 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
             made = _confirmed(made, _judged(MAKE[view.name](before), view, grave, settings), looks, grave)
         yield made
     yield _silent(of_moments, checks)
-    yield _unreported(of_moments, checks)
+    yield from _unreported(of_moments, [check for check in checks if not VIEWS[check.view].period], moments)
+    yield from _unreported(tables, [check for check in checks if VIEWS[check.view].period], spans)
 
 
 def _at(tables: Tables, snapshots: Sequence[str]) -> dict[str, DataFrame]:
@@ -293,42 +296,40 @@ def _endpoints(view: View) -> tuple[str, ...]:
     return () if view.period or view.name == "snapshots" else ("servers", *view.endpoints)
 
 
-def _unreported(tables: Tables, checks: Sequence[Check]) -> DataFrame:
-    """Return that a snapshot holds nothing of a kind of which there should be something: it was not asked for."""
+def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> Iterator[DataFrame]:
+    """Yield that what is judged holds nothing of a kind of which there should be something: it was not asked for. `judged`: the
+    snapshots of a moment, or the whole time of each fleet."""
     views = {check.view: VIEWS[check.view] for check in checks if VIEWS[check.view].reported}
+    if not views:
+        return
+    whole = all(view.period for view in views.values())
+    key = ["fleet"] if whole else ["fleet", "snapshot"]
     presence = [
-        tables[name].select("fleet", "snapshot").distinct().withColumn("table", F.lit(name))
+        tables[name].select(*key).distinct().withColumn("table", F.lit(name))
         for name in sorted({view.tables[0] for view in views.values()})
     ]
     reported = (
         tables["servers"]
-        .groupBy("fleet", "snapshot")
+        .groupBy(*key)
         .agg(
             *(F.expr(f"bool_or(true) AND ({view.reported})").alias(f"reported_{name}") for name, view in views.items())
         )
     )
-    wanted = (
-        tables["snapshots"]
-        .join(F.broadcast(reported), ["fleet", "snapshot"], "left")
-        .select(
-            "fleet",
-            "snapshot",
-            "taken",
-            F.col("taken").alias("since"),
-            F.inline(
-                F.array(
-                    *(
-                        F.struct(
-                            F.lit(name).alias("view"),
-                            F.lit(view.tables[0]).alias("table"),
-                            F.lit(view.kind).alias("kind"),
-                            F.coalesce(F.col(f"reported_{name}"), F.lit(True)).alias("reported"),
-                        )
-                        for name, view in views.items()
+    wanted = judged.join(F.broadcast(reported), key, "left").select(
+        *_MOMENT,
+        F.inline(
+            F.array(
+                *(
+                    F.struct(
+                        F.lit(name).alias("view"),
+                        F.lit(view.tables[0]).alias("table"),
+                        F.lit(view.kind).alias("kind"),
+                        F.coalesce(F.col(f"reported_{name}"), F.lit(True)).alias("reported"),
                     )
+                    for name, view in views.items()
                 )
-            ),
-        )
+            )
+        ),
     )
     known = _values(
         wanted,
@@ -336,9 +337,5 @@ def _unreported(tables: Tables, checks: Sequence[Check]) -> DataFrame:
         ("view", "check", "severity"),
     )
     there = reduce(DataFrame.unionByName, presence)
-    absent = (
-        wanted.where("reported")
-        .join(there, ["fleet", "snapshot", "table"], "left_anti")
-        .join(F.broadcast(known), "view")
-    )
-    return _unknown(absent, F.col("kind"), F.concat(F.lit("the snapshot holds no "), F.col("table")))
+    absent = wanted.where("reported").join(there, [*key, "table"], "left_anti").join(F.broadcast(known), "view")
+    yield _unknown(absent, F.col("kind"), F.concat(F.lit("the snapshot holds no "), F.col("table")))

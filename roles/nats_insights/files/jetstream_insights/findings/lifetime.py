@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long a finding lasts. A finding is what one check says of one subject: one row, however many looks saw it.
 
-It is open until a look passes, or until its subject is gone from its fleet's last look. A look that cannot tell ends nothing.
+It is open until a look passes, or until its subject is gone from its fleet's last look. A look that cannot tell ends nothing,
+and neither does one that barely passes: a value that hovers at its threshold is one finding.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import RESULTS
-from jetstream_insights.findings.registry import FAIL, PASS, UNKNOWN
+from jetstream_insights.findings.registry import FAIL, MARGIN, PASS, UNKNOWN
 from jetstream_insights.findings.subjects import SUBJECT
 from jetstream_insights.keys import CLUSTER
 
@@ -30,34 +32,49 @@ COLUMNS = {
 IDENTITY = ("fleet", "check", "kind", *SUBJECT)
 #: What a finding names beside the servers that may be silent.
 _ASSETS = tuple(name for name in SUBJECT if name not in (*CLUSTER, "server"))
+_STEADY = sorted(check.code for check in REGISTRY.checks.values() if check.steady)
 
 
-def findings(results: DataFrame, earlier: DataFrame | None = None) -> DataFrame:
+def findings(results: DataFrame, earlier: DataFrame | None = None, before: DataFrame | None = None) -> DataFrame:
     """Return what is not as it should be, what is not known, and what was fixed meanwhile, with its `state`.
 
     `since` is when it was seen first and `taken` when last; all else is of the last time. `earlier`: the findings of the day
-    before, of which those that failed and were open go on.
+    before, of which those that failed and were open go on. `before`: those of the run before on the same day, which matter only
+    where a value has barely passed since.
     """
     looks = results.withColumn("identity", _identity())
-    bad = looks.where(F.col("result") != PASS)
-    if earlier is not None:
-        going_on = earlier.where((F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state")
-        known = results.select("check").distinct()
-        bad = bad.unionByName(going_on.join(known, "check", "left_semi").withColumn("identity", _identity()))
+    bad = looks.where(F.col("result") != PASS).withColumn("again", F.lit(False))
+    known = results.select("check").distinct()
+    for others, again in ((earlier, False), (before, True)):
+        if others is not None:
+            going_on = others.where((F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state")
+            bad = bad.unionByName(
+                going_on.join(known, "check", "left_semi")
+                .withColumn("identity", _identity())
+                .withColumn("again", F.lit(again))
+            )
     # Passes are by far the most, and hardly any is of a subject that was ever found at fault.
     passed = (
         looks.where(F.col("result") == PASS)
         .join(bad.select("identity").distinct(), "identity", "left_semi")
         .groupBy("identity")
-        .agg(F.max("taken").alias("passed"))
+        .agg(
+            F.max(F.when(~_barely(), F.col("taken"))).alias("passed"),
+            F.max(F.when(_barely(), F.col("taken"))).alias("barely"),
+            F.max_by(F.when(_barely(), F.col("threshold")), F.when(_barely(), F.col("taken"))).alias("barely_of"),
+        )
     )
+    held = F.col("barely").isNotNull() & F.col("barely_of").eqNullSafe(F.col("threshold"))
     last = looks.groupBy("fleet").agg(F.max("taken").alias("last"))
     of_one = Window.partitionBy("identity")
     lasting = (
         bad.join(passed, "identity", "left")
         .join(F.broadcast(last), "fleet", "left")
         .join(F.broadcast(_blind(looks, last)), ["fleet", "check"], "left")
-        .withColumn("gone", (F.max("taken").over(of_one) < F.col("last")) & F.col("blind").isNull())
+        .where(~F.col("again") | held)
+        .withColumn("seen", F.greatest(F.max("taken").over(of_one), "barely"))
+        .withColumn("gone", (F.col("seen") < F.col("last")) & F.col("blind").isNull())
+        .withColumn("passed", F.greatest("passed", F.when(~held, F.col("barely"))))
         .withColumn("over", (F.col("passed") >= F.col("taken")) | F.col("gone"))
         .withColumn("state", F.when(F.coalesce("over", F.lit(False)), FIXED).otherwise(OPEN))
         .where((F.col("state") == OPEN) | (F.col("result") == FAIL))
@@ -90,6 +107,12 @@ def reasons(found: DataFrame) -> DataFrame:
             F.min("since").alias("since"),
         )
     )
+
+
+def _barely() -> Column:
+    """Return whether a value that passes is too near to its threshold to end a finding."""
+    near = F.abs(F.abs("value") - F.col("threshold")) < MARGIN * F.col("threshold")
+    return F.coalesce(F.col("check").isin(_STEADY) & near, F.lit(False))
 
 
 def _identity() -> Column:

@@ -85,7 +85,8 @@ CHECKS = (
         fails="cluster RLIKE '[ \\\\t\\\\r\\\\n]'",
         text="the cluster is called {cluster}",
         rationale="It is part of subjects; servers from 2.11 on do not start with it.",
-        remedy="a new cluster beside it: names must not change",
+        remedy="a new cluster beside it, by playbook `deploy`: names must not change; `nats_stream` with `mirror` "
+        "copies the streams",
         source="nats audit; nats-server 2.11 refuses names with spaces",
     ),
     Check(
@@ -144,6 +145,7 @@ CHECKS = (
         needs=("most_storage", "least_storage"),
         fails="most_storage > :ratio * least_storage",
         value="try_divide(most_storage, least_storage)",
+        configured=True,
         text="max_file_store is from {least_storage|bytes} to {most_storage|bytes}",
         rationale="Placement balances assets, not bytes: the smallest disk fills first.",
         remedy="the same `nats_server_jetstream_max_file_store`",
@@ -435,7 +437,7 @@ CHECKS = (
         value="meta_snapshot_duration",
         text="the last one took {meta_snapshot_duration|seconds}",
         rationale="The leader is held up for the time. It grows with the number of consumers.",
-        remedy="fewer consumers (CONSUMER_205); faster disks",
+        remedy="fewer consumers: `nats_consumer` with `state` absent for those of CONSUMER_205; faster disks",
         source="thresholds as in Synadia Insights (META); nats-server#7827",
     ),
     Check(

@@ -37,7 +37,8 @@ _SERVERS = (
         against=":seconds",
         text="none was taken for {longest|seconds} until {until}; usual are {usual|seconds}",
         rationale="Of that time nothing is known: neither what failed nor what mended itself.",
-        remedy="the journal of `nats-insights-snapshot`; whether several timers write this lake",
+        remedy="the journal of `nats-insights-snapshot`; whether several timers write this lake; playbook "
+        "`snapshot` takes one now",
         source="the times of the snapshots",
     ),
     Check(
@@ -79,7 +80,7 @@ _SERVERS = (
         against=":starts",
         text="{restarts} restarts, more than {:starts|count} of them within {:within|seconds}",
         rationale="Each start lets all its groups elect again, and it never catches up.",
-        remedy="stop it; the journal of its unit",
+        remedy="stop it; playbook `bundle` collects the journal of its unit",
         source="threshold as in Synadia Insights (SERVER)",
     ),
     Check(
@@ -117,7 +118,7 @@ _SERVERS = (
         against=":errors",
         text="{js_api_errors_more|count} of {js_api_total_more|count} requests ended in an error",
         rationale="Clients ask for what is not there or not allowed, or a limit is reached.",
-        remedy="the advisory API (api_audit) names request and client",
+        remedy="the advisory API (api_audit), which playbook `capture_advisories` keeps, names request and client",
         source="thresholds as in Synadia Insights (JETSTREAM)",
     ),
     Check(
@@ -156,7 +157,8 @@ _SERVERS = (
         against="1",
         text="{size(digests)} different configurations in this time",
         rationale="What happened afterwards may come from it.",
-        remedy="the gold table `changes`; HOST_101",
+        remedy="the gold table `changes`; playbook `deploy` with check mode and diff shows what is not as in the "
+        "inventory",
         source="config_digest of VARZ (2.11)",
     ),
     Check(
@@ -528,7 +530,7 @@ _GROUPS = (
         against=":snapshots",
         text="nobody named a leader in {leaderless} of {samples} snapshots",
         rationale="It may be over; it was not noticed.",
-        remedy="the gold table `incidents` with its causes",
+        remedy="the gold table `incidents` with its causes; playbook `diagnose`",
         source="share of the snapshots",
     ),
     Check(
@@ -544,7 +546,7 @@ _GROUPS = (
         against="1",
         text="it had {transform(sizes, s -> string(s))|list} members",
         rationale="A server joined, was removed, or came back under another name and left a ghost.",
-        remedy="META_105; the gold table `changes`",
+        remedy="META_105; the gold table `changes`; `nats_meta_peer_info` shows who is a member",
         source="cluster_size of JSZ; nats-server#7418",
     ),
     Check(
@@ -558,7 +560,7 @@ _GROUPS = (
         value="groups",
         text="{groups} groups ({streams} streams, {consumers} consumers) left it between {begin} and {`end`}; cause: {cause}",
         rationale="One event with one cause: the server was stuck, cut off, or stopped. Restarts are SERVER_201.",
-        remedy="the journal of its unit; disk and CPU at that time",
+        remedy="playbook `bundle` collects the journal of its unit, and disks and CPU",
         source="gold table `storms`",
     ),
     Check(
@@ -686,7 +688,7 @@ _STREAMS = (
         against=":share",
         text="without a leader in {leaderless} of {samples} snapshots",
         rationale="It may be over; it was not noticed.",
-        remedy="the gold tables `availability` and `incidents`",
+        remedy="the gold tables `availability` and `incidents`; playbook `diagnose`",
         source="share of the snapshots",
     ),
     Check(
@@ -718,7 +720,7 @@ _STREAMS = (
         against="1",
         text="{configurations} configurations, created {creations} times",
         rationale="What happened afterwards may come from it.",
-        remedy="the gold table `changes` names the fields",
+        remedy="the gold table `changes` names the fields; `nats_stream` sets them back",
         source="hash of the configuration",
     ),
     Check(
@@ -882,7 +884,7 @@ _CONSUMERS = (
         against=":eta",
         text="{num_pending|count} messages wait, at this rate for {catch_up|seconds}",
         rationale="Limits may remove messages before it gets there (CONSUMER_112).",
-        remedy="more clients",
+        remedy="more clients; `nats_consumer` with a larger `max_ack_pending` where clients are many",
         source="gold table `consumer_lag`",
     ),
     Check(
@@ -954,7 +956,7 @@ _CONSUMERS = (
         against=":share",
         text="without a leader in {leaderless} of {samples} snapshots",
         rationale="It may be over; it was not noticed.",
-        remedy="the gold tables `availability` and `incidents`",
+        remedy="the gold tables `availability` and `incidents`; playbook `diagnose`",
         source="share of the snapshots",
     ),
     Check(
@@ -1061,7 +1063,7 @@ _CAPACITY = (
         against="0",
         text="the {resource} of {scope} {asset} grows by {slope|bytes} a day, unlike in the weeks before",
         rationale="A new application, a consumer that stopped, a limit that was taken away.",
-        remedy="the gold table `changes`; the streams of the account in `capacity`",
+        remedy="the gold table `changes`; the streams of the account in `capacity`; `nats_stream` with `max_bytes`",
         source="gold table `capacity` (the last week is unlike the weeks before)",
     ),
     Check(

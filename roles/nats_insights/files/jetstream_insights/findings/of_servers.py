@@ -37,7 +37,8 @@ CHECKS = (
         text="the servers' clocks are by {clock_offset_median|seconds} ahead of the collector's",
         rationale="Snapshots are named and ordered by the collector's clock. When most servers differ by the same, it is the "
         "wrong one.",
-        remedy="time synchronisation (chrony) on the collector",
+        remedy="chrony on the collector; on hosts of the inventory `nats_server_tuning_time_sync` and playbook "
+        "`deploy`",
         source="docs/insights.md, Read",
     ),
     Check(
@@ -223,6 +224,7 @@ CHECKS = (
         unknown="the server does not tell sync_interval",
         fails="NOT coalesce(js_sync_always, false) AND js_sync_interval > :interval",
         value="js_sync_interval",
+        configured=True,
         text="the disk is synced every {js_sync_interval|seconds}",
         rationale="When the power fails in a whole rack, what was acknowledged since the last sync is lost on all replicas at "
         "once.",
@@ -301,7 +303,7 @@ CHECKS = (
         value="clock_offset - fleet_clock_offset",
         text="its clock differs by {clock_offset - fleet_clock_offset|seconds} from the others'",
         rationale="Leaders stamp messages by their own clock; max_age, duplicate windows and certificates depend on it.",
-        remedy="time synchronisation (chrony) on the host",
+        remedy="`nats_server_tuning_time_sync` and playbook `deploy`; chrony on the host",
         source="docs/insights.md, Read; gap of nats audit",
     ),
     Check(
@@ -422,6 +424,7 @@ CHECKS = (
         needs=("max_payload",),
         fails="max_payload > :payload",
         value="max_payload",
+        configured=True,
         text="max_payload is {max_payload|bytes}",
         rationale="Each message is in memory whole on every hop, and holds up what is behind it on a route.",
         remedy="`nats_server_max_payload`, playbook `reload`; object buckets for what is larger (`nats_object_bucket`)",
@@ -512,5 +515,21 @@ CHECKS = (
         rationale="Who reads the file or its backup can log in.",
         remedy="playbook `rotate_credentials`, which hashes them",
         source="docs/credentials.md; gap of nats audit",
+    ),
+    Check(
+        code="HOST_104",
+        severity=WARNING,
+        title="The disk is smaller than JetStream may grow",
+        view="hosts",
+        applies="js_max_storage > 0",
+        needs=("host_disk_free", "js_storage"),
+        unknown="how much is free where the store is, is not known (--hosts)",
+        fails="host_disk_free < js_max_storage - js_storage",
+        value="host_disk_free",
+        against="js_max_storage - js_storage",
+        text="{host_disk_free|bytes} are free where the store is; JetStream may take {js_max_storage - js_storage|bytes}",
+        rationale="A full disk stops every stream of the server. At JetStream's limit only what is over it is refused.",
+        remedy="`nats_server_jetstream_max_file_store` with playbook `deploy`, or a larger disk",
+        source="nats-server: without a limit it takes 75 % of what is free when it starts, and looks no more",
     ),
 )

@@ -245,7 +245,8 @@ CHECKS = (
         value="num_deleted",
         text="{num_deleted|count} deleted messages between its first and its last, {messages|count} are left",
         rationale="They are kept in memory and copied in each snapshot; blocks are not freed while one message of them lives.",
-        remedy="`max_msgs_per_subject` with `max_age`, or the key with few updates into another stream",
+        remedy="`nats_stream` with `max_msgs_per_subject` and `max_age`, or the key with few updates into another "
+        "stream",
         source="StreamState.NumDeleted",
     ),
     Check(
@@ -324,7 +325,8 @@ CHECKS = (
         value="consumer_count",
         text="{consumer_count|count} consumers",
         rationale="Each message is matched with each of them, and each is an asset of the meta group.",
-        remedy="few consumers with several `filter_subjects`; `inactive_threshold`; ordered consumers",
+        remedy="`nats_consumer` with several `filter_subjects` for few consumers, and with `inactive_threshold`; "
+        "ordered consumers",
         source="nats-server#8350, #7827",
     ),
     Check(
@@ -424,7 +426,7 @@ CHECKS = (
         against="num_replicas",
         text="{1 + coalesce(size(peers), 0)} members for {num_replicas} replicas",
         rationale="Until it is over no other change is taken (10123, 10124). STREAM_204 says whether it ends.",
-        remedy="wait; the gate does",
+        remedy="wait: the gate does; `nats_stream_info` shows how far the new replicas are",
         source="errors 10123 and 10124; ADR-62",
     ),
     Check(

@@ -30,7 +30,7 @@ CHECKS = (
         text="{connections|count} of {max_conn|count} connections, {leafnodes|count} of {max_leaf|count} leafnodes, "
         "{num_subscriptions|count} of {max_subs|count} subscriptions (-1: no limit)",
         rationale="At the limit further clients are refused.",
-        remedy="the account's JWT, with nsc",
+        remedy="the account's JWT, with nsc; `nats_account_info` shows what it uses",
         source="nats audit (connections here over all servers, as the limit counts)",
     ),
     Check(
@@ -101,7 +101,7 @@ CHECKS = (
         against="0",
         text="{js_storage|bytes} on disk, {js_memory|bytes} in memory",
         rationale="Who may read there may also stop servers; the traffic of operations and of data should not share an account.",
-        remedy="streams in an account of their own",
+        remedy="an account of their own in `nats_server_accounts`, by playbook `deploy`",
         source="docs/credentials.md",
     ),
     Check(
@@ -164,7 +164,8 @@ CHECKS = (
         value="(unix_seconds(expires) - unix_seconds(taken)) / 86400",
         text="the account's JWT ends {expires}, expired: {expired}",
         rationale="After its end all clients of the account are disconnected.",
-        remedy="a new JWT of the account, with nsc, pushed to the resolver",
+        remedy="a new JWT of the account, with nsc, pushed to the resolver; `nats_account_info` shows whether it "
+        "has arrived",
         source="ACCOUNTZ, claims of the account",
     ),
     Check(
@@ -192,7 +193,7 @@ CHECKS = (
         value="rtt_max",
         text="the slowest of {connections|count} clients needs {rtt_max|seconds}",
         rationale="Synchronous publishing waits for each of them. A leafnode near the clients does not.",
-        remedy="a leafnode; asynchronous publishing",
+        remedy="a leafnode near them, by playbook `deploy`; asynchronous publishing",
         source="ConnInfo.RTT",
     ),
     Check(
@@ -206,7 +207,7 @@ CHECKS = (
         value="rtt",
         text="the round trip to {remote_name} takes {rtt|seconds}",
         rationale="Every acknowledged message waits for it. A cluster should be in one region.",
-        remedy="clusters for each region with gateways",
+        remedy="a cluster for each region, with gateways, by playbook `deploy`",
         source="RouteInfo.RTT",
     ),
     Check(
@@ -272,7 +273,7 @@ CHECKS = (
         value="rtt",
         text="the round trip to {leaf} takes {rtt|seconds}",
         rationale="Requests over it wait for it, twice with JetStream.",
-        remedy="a JetStream domain at the leafnode, with mirrors",
+        remedy="a JetStream domain at the leafnode (`nats_server_jetstream_domain`), with mirrors (`nats_stream`)",
         source="LeafInfo.RTT",
     ),
 )

@@ -19,6 +19,11 @@ FAIL, UNKNOWN, PASS = "fail", "unknown", "pass"
 OWN_METADATA, MONITOR_METADATA = "natsops.insights.", "io.nats.monitor."
 SKIP_METADATA = f"{OWN_METADATA}skip"
 
+#: How far from its threshold, as a part of it, a value must be to end a finding: it would come and go where it hovers there.
+MARGIN = 0.1
+#: Units of what changes bit by bit. What is counted changes by one, and its next value may already be as it should be.
+_MEASURED = {"%", "×", "s", "h", "days", "bytes"}
+
 #: A threshold in an expression, such as :cpu. Not after a word or another colon.
 _THRESHOLD = re.compile(r"(?<![\w:]):([a-z_]+)")
 #: In a text: {expression} or {expression|format}.
@@ -55,6 +60,7 @@ class Check:
     what is wrong, for people; `remedy`: what to do about it; `unknown`: why it is not known. `worse`: when a failure is
     critical whatever the severity. `peer`: who is at fault, beside the subject. Expressions are Spark SQL, with thresholds as
     :key. `twice`: a failure passes as long as the snapshot before passed: it compares what servers tell one after the other.
+    `configured`: the value is somebody's choice, which stays where it was put.
     """
 
     code: str
@@ -76,6 +82,16 @@ class Check:
     worse: str = ""
     peer: str = ""
     twice: bool = False
+    configured: bool = False
+
+    @property
+    def steady(self) -> bool:
+        """Return whether a finding ends only when its value is MARGIN away from the threshold: where all that the rule compares
+        with is measured, rather than counted or configured, and the finding tells that value and that threshold."""
+        compared = set(_THRESHOLD.findall(self.fails))
+        units = {threshold.unit for threshold in self.thresholds if threshold.key in compared}
+        against = self.against.removeprefix(":") or next((threshold.key for threshold in self.thresholds), "")
+        return not self.configured and len(units) == 1 and units <= _MEASURED and against in compared
 
     def name(self, key: str) -> str:
         """Return how a threshold is called outside of the check, as `nats audit analyze` calls its own: server_003_cpu."""

@@ -156,7 +156,7 @@ def hosts(tables: Tables) -> DataFrame:
     return _now(tables["servers"].join(F.broadcast(reported), "server", "left"))
 
 
-_HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords")
+_HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords", "disk_free")
 
 
 def clusters(tables: Tables) -> DataFrame:
