@@ -280,8 +280,8 @@ def _caveats(
     window = (config.get("duplicate_window") or 0) / 1e9
     if window:
         found.append(
-            f"{target} knows no message ids: a message that is sent again within the duplicate window of {human_seconds(window)} "
-            "is stored again"
+            f"{target} need not know the message ids: a message that is sent again within the duplicate window of "
+            f"{human_seconds(window)} may be stored again"
         )
     if method != END_MIRROR:
         found.append("messages have the time at which the site got them, from which max_age counts")
