@@ -26,6 +26,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.load import patiently
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, binary, collections_path
 from support.role_cluster import RoleCluster, words
@@ -79,7 +80,10 @@ async def publish(cluster: NatsProcesses, streams: list[str], first: int, count:
 async def bodies(cluster: NatsProcesses, stream: str, first: int, last: int) -> list[str]:
     client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
     context = client.jetstream(timeout=10)
-    found = [((await context.get_msg(stream, seq)).data or b"").decode() for seq in range(first, last + 1)]
+    found = []
+    for seq in range(first, last + 1):
+        message = await patiently(partial(context.get_msg, stream, seq), nats.js.errors.NotFoundError)
+        found.append((message.data or b"").decode())
     await client.close()
     return found
 

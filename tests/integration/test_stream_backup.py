@@ -23,6 +23,7 @@ from typing import Any, Callable
 import nats
 import pyrage
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Download,
@@ -418,9 +419,18 @@ def test_what_the_nats_cli_saved_is_restored(site: Site, tmp_path: Path, version
     record = site.produce(some_messages(name))
     site.consume(name, "worker", record, fetch=7, ack=6)
     path = tmp_path / "cli"
-    asyncio.run(natscli.backup(site.connect, name, path))
-    saved = verify(read_backup(DirectoryStore(path)), CONTENTS)
-    assert saved is not None
+
+    def saved_anew() -> Contents:
+        shutil.rmtree(path, ignore_errors=True)
+        asyncio.run(natscli.backup(site.connect, name, path))
+        contents = verify(read_backup(DirectoryStore(path)), CONTENTS)
+        assert contents is not None
+        return contents
+
+    # Another member than the consumer's leader hears of an acknowledgement after the client does.
+    saved = wait_until(
+        saved_anew, lambda contents: all(one.ack_floor["stream_seq"] >= 6 for one in contents.consumers), 20
+    ).value
     there = [consumer.name for consumer in saved.consumers]
     result = restore(site, path, name)
     assert (result["messages"], result["consumers"]) == (120, there) and there in ([], ["worker"])

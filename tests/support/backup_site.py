@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import STREAM_NOT_FOUND, JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 from nats.aio.client import Client as NatsPy
 from support import load
@@ -171,11 +171,13 @@ class Site:
         state = self.api.stream(stream)["state"]
         sequences = range(state["first_seq"], state["last_seq"] + 1)
         requests = [(f"STREAM.MSG.GET.{stream}", {"seq": sequence}) for sequence in sequences]
-        # A group may be electing a leader.
+
+        def unready(answer: Any) -> bool:
+            """Return whether a group is electing a leader, or a server has not heard yet of a stream that another one told of."""
+            return isinstance(answer, NatsFailure) and (is_transient(answer) or answer.err_code == STREAM_NOT_FOUND)
+
         answers = wait_until(
-            lambda: self.api.call_many(requests),
-            lambda read: not any(isinstance(one, NatsFailure) and is_transient(one) for one in read),
-            60,
+            lambda: self.api.call_many(requests), lambda read: not any(unready(one) for one in read), 60
         ).value
         found = {}
         for sequence, answer in zip(sequences, answers):

@@ -37,6 +37,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, consumer_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import (
     problem_folder,
     write_problem_file,
@@ -204,7 +205,8 @@ class Repair:
         kept = write_problem_file(self._settings.directory, f"{_RECORD}{'-'.join(clusters)}-{finding.label}", record)
         if finding.code != rules.CONSUMER_MISSING:
             self._remove(api, step)
-        retention = (api.stream(finding.stream).get("config") or {}).get("retention", "limits")
+        stream = api.stream(finding.stream)
+        retention = (stream.get("config") or {}).get("retention", "limits")
         entry = {"name": finding.consumer, "config": step.config, "ack_floor": {"stream_seq": step.floor or 0}}
         wanted = recreated_config(entry, retention)
         try:
@@ -217,10 +219,32 @@ class Repair:
                 f"floor are in {kept}; remove what is in the way, and run this again"
             )
             raise
-        return self._verify_consumer(step, made["config"], kept)
+        self._verify_consumer(step)
+        # Where acknowledgements remove messages, deleting a consumer may do so, too.
+        early = place_consumers(
+            api,
+            finding.stream,
+            {finding.consumer: wanted},
+            int(stream["state"]["last_seq"]),
+            retention == "limits",
+            self._settings.timeout,
+        )
+        if early:
+            raise self._failure("repair_not_seen", step, f"it was recreated, but: {'; '.join(early)}")
+        self._gone(step)
+        with suppress(OSError):
+            os.unlink(kept)
+        changed = sorted(
+            key
+            for key, value in step.config.items()
+            if key not in ("metadata", "name") and made["config"].get(key) != value
+        )
+        where = "as its delivery policy says" if step.floor is None else f"after {step.floor}"
+        other = f" ({', '.join(changed)} changed, which is how it begins there)" if changed else ""
+        return f"recreated; it delivers {where}{other}"
 
-    def _verify_consumer(self, step: Step, config: Mapping[str, Any], kept: str) -> str:
-        """Return what is seen of a consumer once it is whole at its floor; its record is not needed then."""
+    def _verify_consumer(self, step: Step) -> None:
+        """Wait until a consumer is whole at its floor."""
         finding, api = step.finding, self._connections.account(step.finding.account)
 
         def wrong() -> list[str]:
@@ -235,15 +259,6 @@ class Repair:
         seen = wait_until(wrong, lambda found: not found, self._settings.timeout)
         if not seen.done:
             raise self._failure("repair_not_seen", step, f"it was recreated, but: {'; '.join(seen.value)}")
-        changed = sorted(
-            key for key, value in step.config.items() if key not in ("metadata", "name") and config.get(key) != value
-        )
-        self._gone(step)
-        with suppress(OSError):
-            os.unlink(kept)
-        where = "as its delivery policy says" if step.floor is None else f"after {step.floor}"
-        other = f" ({', '.join(changed)} changed, which is how it begins there)" if changed else ""
-        return f"recreated; it delivers {where}{other}"
 
     def _remove(self, api: JetStreamApi, step: Step) -> None:
         """Delete a consumer and see that it is gone. No member of a ghost's group answers, or all say that it is not there."""

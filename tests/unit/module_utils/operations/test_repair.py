@@ -15,6 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_plan import Request, Step
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import Listing
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.repair import (
     Repair,
@@ -29,10 +30,12 @@ CONFIG = {"durable_name": "worker", "name": "worker", "deliver_policy": "all", "
 
 class Account:
     """The stream ORDERS of one account. `leaderless`: its worker elects nobody, however often it is made again; `deaf`: it is
-    not deleted either."""
+    not deleted either; `early`: how often it begins before its position when it is made again."""
 
-    def __init__(self, *, leaderless: bool = False, deaf: bool = False) -> None:
-        self.leaderless, self.deaf = leaderless, deaf
+    def __init__(self, *, leaderless: bool = False, deaf: bool = False, early: int = 0) -> None:
+        self.leaderless, self.deaf, self.early = leaderless, deaf, early
+        self.config: Mapping[str, Any] = CONFIG
+        self.begins = 12
         self.changes: list[str] = []
         self.there = True
 
@@ -43,8 +46,11 @@ class Account:
     def consumer(self, stream: str, name: str) -> dict[str, Any]:
         peers = [{"name": peer, "current": True, "active": 1} for peer in THREE[1:]]
         view = {"name": "C1", "leader": "" if self.leaderless else "n1", "replicas": peers}
-        floor = {"ack_floor": {"stream_seq": 12}, "delivered": {"stream_seq": 12}}
-        return {"stream_name": stream, "name": name, "config": CONFIG, "cluster": view, **floor}
+        floor = {"ack_floor": {"stream_seq": 12}, "delivered": {"stream_seq": self.begins}}
+        return {"stream_name": stream, "name": name, "config": self.config, "cluster": view, **floor}
+
+    def consumers(self, stream: str) -> Listing:
+        return Listing((self.consumer(stream, "worker"),), {})
 
     def consumer_names(self, _stream: str) -> list[str]:
         return ["worker"] if self.there else []
@@ -55,7 +61,8 @@ class Account:
 
     def save_consumer(self, _stream: str, config: Mapping[str, Any], action: str) -> dict[str, Any]:
         self.changes.append(f"{action} {config['name']}")
-        self.there = True
+        self.there, self.config, self.begins = True, config, 3 if self.early else 12
+        self.early = max(0, self.early - 1)
         return {"config": CONFIG}
 
 
@@ -150,6 +157,13 @@ def test_a_cure_that_is_not_seen_is_no_success_and_its_record_stays(
     assert reason in failure.description
     assert set(account.changes) == changes
     assert len(list(tmp_path.glob("repair-*.json"))) == 1
+
+
+@pytest.mark.parametrize(("early", "creations"), [(0, 1), (1, 2)])
+def test_a_consumer_that_begins_before_its_floor_is_created_again(tmp_path: Path, early: int, creations: int) -> None:
+    account = Account(early=early)
+    failure_of(Seen(tmp_path, account, broken()))
+    assert account.changes == ["delete worker", "create worker"] * creations and account.begins == 12
 
 
 def test_a_consumer_that_is_whole_again_and_still_reported_is_no_success(tmp_path: Path) -> None:
