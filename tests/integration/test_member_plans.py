@@ -213,6 +213,7 @@ def test_what_the_insights_recorded_of_the_writes_counts(
 def test_how_many_replicas(five: NatsProcesses, placed: Placed, plan: Plan) -> None:
     stream = next(iter(placed))
     five.add_consumer(stream, "own", num_replicas=3)
+    form(five)
 
     def wish(name: str, replicas: int, **more: Any) -> dict[str, Any]:
         return {"account": "APP", "stream": name, "num_replicas": replicas, **more}
@@ -221,7 +222,7 @@ def test_how_many_replicas(five: NatsProcesses, placed: Placed, plan: Plan) -> N
     assert more["unmatched"] == ["APP/NONE*"]
     (change,) = more["changes"]
     assert (change["stream"], change["before"], change["after"]) == (stream, 3, 5)
-    assert set(change["gains"]) == set(five.names) - placed[stream]
+    assert set(change["gains"]) == set(five.names) - placed[stream], change
     assert (change["consumers"], change["refused"]) == ({}, "")
 
     both = plan("nats_replica_count_plan", streams=[wish("SINGLE", 3), wish(stream, 1), wish("MP?", 3)])
