@@ -199,7 +199,19 @@ class _Run:
         config = without_server_metadata(self._origin.stream(self._stream)["config"])
         if not any(entry["name"] == self._target for entry in config.get("sources") or ()):
             domain = self._pair.site.domain if self._pair.site.domain != self._pair.origin.domain else None
-            self._origin.update_stream(returning_config(config, self._stream, self._failover, domain))
+            returning = returning_config(config, self._stream, self._failover, domain)
+            self._forget_ids(returning["duplicate_window"])
+            self._origin.update_stream(returning)
+
+    def _forget_ids(self, window: int) -> None:
+        """Let the origin forget the message ids that are older than `window` nanoseconds: what producers sent again to the site
+        would be dropped.
+
+        A changed window purges them, but the purge may still read the window before it, and then comes only when that is over
+        (stream.go updateWithAdvisory, purgeMsgIds). So the window is changed once more, from one that is short already.
+        """
+        for shortened in (window + 1_000_000, window):
+            self._update(self._origin, self._stream, {"duplicate_window": shortened})
 
     def _wait_for(self, wanted: int) -> None:
         """Wait until the origin has the message of the site with that sequence, or all that is left of it there."""
