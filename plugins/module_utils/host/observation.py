@@ -207,6 +207,7 @@ def read_endpoint(url: str, endpoint: str, timeout: float = 5) -> dict[str, Any]
     try:
         address = urlsplit(url)
         host = address.hostname or ""
+        connection: http.client.HTTPConnection
         if address.scheme == "https":
             # Any certificate will do: this asks the own host.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
