@@ -60,6 +60,7 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
     run = cluster.playbook("restart", "--check", nats_cluster_not_after="2099-01-01T00:00:00Z")
     assert sorted(plan_of(run.output)) == NAMES
     assert "no batch starts after 2099-01-01T00:00:00Z" in run.output
+    assert "nats-server 2.15.1: " not in run.output, "upstream maintains it"
     assert "while batch 1 is down: streams and consumers that miss a replica: " in run.output
     assert "; it has the meta leader, so it comes last" in run.output
     assert cluster.pids() == before

@@ -242,7 +242,7 @@ class Cluster:
                 # What the callers look for is in the whole message.
                 "problems": "first",
                 "user": "sys",
-                "password": self.variables["nats_server_system_password"],
+                "password": self.variables.get("nats_server_system_password"),
                 **dict(argument.split("=", 1) for argument in arguments),
             },
         )

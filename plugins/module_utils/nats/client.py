@@ -376,9 +376,10 @@ class Client(Session):
 
     async def _latency(self, timeout: float) -> Latency:
         await self._disconnect()
-        context = self._ssl_context()  # reading the system's authorities takes longer than connecting
+        make_context = self._context_maker()
+        make_context()  # it is no part of the time
         started = time.monotonic()
-        connection = self._connection = await self._connect_to_first(context)
+        connection = self._connection = await self._connect_to_first(make_context)
         connected = time.monotonic()
         call = Call(connection.new_inbox())
         await connection.ping(timeout)

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -28,13 +29,6 @@ try:
 except ImportError:
     NatsPyClient = object  # type: ignore[assignment,misc]
     NATS_IMPORT_ERROR = traceback.format_exc()
-
-try:
-    import_module("nkeys")  # nats-py imports it only when it signs
-
-    NKEYS_IMPORT_ERROR: Optional[str] = None
-except ImportError:
-    NKEYS_IMPORT_ERROR = traceback.format_exc()
 
 T = TypeVar("T")
 
@@ -133,13 +127,19 @@ class _NatsPy(NatsPyClient):
     the clear. A server with `allow_non_tls` only says that TLS is available.
     """
 
-    def __init__(self, wants_tls: bool) -> None:
+    def __init__(self, wants_tls: bool, make_context: Callable[[], ssl.SSLContext]) -> None:
         super().__init__()
         self.wants_tls = wants_tls
+        self._make_context = make_context
         self.server_id = ""
         self.addresses = 0
         self.info: dict[str, Any] = {}
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return the context for a server that wants TLS."""
+        return self._make_context()
 
     @property
     def cause(self) -> Exception | None:
@@ -173,11 +173,11 @@ class Connection:
     """One connection, until it is lost. The only place that awaits nats-py: whatever nats-py, asyncio, TLS or the socket
     raise there leaves as a NatsFailure (`complete`)."""
 
-    def __init__(self, server: str, address: str, wants_tls: bool) -> None:
+    def __init__(self, server: str, address: str, wants_tls: bool, make_context: Callable[[], ssl.SSLContext]) -> None:
         self.server = server
         self.address = address
         self.refusal: str | None = None
-        self._library = _NatsPy(wants_tls)
+        self._library = _NatsPy(wants_tls, make_context)
 
     @property
     def identity(self) -> tuple[str, int | None]:
@@ -308,8 +308,11 @@ class Session:
     def __init__(self, options: ConnectionOptions) -> None:
         if NATS_IMPORT_ERROR is not None:
             raise MissingLibrary("nats-py", NATS_IMPORT_ERROR)
-        if (options.credentials or options.nkey_seed) and NKEYS_IMPORT_ERROR is not None:
-            raise MissingLibrary("nkeys", NKEYS_IMPORT_ERROR)
+        if options.credentials or options.nkey_seed:
+            try:
+                import_module("nkeys")  # nats-py imports it only when it signs
+            except ImportError as error:
+                raise MissingLibrary("nkeys", traceback.format_exc()) from error
         self.options = options
         self._connection: Connection | None = None
         self._lost_server: str | None = None
@@ -320,9 +323,11 @@ class Session:
         return None if self._connection is None or self._connection.lost else self._connection.address
 
     async def _connect(self, deadline: float = math.inf) -> Connection:
-        return await self._connect_to_first(self._ssl_context(), deadline)
+        return await self._connect_to_first(self._context_maker(), deadline)
 
-    async def _connect_to_first(self, context: ssl.SSLContext, deadline: float = math.inf) -> Connection:
+    async def _connect_to_first(
+        self, make_context: Callable[[], ssl.SSLContext], deadline: float = math.inf
+    ) -> Connection:
         """Return a connection to the first server that accepts one; the server whose connection was lost is asked last."""
         reasons: list[NatsFailure] = []
         for server in sorted(self.options.servers, key=lambda server: server == self._lost_server):
@@ -330,21 +335,20 @@ class Session:
             if timeout <= 0 and reasons:
                 break
             try:
-                return await self._connect_to(server, context, max(timeout, 0))
+                return await self._connect_to(server, make_context, max(timeout, 0))
             except NatsFailure as reason:
                 reasons.append(reason)
         raise _joint_connect_failure(reasons)
 
-    async def _connect_to(self, server: str, context: ssl.SSLContext, timeout: float) -> Connection:
+    async def _connect_to(self, server: str, make_context: Callable[[], ssl.SSLContext], timeout: float) -> Connection:
         url, user, password = _split_url(server)
-        connection = Connection(server, url, self.options.wants_tls)
+        connection = Connection(server, url, self.options.wants_tls, make_context)
         arguments: dict[str, Any] = {
             "servers": [url],
             "name": "natsops.jetstream",
             "allow_reconnect": False,
             "connect_timeout": timeout,
             "ping_interval": self._ping_interval,
-            "tls": context,
             "tls_handshake_first": self.options.tls_first,
             "inbox_prefix": self.options.inbox_prefix,
             **self._credentials(user, password),
@@ -376,19 +380,16 @@ class Session:
             return {"user": url_user, "password": url_password}
         return {}
 
-    def _ssl_context(self) -> ssl.SSLContext:
-        options = self.options
-        _require_readable(options)
-        try:
-            context = ssl.create_default_context(cafile=options.tls_ca_file)
-            if options.tls_cert_file:
-                context.load_cert_chain(options.tls_cert_file, options.tls_key_file)
-        except (ssl.SSLError, OSError) as error:
-            raise NatsFailure("tls", f"the TLS files cannot be used: {error}") from error
-        if not options.validate_certs:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
+    def _context_maker(self) -> Callable[[], ssl.SSLContext]:
+        """Return what makes the TLS context, once: reading the system's authorities takes longer than connecting in the clear.
+
+        Raises NatsFailure for files that cannot be used, where TLS is asked for.
+        """
+        _require_readable(self.options)
+        make_context = cache(partial(_ssl_context, self.options))
+        if self.options.wants_tls:
+            make_context()
+        return make_context
 
     async def _disconnect(self) -> None:
         if self._connection is not None:
@@ -415,6 +416,19 @@ class Session:
                 "permission", f"the server refused the message: {connection.refusal}", subject=call.subject
             )
         return None
+
+
+def _ssl_context(options: ConnectionOptions) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca_file)
+        if options.tls_cert_file:
+            context.load_cert_chain(options.tls_cert_file, options.tls_key_file)
+    except (ssl.SSLError, OSError) as error:
+        raise NatsFailure("tls", f"the TLS files cannot be used: {error}") from error
+    if not options.validate_certs:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _require_readable(options: ConnectionOptions) -> None:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,12 @@ def test_secrets_are_known_from_every_source() -> None:
     assert secrets_of(options) == {"env-pw", "url-pw", "tok"}
     for secret in ("env-pw",):
         assert secret not in repr(options)
+
+
+def test_the_end_of_a_module_walks_through_no_objects() -> None:
+    code = "import atexit, gc, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    code += "atexit.register(lambda: print(gc.get_freeze_count() > 1000)); "
+    code += "import ansible_collections.natsops.jetstream.plugins.module_utils.module"
+    # Without what the tests themselves do about it, see tests/lab/python/sitecustomize.py.
+    command = [sys.executable, "-S", "-c", code, json.dumps(sys.path)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "True\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 
 import nats.errors
 import pytest
@@ -67,14 +68,30 @@ def test_the_most_telling_reason_comes_first() -> None:
 
 
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "NKEYS_IMPORT_ERROR", "trace")
+    monkeypatch.setitem(sys.modules, "nkeys", None)
     with pytest.raises(MissingLibrary) as missing:
         Session(ConnectionOptions(servers=("nats://a",), credentials="x.creds"))
-    assert missing.value.library == "nkeys"
+    assert missing.value.library == "nkeys" and "nkeys" in missing.value.trace
     monkeypatch.setattr(connection, "NATS_IMPORT_ERROR", "trace")
     with pytest.raises(MissingLibrary) as missing:
         Session(ConnectionOptions(servers=("nats://a",)))
     assert missing.value.library == "nats-py"
+
+
+def test_the_authorities_are_read_only_for_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[None] = []
+
+    def make(cafile: str | None) -> ssl.SSLContext:
+        made.append(None)
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    monkeypatch.setattr(ssl, "create_default_context", make)
+    Session(ConnectionOptions(servers=("nats://a",)))._context_maker()
+    assert not made
+    make_context = Session(ConnectionOptions(servers=("tls://a",), validate_certs=False))._context_maker()
+    assert len(made) == 1
+    assert make_context() is make_context() and make_context().verify_mode == ssl.CERT_NONE
+    assert len(made) == 1
 
 
 EOF = nats.errors.UnexpectedEOF()
@@ -119,7 +136,7 @@ def test_why_a_connection_was_lost_when_a_write_learns_of_it_first() -> None:
 
     async def lose() -> Exception | None:
         listener = await asyncio.start_server(greet, "127.0.0.1", 0)
-        library = connection._NatsPy(wants_tls=False)
+        library = connection._NatsPy(False, ssl.create_default_context)
         address = f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
         await library.connect(address, allow_reconnect=False)
         # What asyncio does when a write fails; the reader hears of it a turn of the loop later.
