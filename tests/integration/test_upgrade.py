@@ -56,7 +56,7 @@ def test_an_upgrade_to_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
-    """Not one for each host: of the wanted version, of the one that runs, and before a restart. In test_roll.py none has any."""
+    """Not one for each host: of the wanted version, of the one that runs, and before a restart. An upgrade ends them."""
     cluster = RoleCluster(tmp_path, NAMES, "2.10.27")
     silent = "nats-server 2.10.27: a server now and then starts raft-silent"
     try:
@@ -68,5 +68,8 @@ def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
             assert run.output.count("nats-server 2.10.27: end-of-life since 2025-09") == 1, run.output
             assert run.output.count(silent) == 1, run.output
             assert "without logging in" not in run.output, "no server has leafnodes"
+        cluster.playbook("upgrade", nats_server_allow_skipped_minors=True, **cluster.running("2.15.1"))
+        run = cluster.playbook("deploy", **cluster.running("2.15.1"))
+        assert "end-of-life" not in run.output
     finally:
         cluster.kill()
