@@ -18,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store
 def refusal(monkeypatch: pytest.MonkeyPatch, copies: dict[str, list[StoredStream]], **changes: Any) -> NatsFailure:
     """Return why these copies, by server, are not saved."""
     monkeypatch.setattr(store_backup, "_stored", lambda server, _copy: copies[server])
-    values = {"streams": ["*"], "exclude": [], "damaged": [], "held": [], **changes}
+    values = {"streams": ["*"], "exclude": [], "damaged": [], "undeleted": [], "held": [], **changes}
     wanted = WantedCopies(
         dict.fromkeys(copies, "/copy"),
         store=None,  # type: ignore[arg-type]
