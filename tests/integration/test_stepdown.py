@@ -157,6 +157,20 @@ def test_meta_refuses(
     assert meta_leader(five, run_module) == before
 
 
+def test_step_downs_that_are_not_seen_in_time(
+    five: NatsProcesses, meta: Step, step: Step, streams: Callable[..., str], run_module: Runner
+) -> None:
+    before = meta_leader_of_all(five, run_module)
+    late = meta(away_from=[before], wait_timeout=0.001)
+    assert late["failure"]["code"] == "step_down_failed", late
+    assert late["msg"].startswith("the meta group has no leader that fits: was not reached within")
+    assert meta_leader(five, run_module) == before
+    leader = streams("SD")
+    late = step("nats_stream_stepdown", stream="SD", away_from=[leader], wait_timeout=0.001)
+    assert late["failure"]["code"] == "step_down_failed", late
+    assert "was not reached within" in late["msg"] and leader_of(five, "SD") == leader
+
+
 def test_meta_needs_the_system_account(five: NatsProcesses, run_module: Runner) -> None:
     refused = run_module("nats_meta_stepdown", five.app_connection(), force=True, timeout=2)
     assert refused["failure"]["code"] == "wrong_account"

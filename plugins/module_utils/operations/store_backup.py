@@ -366,16 +366,22 @@ def _loaded(place: _Place, replica: _Replica) -> Iterator[tuple[Client, Path]]:
         target = work / "store" / "jetstream" / ACCOUNT / "streams" / replica.stored.name
         try:
             with written(work):
-                shutil.copytree(replica.folder, target)
+                _copy(replica.folder, target)
             load_alone(str(work / "store"))
-        except shutil.Error as error:
-            raise NatsFailure("write_failed", f"{replica.folder} cannot be copied to {work}: {error}") from error
         except StoreError as error:
             reason = str(error).replace(str(target), str(replica.folder))
             raise NatsFailure("damaged", reason) from error
         store_bytes = 2 * replica.size + SLACK
         with throwaway_server(place.binary, work, {}, store_bytes) as connection, Client(connection) as client:
             yield client, work
+
+
+def _copy(folder: Path, target: Path) -> None:
+    try:
+        shutil.copytree(folder, target)
+    except shutil.Error as error:  # an OSError without a reason of its own
+        why = "; ".join(reason for _source, _target, reason in error.args[0])
+        raise NatsFailure("write_failed", f"{folder} cannot be copied to {target}: {why}") from error
 
 
 def _complaints(work: Path) -> str:
