@@ -292,8 +292,11 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers) -> None:
     back = {"server_name": server, "state": "present", "wait_timeout": 60}
     share = ok(tagged.run("nats_server_evacuate", True, **back))
     assert share["changed"]
-    late = tagged.run("nats_server_evacuate", **{**back, "wait_timeout": 0.001})
-    assert late.get("failure", {}).get("code") == "step_down_failed" and f"{server} does not lead its share: " in late["msg"], late
+    late = tagged.run("nats_server_evacuate", **{**back, "wait_timeout": 1e-9})
+    assert late.get("failure", {}).get("code") == "step_down_failed", late
+    assert f"{server} does not lead its share: " in late["msg"]
+    other = tagged.run("nats_server_evacuate", **back, replicas=True)
+    assert "replicas, r1_policy, accept_loss and avoid_servers are for state=absent" in other["msg"]
     result = ok(tagged.run("nats_server_evacuate", **back))
     assert result["after"]["leaders"] == share["after"]["leaders"]
     assert server in led(tagged.cluster, names).values()
