@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads copies that M(natsops.jetstream.nats_store_copy) made of the stores of stopped servers, and saves each stream from the
-    copy that goes furthest, and then has the most messages, into C(<directory>/<account>/<stream>@<time>), from where
-    M(natsops.jetstream.nats_restore) takes it.
+  - Reads copies that M(natsops.jetstream.nats_store_copy) made of the stores of stopped servers, and saves each stream into
+    C(<directory>/<account>/<stream>@<time>), from where M(natsops.jetstream.nats_restore) takes it. It is saved from the copy
+    that goes furthest, then is of a server that stopped in order, and then has the most messages.
   - Starts a nats-server of its own on loopback for each stream, which loads a copy of that copy, alone and in isolation.
     Nothing is added to it, expires, or is sent elsewhere, and the copies stay as they are.
   - Compares what was loaded with what the files tell, saves it with all consumers at their ack floors, and reads the archive
@@ -60,6 +60,14 @@ options:
     type: list
     elements: str
     default: []
+  undeleted:
+    description:
+      - Which streams are saved although they have messages again that were deleted, written likewise. A server that crashed has
+        not written its last deletions. Where its own index or the store of another server tells them, the stream is refused with
+        V(undeleted); where none does, RV(streams.caveats) says that there may be some.
+    type: list
+    elements: str
+    default: []
   held:
     description:
       - What stores held, as M(natsops.jetstream.nats_store_copy) returned it on their hosts. It fails with V(incomplete) when one
@@ -90,7 +98,8 @@ requirements:
 notes:
   - "Failures before anything is saved: V(locked), V(invalid_option), V(incomplete), V(disk_full), and V(unsupported) for an
     encrypted store.
-    V(damaged) is for a stream whose files cannot be read, or of which less is loaded than they tell; see O(damaged)."
+    V(damaged) is for a stream whose files cannot be read, or of which less is loaded than they tell; see O(damaged), and
+    O(undeleted) for V(undeleted)."
   - Streams in memory are on no disk.
 seealso:
   - module: natsops.jetstream.nats_store_copy
@@ -166,7 +175,8 @@ streams:
       type: str
       sample: there is none yet
     caveats:
-      description: What it lacks, with O(damaged), or may lack after a crash.
+      description:
+        - What it lacks, with O(damaged), what it has again that was deleted, with O(undeleted), or may have after a crash.
       type: list
       elements: str
     diff:
@@ -206,6 +216,7 @@ def main() -> None:
             "directory": {"type": "path", "required": True},
             **SELECTION_SPEC,
             "damaged": {"type": "list", "elements": "str", "default": []},
+            "undeleted": {"type": "list", "elements": "str", "default": []},
             "held": {"type": "list", "elements": "dict", "default": []},
             "binary": {"type": "path"},
             "work_directory": {"type": "path"},
@@ -225,6 +236,7 @@ def main() -> None:
             params["streams"],
             params["exclude"],
             params["damaged"],
+            params["undeleted"],
             params["held"],
             params["binary"],
             Path(params["work_directory"]) if params["work_directory"] else None,

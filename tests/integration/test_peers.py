@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import PlacementResult
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import replica_moves
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.load import Load, LoadPlan, patiently, publish_stored
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
@@ -79,7 +80,7 @@ class Peers:
         self._run = run_module
 
     def run(self, name: str, check_mode: Any = False, **options: Any) -> dict[str, Any]:
-        connection = {**self.cluster.sys_connection(), "timeout": 2}
+        connection = {**self.cluster.sys_connection(), "timeout": options.pop("timeout", 2)}
         if name != "nats_meta_peer":
             options.setdefault("account_users", self.cluster.account_users())
         return self._run(name, connection, check_mode, **options)
@@ -152,6 +153,35 @@ def test_a_running_server_hands_its_replica_over(tagged: Peers) -> None:
     again = ok(tagged.stream(**asked))
     assert (again["changed"], again["before"]) == (False, again["after"])
     tagged.delete("ORDERS")
+
+
+def test_a_leader_that_does_not_change_keeps_its_replica(tagged: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tagged.add("ORDERS", 3)
+    monkeypatch.setattr(replica_moves, "ELECTION_SECONDS", 0.0)
+    refused = tagged.stream(stream="ORDERS", server_name=before[0])
+    assert refused["failure"]["code"] == "step_down_failed", refused
+    assert "stream ORDERS (account APP): was not reached within 0 s" in refused["msg"]
+    assert "No replica of stream APP/ORDERS was moved." in refused["msg"]
+    assert members(tagged.cluster, "ORDERS") == before
+    tagged.delete("ORDERS")
+
+
+def test_a_server_that_may_host_what_nobody_reports_is_not_emptied(tagged: Peers) -> None:
+    [host] = tagged.add("ALONE", 1)
+    tagged.cluster.kill(host)
+    server = next(iter(tagged.cluster.processes))
+
+    def refused(run: Callable[..., dict[str, Any]]) -> None:
+        # Without a meta leader for a moment, nobody answers.
+        seen = wait_until(run, lambda said: said.get("failure", {}).get("code") == "stream_unknown", 30)
+        assert seen.done and "there is no leader of ALONE of account APP" in seen.value["msg"], seen.value
+
+    # Its list of streams comes after the four seconds in which the meta leader waits for the one that is missing.
+    refused(partial(tagged.stream, server_name=server, timeout=6))
+    refused(partial(tagged.run, "nats_server_evacuate", server_name=server, replicas=True, timeout=6))
+    tagged.cluster.start(host)
+    assert members(tagged.cluster, "ALONE") == [host]
+    tagged.delete("ALONE")
 
 
 def test_a_single_replica_moves_with_its_data_or_not_at_all(tagged: Peers) -> None:
@@ -262,6 +292,11 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers) -> None:
     back = {"server_name": server, "state": "present", "wait_timeout": 60}
     share = ok(tagged.run("nats_server_evacuate", True, **back))
     assert share["changed"]
+    late = tagged.run("nats_server_evacuate", **{**back, "wait_timeout": 1e-9})
+    assert late.get("failure", {}).get("code") == "step_down_failed", late
+    assert f"{server} does not lead its share: " in late["msg"]
+    other = tagged.run("nats_server_evacuate", **back, replicas=True)
+    assert "replicas, r1_policy, accept_loss and avoid_servers are for state=absent" in other["msg"]
     result = ok(tagged.run("nats_server_evacuate", **back))
     assert result["after"]["leaders"] == share["after"]["leaders"]
     assert server in led(tagged.cluster, names).values()

@@ -146,8 +146,10 @@ def let_no_member_win(cluster: NatsProcesses, groups: list[str]) -> None:
     for name in cluster.names:
         cluster.stop(name)
         for group in groups:
-            term = cluster.directory / name / "jetstream" / "$SYS" / "_js_" / group / "tav.idx"
-            term.write_bytes(struct.pack("<Q", 2**64 - 1) + term.read_bytes()[8:])
+            state = cluster.directory / name / "jetstream" / "$SYS" / "_js_" / group / "tav.idx"
+            # Servers write it a moment after they heard the term, and not at all where they stop first; then it has no vote.
+            vote = state.read_bytes()[8:] if state.exists() else b""
+            state.write_bytes(struct.pack("<Q", 2**64 - 1) + vote)
     cluster.start()
 
 
@@ -181,7 +183,6 @@ def test_a_leaderless_consumer_is_recreated_at_its_floor_and_one_beyond_the_end_
     cluster.add_consumer("ORDERS", "worker", max_ack_pending=77)
     cluster.add_consumer("WANTED", "only")
     asyncio.run(_publish(cluster, 20, take=12))
-    # Every member has heard its leader then, and written its term.
     groups = raft_groups(form(cluster, run_module), run_module)
     repair = repair_of(cluster, run_module, tmp_path)
     let_no_member_win(cluster, [groups[name] for name in ("ORDERS/worker", "WANTED/only", "OTHER")])
@@ -290,12 +291,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-# On 2.15.1 the same fault ends either the replica or JetStream, and a restart did not heal it each time.
-@pytest.mark.parametrize("version", ["2.10.27"], scope="session")
-def test_jetstream_that_a_full_disk_has_ended(
+def test_writing_that_a_full_disk_has_ended(
     make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path, small_disk: Path
 ) -> None:
-    """It is reported with the steps, and they cure it."""
+    """It is reported with the steps, and they cure it: on 2.15.1 either JetStream has ended or the replica alone."""
     cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
     cluster.add_stream("ORDERS", 3)
     repair = partial(repair_of(cluster, run_module, tmp_path), expected_jetstream_servers=cluster.names)
@@ -308,7 +307,10 @@ def test_jetstream_that_a_full_disk_has_ended(
     form(cluster, run_module)
     asyncio.run(_publish(cluster, 20, take=0, size=2**18))
 
-    found = wait_for(repair, [("jetstream_disabled", "n3")])
+    ended = [[("jetstream_disabled", "n3")], [("write_error", "n3")]]
+    seen = wait_until(lambda: repair(check_mode=True), lambda said: codes(said) in ended, 60)
+    found = seen.value
+    assert seen.done and (cluster.version == "2.15.1" or codes(found) == ended[0]), found
     assert "make room, then restart its host alone: ansible-playbook natsops.jetstream.restart" in found["refused"][0]
     assert (repair()["changed"], found["left"]) == (False, ["n3"])
     ballast.unlink()
@@ -316,8 +318,15 @@ def test_jetstream_that_a_full_disk_has_ended(
     cluster.start("n3")
     wait_for(repair, [])
     form(cluster, run_module)
-    state = cluster.app_request("$JS.API.STREAM.INFO.ORDERS", members=3)["state"]
-    assert state["messages"] == 20
+    assert cluster.app_request("$JS.API.STREAM.INFO.ORDERS", members=3)["state"]["messages"] == 20
+    if cluster.version == "2.10.27":
+        return  # Its replica may lack a message that could not be written, see docs/operations.md.
+    led = run_module("nats_stream_stepdown", cluster.app_connection(), stream="ORDERS", preferred="n3")
+    assert not led.get("failed"), led
+    info = partial(cluster.app_request, "$JS.API.STREAM.INFO.ORDERS", members=3)
+    # A new leader stores what its log holds a moment after its election.
+    seen = wait_until(info, lambda found: found["state"]["messages"] == 20, 30)
+    assert seen.done and seen.value["cluster"]["leader"] == "n3", seen.value
 
 
 # The only version of both in which a move waits for more than a majority of its new members.

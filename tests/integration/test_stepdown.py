@@ -157,6 +157,38 @@ def test_meta_refuses(
     assert meta_leader(five, run_module) == before
 
 
+def test_step_downs_that_are_not_seen_in_time(
+    five: NatsProcesses, meta: Step, step: Step, streams: Callable[..., str], run_module: Runner
+) -> None:
+    before = meta_leader_of_all(five, run_module)
+    late = meta(away_from=[before], wait_timeout=1e-9)
+    assert late["failure"]["code"] == "step_down_failed", late
+    assert late["msg"].startswith("the meta group has no leader that fits: was not reached within")
+    assert meta_leader(five, run_module) == before
+    leader = streams("SD")
+    late = step("nats_stream_stepdown", stream="SD", away_from=[leader], wait_timeout=1e-9)
+    assert late["failure"]["code"] == "step_down_failed", late
+    assert "was not reached within" in late["msg"] and leader_of(five, "SD") == leader
+
+
+def test_a_server_without_a_cluster_has_no_leaders(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    alone = make_cluster(["n1"], cluster="")
+    alone.add_stream("SD", 1)
+    refused = run_module("nats_meta_stepdown", alone.sys_connection(), force=True)
+    assert refused["failure"]["code"] == "not_clustered", refused
+    assert "no server that answered (n1) is in a JetStream meta group" in refused["msg"]
+    refused = run_module("nats_stream_stepdown", alone.app_connection(), stream="SD", force=True)
+    assert "stream SD: a single replica, on n1, which is one to stay away from" in refused["msg"], refused
+
+
+def test_no_account_is_not_all_accounts(five: NatsProcesses, run_module: Runner) -> None:
+    asked = {"all_accounts": True, "account_users": [], "away_from": ["n1"]}
+    refused = run_module("nats_stream_stepdown", five.sys_connection(), **asked)
+    assert "all_accounts: account_users names no account" in refused["msg"]
+
+
 def test_meta_needs_the_system_account(five: NatsProcesses, run_module: Runner) -> None:
     refused = run_module("nats_meta_stepdown", five.app_connection(), force=True, timeout=2)
     assert refused["failure"]["code"] == "wrong_account"

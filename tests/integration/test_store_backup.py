@@ -368,6 +368,56 @@ def test_what_cannot_be_saved_is_refused_and_a_run_that_was_killed_goes_on(
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
+def test_what_was_purged_before_a_crash_does_not_come_back_unseen(
+    version: str, make_cluster: Callable[..., NatsProcesses], tmp_path: Path, run_module: Runner
+) -> None:
+    """The copy that goes furthest is of a server that was killed after a purge, which no block on its disk tells up to 2.14."""
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
+    cluster.add_stream("ORDERS", 3)
+    asyncio.run(publish(cluster, ["ORDERS"], 0, MESSAGES))
+    cluster.app_request("$JS.API.STREAM.PURGE.ORDERS", {"keep": 5})
+    crashed = cluster.app_request("$JS.API.STREAM.INFO.ORDERS")["cluster"]["leader"]
+    left, other = sorted({*cluster.names} - {crashed})
+    held = partial(run_module, "nats_store_info", {})
+    cluster.stop(left)
+    (stopped,) = held(**host(cluster, left))["streams"]
+    assert (stopped["messages"], stopped["last_seq"]) == (5, MESSAGES)
+    asyncio.run(publish(cluster, ["ORDERS"], MESSAGES, 2))
+    # A server writes what it stored a moment later.
+    on_disk = partial(held, **host(cluster, crashed))
+    assert wait_until(on_disk, lambda found: found["streams"][0]["last_seq"] == MESSAGES + 2, 30).done
+    cluster.kill(crashed, other)
+    copies = {name: str(cluster.directory / name) for name in (crashed, left)}
+    save = saving(Stores(copies, tmp_path / "backup", binary(version)), run_module)
+
+    (row,) = save(check_mode=True, undeleted=["APP/ORDERS"])["streams"]
+    if version == "2.15.1":
+        # It has written what it deleted.
+        assert (row["messages"], row["first_seq"], row["last_seq"]) == (7, MESSAGES - 4, MESSAGES + 2)
+        assert not save().get("failed")
+        return
+    assert (row["messages"], row["first_seq"], row["last_seq"]) == (MESSAGES + 2, 1, MESSAGES + 2)
+    refused = save()
+    assert refused.get("failure", {}).get("code") == "undeleted", refused
+    told = f"15 messages are in it again that were deleted, as the store of {left} tells"
+    assert told in refused["msg"] and "name it in `undeleted`" in refused["msg"]
+    alone = {"copies": {crashed: copies[crashed]}}
+    assert "as the store of a server that `held` names tells" in save(**alone, held=[stopped])["msg"]
+    assert not (tmp_path / "backup" / "APP").exists()
+    # Nobody tells it: it is said that there may be some, here and when it is restored.
+    (row,) = save(**alone)["streams"]
+    assert row["caveats"] == [
+        "its server had not stopped in order: what was deleted last may be in it again, and floors may be lower"
+    ]
+    assert json.loads((Path(row["path"]) / "backup.json").read_text())["crashed"] is True
+    (row,) = save(undeleted=["APP/ORDERS"])["streams"]
+    assert row["caveats"] == [told]
+    # The server that stopped in order has all that there was by then.
+    (row,) = save(copies={left: copies[left]})["streams"]
+    assert (row["messages"], row["caveats"]) == (5, [])
+
+
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"], scope="session")
 def test_nothing_expires_in_the_server_that_loads(version: str, tmp_path: Path, run_module: Runner) -> None:
     directory = tmp_path / "server"
     directory.mkdir()

@@ -39,7 +39,8 @@ class ManifestError(Exception):
 class Manifest:
     """What is known of a backup. `created`: the stream's, by which two streams of one name differ. `contents`: what the
     archive was seen to hold, None where it was not read back. `size` and `sha256` are those of the archive as it is kept; None
-    where the nats CLI took the backup. `encryption`: `method` and `recipients` of an encrypted archive, None for a plain one."""
+    where the nats CLI took the backup. `crashed`: whether it is from the store of a server that had not stopped in order.
+    `encryption`: `method` and `recipients` of an encrypted archive, None for a plain one."""
 
     stream: str
     config: Mapping[str, Any]
@@ -57,6 +58,7 @@ class Manifest:
     consumers: tuple[Mapping[str, Any], ...] = ()
     changed_meanwhile: Mapping[str, int] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
+    crashed: bool = False
     encryption: Optional[Mapping[str, Any]] = None
 
     def as_dict(self) -> dict[str, Any]:

@@ -192,6 +192,10 @@ def _fitted(entry: Config, replicas: int) -> dict[str, Any]:
 
 def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, recreate: Sequence[Config]) -> list[str]:
     found = []
+    if manifest.crashed:
+        found.append(
+            "it is from the store of a server that had not stopped in order: what was deleted last there may be in it again"
+        )
     window = manifest.config.get("duplicate_window") or 0
     if window and manifest.format == ENTRIES:
         found.append(

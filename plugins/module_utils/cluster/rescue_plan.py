@@ -104,14 +104,14 @@ class Sight:
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a stream. `holders`: servers that answer and hold it, with the last sequence of each; `dead`: its other
-    members. `stalled`: whether it has lost its majority."""
+    """What becomes of a stream. `holders`: servers that answer and hold it, with the last sequence of each; `counts`: how many
+    messages those have that go furthest; `dead`: its other members. `stalled`: whether it has lost its majority."""
 
     account: str
     stream: str
     num_replicas: int
     holders: Mapping[str, int]
-    messages: int
+    counts: Mapping[str, int]
     dead: tuple[str, ...]
     stalled: bool
     in_memory: bool = False
@@ -124,6 +124,11 @@ class Fate:
     def last_seq(self) -> int:
         """Return the last sequence that comes back."""
         return max(self.holders.values(), default=0)
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages come back at most."""
+        return max(self.counts.values(), default=0)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for a module's result."""
@@ -407,9 +412,10 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
             if fate is None or stored.last_seq is None or stored.last_seq <= fate.last_seq:
                 continue
             if not _accepted(fate.label, request.lost):
+                crashed = "; its server crashed, so that what was deleted last may be in it again"
                 yield (
                     f"the disk of {name} holds {fate.label} up to {stored.last_seq}, the servers that answer up to "
-                    f"{fate.last_seq}: copy it first, then name the stream as lost"
+                    f"{fate.last_seq}: copy it first, then name the stream as lost{crashed if stored.messages is None else ''}"
                 )
 
 
@@ -450,7 +456,7 @@ def _fate(stream: Stream, sight: Sight) -> Fate:
         stream=stream.name,
         num_replicas=group.size,
         holders={name: stored.last_seq or 0 for name, stored in sorted(known.items())},
-        messages=max((stored.messages or 0 for stored in known.values() if stored.last_seq == last), default=0),
+        counts={name: stored.messages or 0 for name, stored in sorted(known.items()) if stored.last_seq == last},
         dead=tuple(sorted(frozenset(group.members) - sight.cluster.names)),
         # By its members: after a rescue it may have fewer than it should.
         stalled=len(group.hosts) < len(group.members) // 2 + 1,
@@ -693,7 +699,7 @@ def _stream_lines(made: Plan) -> Iterable[str]:
             + (
                 "ends with them, since it is in memory"
                 if made.fresh and fate.in_memory
-                else f"comes back up to {fate.last_seq} with {back} of {fate.num_replicas} replicas"
+                else f"comes back up to {fate.last_seq} with {back} of {fate.num_replicas} replicas{_undeleted(fate)}"
             )
         )
     if len(stalled) > MAX_STREAM_LINES:
@@ -701,6 +707,14 @@ def _stream_lines(made: Plan) -> Iterable[str]:
     others = len(made.fates) - len(stalled)
     if others:
         yield f"  {others} streams have their majority"
+
+
+def _undeleted(fate: Fate) -> str:
+    """Return that holders differ in what was deleted: one that crashed and started again may have lost its last deletions."""
+    if len(set(fate.counts.values())) < 2:
+        return ""
+    each = ", ".join(f"{name} {count}" for name, count in fate.counts.items())
+    return f"; up to there they hold different numbers of messages ({each}), so that what was deleted may come back"
 
 
 def _state(host: Host) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -96,13 +97,40 @@ def _stream(account: str, folder: Path) -> StoredStream:
 
 
 def best_replica(held: Mapping[str, StoredStream]) -> str:
-    """Return the server whose disk goes furthest and then has the most messages."""
+    """Return the server whose disk goes furthest, then stopped in order, and then has the most messages."""
 
     def holds(server: str) -> tuple[int, int]:
         stored = held[server]
-        return stored.last_seq or 0, stored.messages or 0
+        return stored.last_seq or 0, -1 if stored.messages is None else stored.messages
 
     return max(sorted(held), key=holds)
+
+
+def undeleted(
+    first_seq: int, last_seq: int, deleted: Iterable[int], stores: Iterable[tuple[str, StoredStream]]
+) -> tuple[int, str]:
+    """Return how many messages a server has loaded that were deleted, and which of the stores tells that; 0 where none does.
+
+    Where a server crashed, deletions are not on its disk that it had not written yet: up to 2.14 a purge that keeps messages
+    changes no block, and the index follows within two minutes (purge to 100 of 500 and kill -9 on 2.10.27: 500 are loaded). The
+    first sequence of a stream never goes back, so that each index tells, however old, which messages were deleted.
+    `deleted`: sequences that are loaded as deleted.
+    """
+    gaps = sorted(deleted)
+
+    def loaded_to(seq: int) -> int:
+        return max(0, min(seq, last_seq) - first_seq + 1 - bisect_right(gaps, seq))
+
+    most = (0, "")
+    for server, stored in stores:
+        if stored.first_seq is None:
+            continue
+        surplus = loaded_to(stored.first_seq - 1)
+        if stored.messages is not None and (stored.last_seq or 0) <= last_seq:
+            surplus = max(surplus, loaded_to(stored.last_seq or 0) - stored.messages)
+        if surplus > most[0]:
+            most = surplus, server
+    return most
 
 
 def _blocks(folder: Path) -> Iterator[tuple[int, Path]]:

@@ -208,6 +208,11 @@ class JetStreamApi(_Api):
         """Return the STREAM.INFO of one stream, None when there is no such stream."""
         return _unless_missing(lambda: self.stream(name), STREAM_NOT_FOUND)
 
+    def deleted_sequences(self, name: str) -> list[int]:
+        """Return the sequences between the first and the last message of a stream that are not there."""
+        info = self.call(f"STREAM.INFO.{name}", {"deleted_details": True})
+        return list(info["state"].get("deleted") or ())
+
     def create_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Create a stream and return its info."""
         return self.call(f"STREAM.CREATE.{config['name']}", config)

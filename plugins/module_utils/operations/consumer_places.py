@@ -18,13 +18,14 @@ def place_consumers(
     stream: str,
     configs: Mapping[str, Mapping[str, Any]],
     last_seq: int,
-    replaceable: bool,
+    retention: str,
     timeout: float,
 ) -> list[str]:
     """Wait until consumers that were created with these configurations begin where these say, and return why some do not.
 
-    One that begins earlier is created again, if `replaceable`: another server may lead it then, or its replica be complete. One
-    that has delivered stays, since its clients are at work. `last_seq`: the last message of the stream when they were created.
+    One that begins earlier is created again: another server may lead it then, or its replica be complete. One that has delivered
+    stays, since its clients are at work, and so does each of a stream where acknowledgements remove messages: deleting it may do
+    so, too. `retention`: the stream's; `last_seq`: its last message when they were created.
     """
 
     def again() -> list[str]:
@@ -39,7 +40,7 @@ def place_consumers(
                     api.save_consumer(stream, config, "create")
                 left.append(f"no leader answers for consumer {name}")
             elif begins_early(row, last_seq):
-                if replaceable and not has_delivered(row):
+                if retention == "limits" and not has_delivered(row):
                     api.delete_consumer(stream, name)
                     api.save_consumer(stream, config, "create")
                 left.append(f"consumer {name} begins before its position")

@@ -288,7 +288,7 @@ class _Run:
             configs[name] = recreated_config(placed, "limits")
             self._origin.save_consumer(self._stream, configs[name], "create")
             rows.append({"name": name, "site_floor": at_site, "floor": moved.floor, "again": moved.again})
-        wrong = place_consumers(self._origin, self._stream, configs, last, True, self._wait)
+        wrong = place_consumers(self._origin, self._stream, configs, last, "limits", self._wait)
         if wrong:
             reason = f"consumers of {self._stream} at the origin are not ready: {'; '.join(wrong)}"
             raise Refusal("consumers_missing", f"{reason}. Nothing was switched, and the site serves again")

@@ -389,7 +389,7 @@ class FailoverRun:
                 self._site.save_consumer(record.target, config, "create")
         # Those that a run before this one created may have delivered since, and stay.
         wrong = place_consumers(
-            self._site, record.target, wanted, int(info["state"]["last_seq"]), True, self._patience.wait
+            self._site, record.target, wanted, int(info["state"]["last_seq"]), "limits", self._patience.wait
         )
         if wrong:
             raise Refusal("consumers_missing", f"consumers of {record.target} are not ready: {'; '.join(wrong)}")

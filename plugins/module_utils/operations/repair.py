@@ -220,13 +220,12 @@ class Repair:
             )
             raise
         self._verify_consumer(step)
-        # Where acknowledgements remove messages, deleting a consumer may do so, too.
         early = place_consumers(
             api,
             finding.stream,
             {finding.consumer: wanted},
             int(stream["state"]["last_seq"]),
-            retention == "limits",
+            retention,
             self._settings.timeout,
         )
         if early:

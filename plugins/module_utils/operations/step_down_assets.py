@@ -179,10 +179,6 @@ class AssetGroups:
         """Return the group from an info. Its size is that of its configuration, and more while it is being moved."""
         if isinstance(answer, NatsFailure):
             return answer
-        if not answer.get("cluster"):
-            return NatsFailure(
-                "not_clustered", "the server that answers is not in a JetStream cluster", account=asset.account
-            )
         key = (asset.account, asset.stream)
         if asset.consumer is None:
             self._stream_configs[key] = answer["config"]

@@ -29,6 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.store impor
     StoredStream,
     best_replica,
     stored_streams,
+    undeleted,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store_copy import StoreError, load_alone, size_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
@@ -71,14 +72,15 @@ _REPORTED = ("messages", "first_seq", "last_seq")
 @dataclass(frozen=True)
 class WantedCopies:
     """Which streams are saved, where to and how. `copies`: server → directory of the copy of its store. `damaged`: patterns of
-    streams that are saved although less of them is loaded than their files tell. `held`: what must be in the copies, as
-    `nats_store_copy` returned it."""
+    streams that are saved although less of them is loaded than their files tell. `undeleted`: likewise, although more is loaded.
+    `held`: what must be in the copies, as `nats_store_copy` returned it."""
 
     copies: Mapping[str, str]
     store: Store
     streams: Sequence[str]
     exclude: Sequence[str]
     damaged: Sequence[str]
+    undeleted: Sequence[str]
     held: Sequence[Mapping[str, Any]]
     binary: Optional[str]
     work_directory: Optional[Path]
@@ -88,12 +90,12 @@ class WantedCopies:
 
 @dataclass(frozen=True)
 class _Replica:
-    """The replica of a stream that is saved. `others`: server → last sequence of its other ones. `folders`: server → where it
-    and its other ones are."""
+    """The replica of a stream that is saved. `others`: server → its other ones. `folders`: server → where it and its other ones
+    are."""
 
     server: str
     stored: StoredStream
-    others: Mapping[str, int]
+    others: Mapping[str, StoredStream]
     folders: Mapping[str, Path]
     size: int
 
@@ -200,7 +202,7 @@ def _replica(wanted: WantedCopies, held: Mapping[str, StoredStream]) -> _Replica
     folders = {
         name: Path(wanted.copies[name]) / "jetstream" / best.account / "streams" / best.name for name in sorted(held)
     }
-    others = {name: held[name].last_seq or 0 for name in folders if name != server}
+    others = {name: held[name] for name in folders if name != server}
     return _Replica(server, best, others, folders, size_of(folders[server]))
 
 
@@ -265,7 +267,7 @@ def _row(
         "account": stored.account,
         "stream": stored.name,
         "server": replica.server,
-        "others": dict(replica.others),
+        "others": {server: other.last_seq or 0 for server, other in replica.others.items()},
         "num_replicas": stored.num_replicas,
         "problem": "",
         "code": "",
@@ -299,19 +301,25 @@ def _save(
         if missing and not matches(stored.account, stored.name, wanted.damaged):
             reason = f"{replica.folder} is not loaded whole: {missing}.{_complaints(work)}"
             raise NatsFailure("damaged", f"{reason}\nName it in `damaged` to save what is loaded")
+        crashed = stored.messages is None
+        count, witness = _undeleted(wanted, replica, api, info["state"]) if crashed else (0, "")
+        back = f"{count} messages are in it again that were deleted, as the store of {witness} tells" if count else ""
+        if back and not matches(stored.account, stored.name, wanted.undeleted):
+            reason = f"{replica.folder} is of a server that had not stopped in order: {back}"
+            raise NatsFailure("undeleted", f"{reason}.\nTake the copy of another server, or name it in `undeleted`")
         consumers = [
             {"name": row["name"], "ack_floor": position(row), "server": row.get("server", replica.server)}
             for row in api.consumers(stored.name).rows
         ]
         target = wanted.store.below(folder(stored.account))
-        one = WantedBackup(stored.name, target, wanted.level, wanted.pace, report=report)
+        one = WantedBackup(stored.name, target, wanted.level, wanted.pace, report=report, crashed=crashed)
         result = back_up(client, api, one, check_mode)
     contents = (result["backup"] or {}).get("contents") or {}
     return {
         **{key: info["state"][key] for key in _REPORTED},
         "consumers": sorted(consumers, key=lambda row: str(row["name"])),
         "digest": contents.get("digest"),
-        "caveats": [*result["caveats"], *_caveats(stored, missing)],
+        "caveats": [*result["caveats"], *_caveats(stored, missing, back)],
         **{key: result[key] for key in ("changed", "path", "reason", "diff")},
     }
 
@@ -327,12 +335,28 @@ def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
     )
 
 
-def _caveats(stored: StoredStream, missing: str) -> list[str]:
-    if missing:
-        return [f"it is not whole: {missing}"]
-    if stored.messages is None:
-        return ["its server had not stopped in order: how many messages it held is not known, and floors may be lower"]
-    return []
+def _undeleted(wanted: WantedCopies, replica: _Replica, api: JetStreamApi, state: Mapping[str, Any]) -> tuple[int, str]:
+    """Return how many messages are loaded that were deleted as far as any store tells, and whose that is."""
+    stored = replica.stored
+    stores = [(replica.server, stored), *replica.others.items()]
+    stores += [
+        ("a server that `held` names", StoredStream(**item))
+        for item in wanted.held
+        if (item["account"], item["name"]) == (stored.account, stored.name)
+    ]
+    deleted = api.deleted_sequences(stored.name) if state.get("num_deleted") else []
+    return undeleted(state["first_seq"], state["last_seq"], deleted, stores)
+
+
+def _caveats(stored: StoredStream, missing: str, back: str) -> list[str]:
+    found = [f"it is not whole: {missing}"] if missing else []
+    if back:
+        found.append(back)
+    elif stored.messages is None:
+        found.append(
+            "its server had not stopped in order: what was deleted last may be in it again, and floors may be lower"
+        )
+    return found
 
 
 @contextlib.contextmanager
@@ -342,16 +366,22 @@ def _loaded(place: _Place, replica: _Replica) -> Iterator[tuple[Client, Path]]:
         target = work / "store" / "jetstream" / ACCOUNT / "streams" / replica.stored.name
         try:
             with written(work):
-                shutil.copytree(replica.folder, target)
+                _copy(replica.folder, target)
             load_alone(str(work / "store"))
-        except shutil.Error as error:
-            raise NatsFailure("write_failed", f"{replica.folder} cannot be copied to {work}: {error}") from error
         except StoreError as error:
             reason = str(error).replace(str(target), str(replica.folder))
             raise NatsFailure("damaged", reason) from error
         store_bytes = 2 * replica.size + SLACK
         with throwaway_server(place.binary, work, {}, store_bytes) as connection, Client(connection) as client:
             yield client, work
+
+
+def _copy(folder: Path, target: Path) -> None:
+    try:
+        shutil.copytree(folder, target)
+    except shutil.Error as error:  # an OSError without a reason of its own
+        why = "; ".join(reason for _source, _target, reason in error.args[0])
+        raise NatsFailure("write_failed", f"{folder} cannot be copied to {target}: {why}") from error
 
 
 def _complaints(work: Path) -> str:

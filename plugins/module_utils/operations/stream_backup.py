@@ -62,6 +62,7 @@ class WantedBackup:
     force: bool = False
     report: Callable[[int], None] = lambda _size: None
     patience: Patience = field(default_factory=Patience)
+    crashed: bool = False
 
 
 def back_up(client: Client, api: JetStreamApi, wanted: WantedBackup, check_mode: bool) -> dict[str, Any]:
@@ -199,6 +200,7 @@ def _take(
             changed_meanwhile=changes(info["state"], after["state"]),
             # A server without a cluster has no followers that could differ.
             caveats=tuple(backup_caveats(info["config"], version)) if _followed(info) else (),
+            crashed=wanted.crashed,
             encryption={"method": METHOD, "recipients": list(keys.recipients)} if keys.encrypt else None,
         )
         backup = Backup(wanted.store.with_keys(keys), staging.folder, manifest)

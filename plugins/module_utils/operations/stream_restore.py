@@ -281,8 +281,7 @@ def _placed(
     """Wait until the recreated consumers begin where they should, and return which do not."""
     retention = plan.config.get("retention", "limits")
     configs = {entry["name"]: recreated_config(entry, retention) for entry in plan.recreate if entry["name"] in names}
-    # Where acknowledgements remove messages, deleting a consumer may do so, too.
-    return place_consumers(api, plan.config["name"], configs, last_seq, retention == "limits", wanted.wait_timeout)
+    return place_consumers(api, plan.config["name"], configs, last_seq, retention, wanted.wait_timeout)
 
 
 def _pending_settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> list[str]:

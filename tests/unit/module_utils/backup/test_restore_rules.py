@@ -205,6 +205,8 @@ def test_caveats() -> None:
     assert "duplicate window of 2m" in window
     assert pending == "messages that were delivered but not acknowledged are delivered again: a (3)"
     assert plan_restore(replace(saved, format=TAR), Changes(consumers=False), HERE).caveats == ()
+    (crash,) = plan_restore(replace(saved, format=TAR, crashed=True), Changes(consumers=False), HERE).caveats
+    assert crash.endswith("had not stopped in order: what was deleted last there may be in it again")
     ephemeral = {**consumer("e", in_archive=False), "config": {"name": "e"}}
     lacking = replace(manifest(ephemeral, format=TAR), config={**CONFIG, "retention": "interest"})
     assert plan_restore(lacking, Changes(), HERE).caveats == (

@@ -412,7 +412,19 @@ def test_a_dead_disk_that_goes_further() -> None:
     hosts = {**GONE, "n3": Host("n3", True, fenced="masked", streams={("APP", "ORDERS"): Stored(None, 21)})}
     (refusal,) = planned(hosts=hosts).refusals
     assert "the disk of n3 holds APP/ORDERS up to 21, the servers that answer up to 20: copy it first" in refusal
+    assert refusal.endswith("; its server crashed, so that what was deleted last may be in it again")
+    hosts["n3"] = replace(hosts["n3"], streams={("APP", "ORDERS"): Stored(21, 21)})
+    assert planned(hosts=hosts).refusals[0].endswith("then name the stream as lost")
     assert planned(hosts=hosts, request=Request(DEAD, ["APP/ORDERS"])).refusals == ()
+
+
+def test_survivors_that_differ_in_what_was_deleted() -> None:
+    """One that crashed and started again may have lost its last deletions."""
+    differ = {("APP", "EVENTS"): {"n1": Stored(20, 20), "n2": Stored(5, 20), "n3": Stored(1, 19)}}
+    (line,) = [line for line in planned(held=differ).lines if "APP/EVENTS" in line]
+    assert line.endswith(
+        "; up to there they hold different numbers of messages (n1 20, n2 5), so that what was deleted may come back"
+    )
 
 
 def test_an_interrupted_rescue_goes_on() -> None:
@@ -473,4 +485,4 @@ def test_no_rescue_while_anybody_who_counts_is_missing_or_may_come_back(
 
 
 def test_a_fate_without_holders_ends_at_nothing() -> None:
-    assert Fate("APP", "ORDERS", 3, {}, 0, (), True).last_seq == 0
+    assert Fate("APP", "ORDERS", 3, {}, {}, (), True).last_seq == 0

@@ -16,6 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.store impor
     StoredStream,
     best_replica,
     stored_streams,
+    undeleted,
 )
 
 ERASED, TOMBSTONE = 1 << 63, 1 << 62
@@ -106,6 +107,7 @@ def test_what_keeps_a_server_from_starting() -> None:
         ({"n1": (20, 19), "n2": (20, 20)}, "n2"),
         ({"n2": (20, 20), "n1": (20, 20)}, "n1"),
         ({"n1": (None, None), "n2": (0, 0), "n3": (1, None)}, "n3"),
+        ({"n1": (20, None), "n2": (20, 0)}, "n2"),
     ],
 )
 def test_the_best_replica_goes_furthest_and_then_has_the_most_messages(
@@ -113,3 +115,35 @@ def test_the_best_replica_goes_furthest_and_then_has_the_most_messages(
 ) -> None:
     stored = {server: StoredStream("APP", "ORDERS", 3, 1, last, messages) for server, (last, messages) in held.items()}
     assert best_replica(stored) == best
+
+
+def stopped(first: int, last: int, messages: int | None) -> StoredStream:
+    return StoredStream("APP", "ORDERS", 3, first, last, messages)
+
+
+@pytest.mark.parametrize(
+    ("deleted", "stores", "found"),
+    [
+        # Loaded are 1 to 25, but for the deleted.
+        ([], {"n2": stopped(16, 20, 5)}, (15, "n2")),
+        ([], {"n2": stopped(1, 20, 20)}, (0, "")),
+        ([3, 4], {"n2": stopped(1, 20, 18)}, (0, "")),
+        ([3, 24], {"n2": stopped(1, 20, 18)}, (1, "n2")),
+        # All of it was purged.
+        ([], {"n2": stopped(21, 20, 0)}, (20, "n2")),
+        # Its own index is old, and still newer than what is loaded.
+        ([], {"n1": stopped(6, 25, None)}, (5, "n1")),
+        # A store that goes further tells what is below its first message alone, as others may have been deleted since.
+        ([], {"n2": stopped(3, 30, 3)}, (2, "n2")),
+        ([], {"n2": stopped(3, 20, 18), "n3": stopped(16, 18, 3)}, (15, "n3")),
+        ([], {"n2": StoredStream("APP", "ORDERS", encrypted=True)}, (0, "")),
+    ],
+)
+def test_what_was_deleted_and_is_loaded_again(
+    deleted: list[int], stores: dict[str, StoredStream], found: tuple[int, str]
+) -> None:
+    assert undeleted(1, 25, deleted, stores.items()) == found
+
+
+def test_nothing_is_loaded_again_of_an_empty_stream() -> None:
+    assert undeleted(21, 20, [], {"n2": stopped(16, 20, 5)}.items()) == (0, "")

@@ -44,8 +44,8 @@ class Api:
         return Listing((self.consumer,) if self.consumer else (), {})
 
 
-def placed(api: Api, replaceable: bool = True) -> list[str]:
-    return place_consumers(api, "S", {"c": CONFIG}, 100, replaceable, 0.3)  # type: ignore[arg-type]
+def placed(api: Api, retention: str = "limits") -> list[str]:
+    return place_consumers(api, "S", {"c": CONFIG}, 100, retention, 0.3)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +72,9 @@ def test_one_whose_deletion_was_the_last_that_worked_is_created() -> None:
     assert api.consumer is not None and api.calls == ["create", "delete", "create", "create", "create"]
 
 
-def test_one_that_has_delivered_or_is_not_replaceable_is_reported() -> None:
-    for api, replaceable in ((Api([9], delivered=3), True), (Api([9]), False)):
-        assert placed(api, replaceable) == ["consumer c begins before its position"]
+def test_one_that_has_delivered_or_whose_deletion_may_remove_messages_is_reported() -> None:
+    for api, retention in ((Api([9], delivered=3), "limits"), (Api([9]), "interest"), (Api([9]), "workqueue")):
+        assert placed(api, retention) == ["consumer c begins before its position"]
         assert api.calls == ["create"]
 
 

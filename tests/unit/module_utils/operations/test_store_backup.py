@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store
 def refusal(monkeypatch: pytest.MonkeyPatch, copies: dict[str, list[StoredStream]], **changes: Any) -> NatsFailure:
     """Return why these copies, by server, are not saved."""
     monkeypatch.setattr(store_backup, "_stored", lambda server, _copy: copies[server])
-    values = {"streams": ["*"], "exclude": [], "damaged": [], "held": [], **changes}
+    values = {"streams": ["*"], "exclude": [], "damaged": [], "undeleted": [], "held": [], **changes}
     wanted = WantedCopies(
         dict.fromkeys(copies, "/copy"),
         store=None,  # type: ignore[arg-type]
@@ -45,3 +46,18 @@ def test_copies_that_hold_less_than_the_stores_did_are_refused(monkeypatch: pyte
     failure = refusal(monkeypatch, {"n2": [StoredStream("APP", "OPEN", 1, 1, 20, 20)]}, held=held)
     assert failure.code == "incomplete"
     assert failure.description.endswith("of 2 streams that stores held, APP/GONE is in none, APP/OPEN ends before 21")
+
+
+def test_a_copy_that_cannot_be_copied(tmp_path: Path) -> None:
+    stored = StoredStream("APP", "ORDERS", 1, 1, 20, 20)
+    folder = tmp_path / "n1" / "jetstream" / "APP" / "streams" / "ORDERS"
+    folder.mkdir(parents=True)
+    (folder / "meta.inf").symlink_to("nowhere")
+    work = tmp_path / "work"
+    work.mkdir()
+    replica = store_backup._Replica("n1", stored, {}, {"n1": folder}, 0)
+    with pytest.raises(NatsFailure) as raised, store_backup._loaded(store_backup._Place("none", work), replica):
+        pytest.fail("it is not loaded")
+    assert raised.value.code == "write_failed"
+    assert raised.value.description.startswith(f"{folder} cannot be copied to {work}")
+    assert list(work.iterdir()) == []
