@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from jetstream_insights.advisories import captures_of, make_advisories
 from jetstream_insights.collection import module_util
 from jetstream_insights.days import days, make_gold
+from jetstream_insights.delta import describe
 from jetstream_insights.files import LakeError
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
@@ -89,9 +90,10 @@ def parser() -> argparse.ArgumentParser:
     jobs = (
         "silver: typed tables from the snapshots; advisories: a table of what streams captured; "
         "gold: reports, histories and forecasts of whole days from those; findings: what is wrong; "
-        "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove what is too old or was replaced"
+        "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove what is too old or was "
+        "replaced; delta: logs of Delta Lake that name what is published, for other engines"
     )
-    names = ["silver", "advisories", "gold", "findings", "report", "maintain"]
+    names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta"]
     found.add_argument("jobs", nargs="+", choices=names, metavar="JOB", help=jobs)
     found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
     found.add_argument("--from", dest="start", type=moment, help="first hour, in UTC; by default a day before --to")
@@ -222,6 +224,8 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
     if job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))
+    if job == "delta":
+        return asdict(describe(lake, say))
     if job == "gold":
         windows = [*given.maintenance, *(of_journal(window) for window in given.meant)]
         settings = Settings(maintenance=tuple(windows), slo=given.slo)

@@ -52,6 +52,12 @@ class Files(Protocol):
         """Remove a file or a folder with all that it holds, if it is there."""
 
 
+def store_uri(uri: str) -> str:
+    """Return the URI of a lake as programs without Hadoop know it."""
+    scheme = urlsplit(uri).scheme
+    return {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + uri[len(scheme) :] if scheme else f"file://{uri}"
+
+
 def files_of(spark: SparkSession, uri: str) -> Files:
     """Return the files of a lake. Raises LakeError for a URI that Spark Connect alone cannot serve."""
     return ArrowFiles(uri) if is_remote() else HadoopFiles(spark, uri)
@@ -152,9 +158,7 @@ class ArrowFiles:
         if scheme in ("hdfs", "viewfs"):
             raise LakeError(f"{uri}: HDFS is read in Spark's own process; run the jobs by spark-submit, not by Connect")
         try:
-            # Hadoop's names of the same stores.
-            known = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + uri[len(scheme) :]
-            self._files, self._root = fs.FileSystem.from_uri(known if scheme else f"file://{uri}")
+            self._files, self._root = fs.FileSystem.from_uri(store_uri(uri))
         except (OSError, ValueError) as error:
             raise LakeError(f"{uri}: {error}") from error
         #: An object is there when it has been written whole.

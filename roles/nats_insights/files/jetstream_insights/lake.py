@@ -55,6 +55,13 @@ _HOUR = timedelta(hours=1)
 _HOURS = 24
 
 
+def columns(layer: str, table: str) -> StructType:
+    """Return what a table is read with."""
+    found = StructType.fromDDL(_COLUMNS[layer][table])
+    assert isinstance(found, StructType)
+    return found
+
+
 def place(when: date) -> str:
     """Return the directories of an hour, or of a day when it is no more than a date."""
     return f"date={when:%Y-%m-%d}" + (f"/hour={when:%H}" if isinstance(when, datetime) else "")

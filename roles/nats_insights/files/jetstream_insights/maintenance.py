@@ -254,8 +254,8 @@ def _since(lake: Lake) -> dict[str, datetime]:
 
 def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
     """Yield the files and folders that nothing names, and that nobody who began after `limit` is about to name."""
-    of_days = [(layer, _used_days(lake, layer)) for layer in ("gold", "findings")]
-    for layer, used in (("silver", _used_hours(lake)), *of_days):
+    of_days = [(layer, used_days(lake, layer)) for layer in ("gold", "findings")]
+    for layer, used in (("silver", set().union(*(used_hours(lake, layer) for layer in _LAYERS))), *of_days):
         for table in lake.files.names(layer):
             for run in lake.files.names(f"{layer}/{table}"):
                 if run.startswith("run=") and begun(run.removeprefix("run=")) < limit:
@@ -263,21 +263,18 @@ def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
     yield from _unused_of_bronze(lake, limit)
 
 
-def _used_hours(lake: Lake) -> set[str]:
-    """Return the folders of runs that the hours of silver point to."""
+def used_hours(lake: Lake, layer: str) -> set[str]:
+    """Return the folders of runs that hours point to, of `silver` or of a table of it that has pointers of its own."""
     used = set()
-    for layer in _LAYERS:
-        for hour, _name in _hours(lake, f"{layer}/_published"):
-            pointer = lake.pointer(layer, hour)
-            used.add(
-                f"run={pointer['day']}/date={hour:%Y-%m-%d}"
-                if "day" in pointer
-                else f"run={pointer['run']}/{place(hour)}"
-            )
+    for hour, _name in _hours(lake, f"{layer}/_published"):
+        pointer = lake.pointer(layer, hour)
+        used.add(
+            f"run={pointer['day']}/date={hour:%Y-%m-%d}" if "day" in pointer else f"run={pointer['run']}/{place(hour)}"
+        )
     return used
 
 
-def _used_days(lake: Lake, layer: str) -> set[str]:
+def used_days(lake: Lake, layer: str) -> set[str]:
     """Return the folders of runs that the days of a layer point to."""
     folder, suffix = f"{layer}/_published", ".json"
     names = [name for name in lake.files.names(folder) if name.endswith(suffix)]

@@ -1,0 +1,131 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Other engines read by the Delta logs what the package reads: Arrow's dataset and DataFusion, which deltalake brings."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from jetstream_insights.days import make_gold
+from jetstream_insights.delta import Described, describe
+from jetstream_insights.files import LakeError
+from jetstream_insights.findings.registry import Settings
+from jetstream_insights.jobs import make_silver
+from jetstream_insights.judging import make_findings
+from jetstream_insights.lake import Lake, columns
+from jetstream_insights.maintenance import Keep, maintain
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+from support.fleet import START, Fleet
+
+HOURS = [START, START + timedelta(hours=1)]
+DAY = START.date()
+FLEET = Fleet(3, 3)
+KEY = ["snapshot", "account", "stream"]
+
+
+def say(_text: str) -> None:
+    """Nobody listens."""
+
+
+def described(lake: Lake) -> Described:
+    done = describe(lake, say)
+    assert describe(lake, say) == Described(0, done.files, done.left), "nothing has changed since"
+    return done
+
+
+def of_spark(lake: Lake) -> list[Any]:
+    frame = lake.read("silver", "streams", HOURS)
+    assert frame is not None
+    return sorted(tuple(row) for row in frame.select(*KEY, "last_seq", "taken").collect())
+
+
+def of_delta(lake: Lake, version: int | None = None) -> list[Any]:
+    table = DeltaTable(f"{lake.uri}/silver/streams", version=version)
+    by_arrow = table.to_pyarrow_table(columns=[*KEY, "last_seq", "taken"]).to_pylist()
+    found = sorted((*list(row.values())[:-1], row["taken"].replace(tzinfo=None)) for row in by_arrow)
+    names = ", ".join((*KEY, "last_seq"))
+    by_datafusion = QueryBuilder().register("streams", table).execute(f"SELECT {names} FROM streams").read_all()
+    assert by_datafusion.num_rows == len(found)
+    return found
+
+
+def test_every_published_row_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    for minute in (0, 1, 60):
+        FLEET.write(tmp_path, minute * 60.0)
+    make_silver(lake, HOURS, say)
+    make_gold(lake, [DAY], say)
+    make_findings(lake, [DAY], say, False, Settings(), None)
+    assert described(lake).left == []
+    seen = 0
+    for layer in ("silver", "gold", "findings"):
+        for table in (path.parent for path in (tmp_path / layer).glob("*/_delta_log")):
+            read = (
+                lake.read(layer, table.name, HOURS) if layer == "silver" else lake.read_days(layer, table.name, [DAY])
+            )
+            assert read is not None
+            assert DeltaTable(str(table)).to_pyarrow_dataset().count_rows() == read.count(), table
+            seen += 1
+    assert seen > 30
+    assert of_delta(lake) == of_spark(lake)
+    dates = QueryBuilder().register("streams", DeltaTable(f"{tmp_path}/silver/streams"))
+    assert dates.execute(f"SELECT * FROM streams WHERE date > '{DAY}'").read_all().num_rows == 0
+
+
+def test_the_log_follows_what_is_published(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    FLEET.write(tmp_path, 0.0)
+    FLEET.write(tmp_path, 3600.0)
+    make_silver(lake, HOURS, say)
+    described(lake)
+    first = of_delta(lake)
+
+    FLEET.write(tmp_path, 60.0)  # late
+    make_silver(lake, HOURS, say)
+    assert of_delta(lake) == first, "readers see the new hour as a whole, and not before the log names it"
+    described(lake)
+    assert of_delta(lake) == of_spark(lake) != first
+    assert of_delta(lake, version=0) == first, "nobody has removed what was replaced"
+
+    keep = Keep(unused=timedelta(0))
+    tomorrow = START + timedelta(days=1)
+    assert maintain(lake, tomorrow, keep, say).compacted == 1
+    described(lake)
+    joined = of_delta(lake)
+    assert joined == of_spark(lake)
+    FLEET.write(tmp_path, 120.0)
+    make_silver(lake, HOURS, say)
+    assert described(lake).left == [f"silver {DAY}"]
+    assert of_delta(lake) == joined, "the file of the day also has the rows that were replaced"
+    assert maintain(lake, tomorrow, keep, say).compacted == 1
+    assert described(lake).left == []
+    assert of_delta(lake) == of_spark(lake) != joined
+
+
+def test_a_column_more(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(spark, str(tmp_path))
+    FLEET.write(tmp_path, 0.0)
+    make_silver(lake, HOURS, say)
+
+    def older(layer: str, table: str) -> StructType:
+        return StructType([one for one in columns(layer, table) if one.name != "last_seq"])
+
+    with monkeypatch.context() as patched:
+        patched.setattr("jetstream_insights.delta.columns", older)
+        described(lake)
+        assert "last_seq" not in DeltaTable(f"{lake.uri}/silver/streams").to_pyarrow_dataset().schema.names
+    described(lake)
+    assert of_delta(lake) == of_spark(lake)
+
+
+def test_without_the_package(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake.exceptions", None)
+    with pytest.raises(LakeError, match="pip install deltalake"):
+        describe(Lake(spark, str(tmp_path)), say)
