@@ -13,14 +13,14 @@ import pytest
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.accounts import account_usage
-from jetstream_insights.gold.activity import activity
+from jetstream_insights.gold.activity import activity, waiting
 from jetstream_insights.gold.balance import gini
 from jetstream_insights.gold.capacity import capacity, growth, sums_of
 from jetstream_insights.gold.changes import suspects
 from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
 from jetstream_insights.gold.divergence import divergence
 from jetstream_insights.gold.forecast import LONG, backtests, forecasts
-from jetstream_insights.gold.health import incidents, restarts
+from jetstream_insights.gold.health import answers, incidents, restarts
 from jetstream_insights.gold.leadership import flap, leader_changes
 from jetstream_insights.gold.tables import schema
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -493,6 +493,7 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
     found = incidents(
         of_timeline,
         of_moments,
+        answers(servers),
         servers,
         failures,
         advisories,
@@ -561,7 +562,7 @@ def test_activity_is_of_counters_that_can_be_compared(spark: SparkSession) -> No
         [("fleet", LAST, NOON + timedelta(minutes=minute)) for minute in (10, 20)],
         "fleet string, day date, taken timestamp",
     )
-    (row,) = activity(servers, consumers, changes, servers.limit(0), DEFAULTS).collect()
+    (row,) = activity(servers, waiting(consumers), changes, servers.limit(0), DEFAULTS).collect()
     # 600 in 600 seconds, and 300 in 600 seconds of the second start; of what lies between nothing is known.
     assert (row["hour"], row["measured"], row["in_msgs"]) == (12, 1, pytest.approx(900 / 1200))
     assert (row["api_errors"], row["connections"]) == (2, 10)

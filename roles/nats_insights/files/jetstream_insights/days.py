@@ -1,13 +1,15 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job that makes the gold tables, a day at a time: what a day is made from, whether it is up to date, and when it counts."""
+"""The job that makes the gold tables, a day at a time, of what it needs of each hour: what they are made from, whether they are
+up to date, and when they count.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
@@ -15,12 +17,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold import TABLES, made_before
-from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings
+from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings, last_of_day
 from jetstream_insights.gold.tables import days_before
 from jetstream_insights.jobs import Outcome, Say, empty
-from jetstream_insights.lake import GOLD_FORMAT, Lake, hours, new_run
-from jetstream_insights.side_by_side import make_all
+from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hours, new_run
+from jetstream_insights.side_by_side import each, make_all
 
 
 def days(start: datetime, end: datetime) -> Iterator[date]:
@@ -72,6 +75,7 @@ def make_gold(
             outcome.fresh += bool(known)
             outcome.empty += not known
             continue
+        _make_facts(lake, day, say, force, replace(settings, maintenance=()))
         run = new_run()
         try:
             _Day(lake, day, run, mine, say).make()
@@ -83,6 +87,42 @@ def make_gold(
     return outcome
 
 
+def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings) -> None:
+    """Make the facts of the hours of a day whose silver rows or settings are not those that they were made from. Hours without
+    silver rows keep those that they have."""
+    basis = _hash(repr(settings))
+    runs = {hour: lake.pointer("silver", hour).get("run") for hour in hours_of(day)}
+    stale = [
+        hour
+        for hour, made in runs.items()
+        if made and (force or not up_to_date(lake.pointer(FACTS, hour), FACTS_FORMAT, basis, [made]))
+    ]
+    if not stale:
+        return
+    run = new_run()
+
+    def make(name: str) -> None:
+        say(f"{day}  {len(stale)} hours: {name}")
+        table = FACTS_OF_HOURS[name]
+        given = [settings if source == "settings" else _silver(lake, source, stale) for source in table.of]
+        lake.write(FACTS, name, run, table.rows(table.make(*given)))
+
+    try:
+        each(FACTS_OF_HOURS, make, lake.at_once)
+    except Exception:
+        lake.delete_run(FACTS, run)
+        raise
+    for hour in stale:
+        lake.repoint(FACTS, hour, {"format": FACTS_FORMAT, "run": run, "inputs": [runs[hour]], "basis": basis})
+
+
+def _silver(lake: Lake, source: str, of_hours: Sequence[datetime]) -> DataFrame:
+    """Return the rows of a table of silver in some hours, also where there are none."""
+    name = source.partition(".")[2]
+    found = lake.read("silver", name, of_hours)
+    return empty(lake, name) if found is None else found
+
+
 def touches(window: Maintenance, day: date) -> bool:
     """Return whether a day's tables may depend on a window; they compare with the last snapshot of the day before."""
     return window.begin.date() <= day + timedelta(days=1) and window.end.date() >= day - timedelta(days=1)
@@ -91,7 +131,11 @@ def touches(window: Maintenance, day: date) -> bool:
 def _basis(lake: Lake, day: date, settings: Settings) -> str:
     """Return what a day depends on besides its own silver tables, as a hash: settings, and what earlier days were made from."""
     before = [lake.pointer("gold", day - timedelta(days=back)).get("inputs") for back in range(1, HISTORY + 1)]
-    return hashlib.sha256(json.dumps([before, repr(settings)]).encode()).hexdigest()
+    return _hash(json.dumps([before, repr(settings)]))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class _Day:
@@ -100,6 +144,7 @@ class _Day:
     def __init__(self, lake: Lake, day: date, run: str, settings: Settings, say: Say) -> None:
         self._lake, self._day, self._run, self._settings, self._say = lake, day, run, settings, say
         self._frames: dict[str, DataFrame] = {}
+        self._last: dict[str, int] = {}
 
     def make(self) -> None:
         """Write all tables of the day."""
@@ -123,15 +168,26 @@ class _Day:
     def _read(self, source: str) -> DataFrame:
         layer, _dot, name = source.partition(".")
         if layer == "silver":
-            return self._silver(name, hours_of(self._day))
+            return _silver(self._lake, source, hours_of(self._day))
         if layer == "before":
             known = [hour for hour in hours_of(self._day - timedelta(days=1)) if self._lake.pointer("silver", hour)]
-            return self._silver(name, known[-1:])
-        table = name.partition(":")[0]
-        past = [self._day - timedelta(days=back) for back in days_before(source)]
-        found = self._lake.read_days("gold", table, past)
-        return found if found is not None else self._lake.spark.createDataFrame([], TABLES[table].schema)
+            return _silver(self._lake, source, known[-1:])
+        if layer == "last":
+            latest = self._latest()
+            rows = _silver(self._lake, source, [hour for hour in hours_of(self._day) if hour.hour in latest.values()])
+            # Named one by one, so that Parquet's statistics tell what need not be read.
+            return rows.where(F.col("snapshot").isin(list(latest)))
+        if layer == "hours":
+            found, schema = self._lake.read(FACTS, name, hours_of(self._day)), FACTS_OF_HOURS[name].schema
+        else:
+            table = name.partition(":")[0]
+            past = [self._day - timedelta(days=back) for back in days_before(source)]
+            found, schema = self._lake.read_days("gold", table, past), TABLES[table].schema
+        return found if found is not None else self._lake.spark.createDataFrame([], schema)
 
-    def _silver(self, name: str, of_hours: Iterable[datetime]) -> DataFrame:
-        found = self._lake.read("silver", name, of_hours)
-        return empty(self._lake, name) if found is None else found
+    def _latest(self) -> dict[str, int]:
+        """Return the last snapshot of each fleet, with its hour."""
+        if not self._last:
+            of_fleets = last_of_day(self._frames["gold.moments"]).select("snapshot", F.hour("taken").alias("hour"))
+            self._last = {row["snapshot"]: row["hour"] for row in of_fleets.collect()}
+        return self._last

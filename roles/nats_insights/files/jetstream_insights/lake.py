@@ -28,12 +28,16 @@ from jetstream_insights.findings import lifetime
 BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 3
+FACTS_FORMAT = 1
 FINDINGS_FORMAT = 4
 ADVISORIES_FORMAT = 3
+#: The layer of what gold needs of an hour. Readers of gold pass over it.
+FACTS = "gold/_hours"
 _FORMATS = {
     "silver": SILVER_FORMAT,
     "silver/advisories": ADVISORIES_FORMAT,
     "gold": GOLD_FORMAT,
+    FACTS: FACTS_FORMAT,
     "findings": FINDINGS_FORMAT,
 }
 
@@ -49,6 +53,7 @@ APART = ("advisories",)
 _COLUMNS = {
     "silver": silver.COLUMNS,
     "gold": {name: table.schema for name, table in gold.TABLES.items()},
+    FACTS: {name: table.schema for name, table in gold.FACTS.items()},
     "findings": lifetime.COLUMNS,
 }
 _HOUR = timedelta(hours=1)

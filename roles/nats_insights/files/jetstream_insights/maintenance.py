@@ -21,7 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 
 from jetstream_insights.fields import columns_of
 from jetstream_insights.jobs import Say
-from jetstream_insights.lake import APART, COLUMNS, PACK, Lake, new_run, place
+from jetstream_insights.lake import APART, COLUMNS, FACTS, PACK, Lake, new_run, place
 
 #: Bytes of a pack's file, compressed, after which the next one begins: gzip cannot be read by two tasks at once.
 _PACKED = 32 << 20
@@ -255,7 +255,8 @@ def _since(lake: Lake) -> dict[str, datetime]:
 def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
     """Yield the files and folders that nothing names, and that nobody who began after `limit` is about to name."""
     of_days = [(layer, used_days(lake, layer)) for layer in ("gold", "findings")]
-    for layer, used in (("silver", set().union(*(used_hours(lake, layer) for layer in _LAYERS))), *of_days):
+    of_hours = (("silver", used_hours(lake, *_LAYERS)), (FACTS, used_hours(lake, FACTS)))
+    for layer, used in (*of_hours, *of_days):
         for table in lake.files.names(layer):
             for run in lake.files.names(f"{layer}/{table}"):
                 if run.startswith("run=") and begun(run.removeprefix("run=")) < limit:
@@ -263,14 +264,17 @@ def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
     yield from _unused_of_bronze(lake, limit)
 
 
-def used_hours(lake: Lake, layer: str) -> set[str]:
-    """Return the folders of runs that hours point to, of `silver` or of a table of it that has pointers of its own."""
+def used_hours(lake: Lake, *layers: str) -> set[str]:
+    """Return the folders of runs that the hours of these layers point to."""
     used = set()
-    for hour, _name in _hours(lake, f"{layer}/_published"):
-        pointer = lake.pointer(layer, hour)
-        used.add(
-            f"run={pointer['day']}/date={hour:%Y-%m-%d}" if "day" in pointer else f"run={pointer['run']}/{place(hour)}"
-        )
+    for layer in layers:
+        for hour, _name in _hours(lake, f"{layer}/_published"):
+            pointer = lake.pointer(layer, hour)
+            used.add(
+                f"run={pointer['day']}/date={hour:%Y-%m-%d}"
+                if "day" in pointer
+                else f"run={pointer['run']}/{place(hour)}"
+            )
     return used
 
 

@@ -36,9 +36,19 @@ THEMES: dict[str, tuple[Table, ...]] = {
 }
 
 
+#: What tables need of an hour: made once of its silver rows, merged into the day. `taken` tells the hour that a row is of; hours
+#: are made together, and no row may depend on another one. `of`: `silver.NAME` and `settings`.
+FACTS: dict[str, Table] = {
+    table.name: table
+    for theme in (report, balance, leadership, health, consumers, activity, capacity)
+    for table in theme.FACTS
+}
+
+
 def made_before(table: Table) -> list[str]:
-    """Return the gold tables of the day that a table is made from."""
-    return [source.partition(".")[2] for source in table.of if source.startswith("gold.")]
+    """Return the gold tables of the day that a table is made from. Of the last snapshots, `moments` tells which these are."""
+    layers = [source.partition(".")[::2] for source in table.of]
+    return ["moments" if layer == "last" else name for layer, name in layers if layer in ("gold", "last")]
 
 
 def _in_order() -> dict[str, Table]:

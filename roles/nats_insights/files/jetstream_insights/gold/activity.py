@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings
+from jetstream_insights.gold.common import Settings, whole_hour, with_hour
 from jetstream_insights.gold.tables import Table, seconds
 
 _COUNTERS = ("in_msgs", "in_bytes", "js_api_total", "js_api_errors")
 
 
 def activity(
-    servers: DataFrame, consumers: DataFrame, leader_changes: DataFrame, before: DataFrame, settings: Settings
+    servers: DataFrame, of_waiting: DataFrame, leader_changes: DataFrame, before: DataFrame, settings: Settings
 ) -> DataFrame:
     """Return what each fleet did in each hour that has a snapshot."""
     wanted = ("fleet", "taken", "server", "server_id", "start", *_COUNTERS)
@@ -29,18 +29,18 @@ def activity(
     rows = today.unionByName(before.select(*wanted, F.lit(False).alias("today")))
     series = Window.partitionBy("fleet", "server_id", "start").orderBy("taken")
     rises = {name: F.col(name) - F.lag(name).over(series) for name in _COUNTERS}
-    steps = (
-        rows.withColumns({**rises, "elapsed": seconds(F.lag("taken").over(series), F.col("taken"))})
-        .where("today")
-        .withColumns({"day": F.to_date("taken"), "hour": F.hour("taken")})
-    )
+    steps = rows.withColumns({**rises, "elapsed": seconds(F.lag("taken").over(series), F.col("taken"))}).where("today")
     whole = F.col("elapsed") <= settings.longest_gap
     for name in _COUNTERS:
         whole = whole & (F.coalesce(F.col(name), F.lit(0)) >= 0)
     key = ("fleet", "day", "hour")
-    of_server = steps.groupBy(*key, "server").agg(
-        F.sum(F.when(whole, F.col("elapsed"))).alias("elapsed"),
-        *(F.sum(F.when(whole, F.col(name))).alias(name) for name in _COUNTERS),
+    of_server = (
+        with_hour(steps)
+        .groupBy(*key, "server")
+        .agg(
+            F.sum(F.when(whole, F.col("elapsed"))).alias("elapsed"),
+            *(F.sum(F.when(whole, F.col(name))).alias(name) for name in _COUNTERS),
+        )
     )
     busy = of_server.groupBy(*key).agg(
         F.count("elapsed").alias("measured"),
@@ -50,33 +50,38 @@ def activity(
         ),
         F.sum("js_api_errors").alias("api_errors"),
     )
-    clients = _last_of_hour(servers, "connections")
-    waiting = _last_of_hour(consumers.where(F.col("leader").isNotNull()), "num_pending", "num_ack_pending")
+    clients = with_hour(_last_of_hour(servers, "connections")).drop("taken")
+    consumers = with_hour(of_waiting).drop("taken")
     elections = leader_changes.groupBy("fleet", "day", F.hour("taken").alias("hour")).agg(
         F.count(F.lit(1)).alias("elections")
     )
     return (
         busy.join(clients, on=list(key), how="left")
-        .join(waiting, on=list(key), how="left")
+        .join(consumers, on=list(key), how="left")
         .join(elections, on=list(key), how="left")
         .withColumn("elections", F.coalesce("elections", F.lit(0)))
     )
 
 
+def waiting(consumers: DataFrame) -> DataFrame:
+    """Return what consumers of a fleet have not delivered, and what is not acknowledged, in the hour's last snapshot."""
+    return _last_of_hour(consumers.where(F.col("leader").isNotNull()), "num_pending", "num_ack_pending")
+
+
 def _last_of_hour(frame: DataFrame, *names: str) -> DataFrame:
     """Return the sums over a fleet in each hour's last snapshot."""
     moments = frame.groupBy("fleet", "taken").agg(*(F.sum(name).alias(name) for name in names))
-    return moments.groupBy("fleet", F.to_date("taken").alias("day"), F.hour("taken").alias("hour")).agg(
-        *(F.max_by(name, "taken").alias(name) for name in names)
-    )
+    latest = (F.max("taken").alias("taken"), *(F.max_by(name, "taken").alias(name) for name in names))
+    return moments.groupBy("fleet", whole_hour()).agg(*latest).drop("whole_hour")
 
 
+FACTS = (Table("waiting", "fleet", columns.WAITING, ("silver.consumers",), waiting),)
 TABLES = (
     Table(
         "activity",
         "hour",
         columns.ACTIVITY,
-        ("silver.servers", "silver.consumers", "gold.leader_changes", "before.servers", "settings"),
+        ("silver.servers", "hours.waiting", "gold.leader_changes", "before.servers", "settings"),
         activity,
     ),
 )

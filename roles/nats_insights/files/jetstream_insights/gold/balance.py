@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, at
+from jetstream_insights.gold.common import SNAPSHOT_KEY, at, whole_hour
 from jetstream_insights.gold.tables import MOMENT, Table, ratio, seconds
 from jetstream_insights.keys import CLUSTER, DOMAIN, STREAM
 
@@ -23,15 +23,25 @@ COUNTS = ("stream_leaders", "consumer_leaders", "replicas", "consumer_replicas")
 AMOUNTS = ("bytes", "led_bytes", "write_msgs", "write_bytes")
 
 
-def write_rates(streams: DataFrame) -> DataFrame:
-    """Return of each stream how many messages per second came over the snapshots: rise of last_seq, which neither purge nor
-    limits lower. A stream that was made again starts over."""
+def writes(streams: DataFrame) -> DataFrame:
+    """Return the first and the last sequence of each stream in an hour."""
     reported = streams.where(F.col("leader").isNotNull() & F.col("last_seq").isNotNull())
-    grouped = reported.groupBy("fleet", *STREAM, "created").agg(
+    return reported.groupBy("fleet", *STREAM, "created", whole_hour()).agg(
         F.min("taken").alias("begin"),
-        F.max("taken").alias("end"),
+        F.max("taken").alias("taken"),
         F.min_by("last_seq", "taken").alias("first"),
         F.max_by("last_seq", "taken").alias("last"),
+    )
+
+
+def write_rates(of_writes: DataFrame) -> DataFrame:
+    """Return of each stream how many messages per second came over the hours: rise of last_seq, which neither purge nor
+    limits lower. A stream that was made again starts over."""
+    grouped = of_writes.groupBy("fleet", *STREAM, "created").agg(
+        F.min("begin").alias("begin"),
+        F.max("taken").alias("end"),
+        F.min_by("first", "begin").alias("first"),
+        F.max_by("last", "taken").alias("last"),
     )
     latest = grouped.groupBy("fleet", *STREAM).agg(
         F.max_by(F.struct("begin", "end", "first", "last"), "end").alias("of")
@@ -42,7 +52,11 @@ def write_rates(streams: DataFrame) -> DataFrame:
 
 
 def load(
-    report_servers: DataFrame, stream_replicas: DataFrame, streams: DataFrame, consumer_replicas: DataFrame
+    report_servers: DataFrame,
+    stream_replicas: DataFrame,
+    streams: DataFrame,
+    consumer_replicas: DataFrame,
+    of_writes: DataFrame,
 ) -> DataFrame:
     """Return what each JetStream server carries in the last snapshot, and what was written to it over the day."""
     servers = report_servers.where("answered AND jetstream").select(
@@ -58,7 +72,7 @@ def load(
         at(stream_replicas, moment)
         .select(*SNAPSHOT_KEY, "server", *STREAM, F.coalesce("bytes", F.lit(0)).alias("bytes"), "messages")
         .join(leaders, on=asset, how="left")
-        .join(write_rates(streams), on=asset, how="left")
+        .join(write_rates(of_writes), on=asset, how="left")
         .groupBy(*holder)
         .agg(
             F.count(F.lit(1)).alias("replicas"),
@@ -148,12 +162,13 @@ def gini(points: Column) -> Column:
     return ratio(total(weighted), size * total(whole))
 
 
+FACTS = (Table("writes", "stream that a leader reported", columns.WRITES, ("silver.streams",), writes),)
 TABLES = (
     Table(
         "load",
         "JetStream server",
         columns.LOAD,
-        ("gold.report_servers", "silver.stream_replicas", "silver.streams", "silver.consumer_replicas"),
+        ("gold.report_servers", "last.stream_replicas", "last.streams", "last.consumer_replicas", "hours.writes"),
         load,
     ),
     Table(

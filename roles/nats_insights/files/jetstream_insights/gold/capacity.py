@@ -32,7 +32,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings, at, union, zone
+from jetstream_insights.gold.common import Settings, at, union, whole_hour, with_hour, zone
 from jetstream_insights.gold.forecast import ENOUGH, HORIZONS, JUDGED, KEY, LONG, SHOWN, backtests, forecasts
 from jetstream_insights.gold.tables import MOMENT, Table, not_negative, ratio
 from jetstream_insights.keys import ACCOUNT, CLUSTER, DOMAIN, SNAPSHOT, STREAM
@@ -48,8 +48,8 @@ _HOURS = 3
 _FULL, _FLAT, _CHANGED = 0.99, 0.001, 1 / 3
 
 
-def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame, names: DataFrame) -> DataFrame:
-    """Return what every asset used in each hour, in the hour's last snapshot that reported of it."""
+def hourly_usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFrame:
+    """Return what every server, account and stream used, in the hour's last snapshot that reported of it."""
     reported = servers.where("jsz_reported AND NOT coalesce(js_disabled, false)")
     of_servers = _last_of_hour(reported, "server").withColumn("zone", zone())
     resources = F.array(
@@ -67,38 +67,42 @@ def usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame, names: Da
             )
         )
     )
-    long = (
+    by_server = (
         of_servers.withColumn("of", F.explode(resources))
         .select(
-            "fleet", "day", "hour", *CLUSTER, "server", "zone", "of.*", F.lit(None).cast("bigint").alias("first_seq")
+            "fleet", "taken", F.lit("server").alias("scope"), F.col("server").alias("name"), *CLUSTER, "zone", "of.*",
+            F.lit(None).cast("bigint").alias("first_seq"),
         )
         .where(F.col("used").isNotNull())
-    )
-    by_server = long.select(
-        "fleet",
-        "day",
-        "hour",
-        F.lit("server").alias("scope"),
-        "resource",
-        F.col("server").alias("name"),
-        *CLUSTER,
-        *_FIGURES,
-    )
-    stored = long.where(F.col("resource") != "ha_assets")
-    wanted = names.select("fleet", F.to_date("taken").alias("day"), F.hour("taken").alias("hour"), "server")
+    )  # fmt: skip
+    no_zone = F.lit(None).cast("string")
+    return union([
+        by_server,
+        *(frame.withColumn("zone", no_zone) for frame in (_of_accounts(accounts), _of_streams(streams))),
+    ])  # fmt: skip
+
+
+def expected(names: DataFrame) -> DataFrame:
+    """Return the servers that were expected in an hour."""
+    return names.select("fleet", "taken", "server")
+
+
+def usage(of_hours: DataFrame, of_expected: DataFrame) -> DataFrame:
+    """Return what every asset used in each hour, zones and clusters included."""
+    each, wanted = with_hour(of_hours), with_hour(of_expected)
+    stored = each.where("scope = 'server' AND resource <> 'ha_assets'").withColumn("server", F.col("name"))
     sums = [
         sums_of(stored.where(F.col(name).isNotNull()), wanted, scope, F.col(name))
         for scope, name in (("zone", "zone"), ("cluster", "cluster"))
     ]
-    return union([by_server, *sums, _of_accounts(accounts), _of_streams(streams)])
+    return union([each.select("fleet", "day", "hour", *_ASSET, *_FIGURES), *sums])
 
 
 def _last_of_hour(frame: DataFrame, *name: str) -> DataFrame:
     """Return the rows of the last snapshot in each hour that reported of a thing."""
-    hourly = frame.withColumns({"day": F.to_date("taken"), "hour": F.hour("taken")})
-    thing = Window.partitionBy("fleet", "day", "hour", *name)
+    thing = Window.partitionBy("fleet", whole_hour(), *name)
     return (
-        hourly.withColumn("latest", F.max("taken").over(thing)).where(F.col("taken") == F.col("latest")).drop("latest")
+        frame.withColumn("latest", F.max("taken").over(thing)).where(F.col("taken") == F.col("latest")).drop("latest")
     )
 
 
@@ -153,7 +157,7 @@ def _of_accounts(accounts: DataFrame) -> DataFrame:
         )
     )
     return _last_of_hour(held, *ACCOUNT).withColumn("of", F.explode(resources)).select(
-        "fleet", "day", "hour", F.lit("account").alias("scope"), F.col("of.resource").alias("resource"),
+        "fleet", "taken", F.lit("account").alias("scope"), F.col("of.resource").alias("resource"),
         F.col("account").alias("name"), *DOMAIN,
         F.lit("").alias("cluster"), "of.used", F.lit(None).cast("double").alias("reserved"), "of.limit",
         F.lit(None).cast("bigint").alias("first_seq"),
@@ -178,7 +182,7 @@ def _of_streams(streams: DataFrame) -> DataFrame:
     hourly = _last_of_hour(streams.where(F.col("leader").isNotNull()), *STREAM)
     resources = F.array_compact(F.array(in_bytes, F.when(F.col("max_msgs") > 0, in_messages)))
     return hourly.withColumn("of", F.explode(resources)).select(
-        "fleet", "day", "hour", F.lit("stream").alias("scope"), "of.resource",
+        "fleet", "taken", F.lit("stream").alias("scope"), "of.resource",
         F.concat_ws("/", "account", "stream").alias("name"), *CLUSTER, "of.used", "of.reserved", "of.limit", "first_seq",
     )  # fmt: skip
 
@@ -340,14 +344,18 @@ def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: s
     )
 
 
-TABLES = (
+FACTS = (
     Table(
         "usage",
-        "hour and asset",
-        columns.USAGE,
-        ("silver.servers", "silver.streams", "silver.accounts", "silver.server_names"),
-        usage,
+        "server, account and stream",
+        columns.HOURLY_USAGE,
+        ("silver.servers", "silver.streams", "silver.accounts"),
+        hourly_usage,
     ),
+    Table("expected", "expected server", columns.EXPECTED, ("silver.server_names",), expected),
+)
+TABLES = (
+    Table("usage", "hour and asset", columns.USAGE, ("hours.usage", "hours.expected"), usage),
     Table("growth", "asset", columns.GROWTH, ("gold.usage", "past.usage:1"), growth),
     Table(
         "backtests",
@@ -374,7 +382,7 @@ TABLES = (
         "headroom",
         "server or zone that may fail",
         columns.HEADROOM,
-        ("gold.report_servers", "silver.stream_replicas", "gold.forecasts", "settings"),
+        ("gold.report_servers", "last.stream_replicas", "gold.forecasts", "settings"),
         headroom,
     ),
 )

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, union
-from jetstream_insights.gold.report import meta_groups, moments
+from jetstream_insights.gold.report import looks, meta_groups, moments
 from jetstream_insights.gold.tables import Table
 from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
 
@@ -126,7 +126,7 @@ def states(
         accounts.unionByName(accounts_before),
     )
     of_fleet = Window.partitionBy("fleet").orderBy("number")
-    of_all = moments(snapshots.unionByName(snapshots_before), all_servers, all_peers).select(
+    of_all = moments(looks(snapshots.unionByName(snapshots_before), all_servers, all_peers)).select(
         *SNAPSHOT_KEY,
         "number",
         F.col("taken").alias("began"),

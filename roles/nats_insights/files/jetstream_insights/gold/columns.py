@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from jetstream_insights.gold.tables import DAY, DOMAIN, GROUP, MOMENT, Col
+from jetstream_insights.keys import CONSUMER, STREAM
 
 REPLICAS = "array<struct<name:string,id:string,leader:boolean,current:boolean,online:boolean,active:double,lag:bigint>>"
 _MEMBERS = Col("members", "array<string>", "every server that any member knows in the group")
@@ -754,4 +757,79 @@ HEADROOM = (
         "double",
         "after / slope: days until it no longer fits; 0 when it does not now, null for never or unknown",
     ),
+)
+
+# --- facts: what is made of each hour, and kept for those who make the day of them ---------------------------------------------
+
+_TAKEN = (
+    Col("fleet", "string", "the fleet"),
+    Col("taken", "timestamp", "a snapshot of the hour: the last one that the row is of, of a run the first one"),
+)
+
+
+def _named(columns: Sequence[Col], *names: str) -> Iterator[Col]:
+    return (column for column in columns if column.name in names)
+
+
+LOOKS = (*_TAKEN, *_named(MOMENTS, "snapshot", "complete", "absent", "silent"))
+ANSWERS = (
+    *_TAKEN,
+    Col("snapshot", "string", "the snapshot"),
+    Col("server", "string", "the server"),
+    Col("cluster", "string", "its cluster"),
+    Col("healthy", "boolean", "whether it was healthy; null when it did not tell"),
+    Col("identity", "struct<start:timestamp,server_id:string,version:string>", "which start of it answered"),
+)
+HOURLY_USAGE = (
+    *_TAKEN,
+    *ASSET,
+    *_named(USAGE, "used", "reserved", "limit", "first_seq"),
+    Col("zone", "string", "a server's zone"),
+)
+EXPECTED = (*_TAKEN, Col("server", "string", "the server"))
+WRITES = (
+    *_TAKEN,
+    *_named(GROUP, *STREAM),
+    Col("created", "timestamp", "when the stream was created"),
+    Col("begin", "timestamp", "first snapshot"),
+    Col("first", "bigint", "last sequence then"),
+    Col("last", "bigint", "last sequence in the last snapshot"),
+)
+WAITING = (*_TAKEN, *_named(ACTIVITY, "num_pending", "num_ack_pending"))
+RUNS = (
+    *_TAKEN,
+    *(column for column in TIMELINE if column.name not in ("fleet", "day", "run", "before")),
+    Col("alike", "bigint", "the same for runs that are one when nothing is between them"),
+    Col("first_snapshot", "string", "first snapshot"),
+    Col("last_snapshot", "string", "last snapshot"),
+)
+
+#: What a consumer is at a moment, and of which of it rates and trends are made.
+CONSUMER_NOW = {
+    "leader": "string", "durable": "boolean", "paused": "boolean", "ack_wait": "double", "num_pending": "bigint",
+    "num_ack_pending": "bigint", "num_redelivered": "bigint", "max_ack_pending": "bigint", "ack_floor_stream_seq": "bigint",
+    "delivered_stream_seq": "bigint", "delivered_consumer_seq": "bigint", "work": "boolean",
+}  # fmt: skip
+CONSUMER_POINT = {
+    "taken": "timestamp",
+    **dict.fromkeys(("delivered_consumer_seq", "ack_floor_stream_seq", "num_pending"), "bigint"),
+}
+
+
+def _struct(fields: dict[str, str]) -> str:
+    return f"struct<{','.join(f'{name}:{type_}' for name, type_ in fields.items())}>"
+
+
+LAGS = (
+    *_TAKEN,
+    *_named(CONSUMER_LAG, *CONSUMER, "created"),
+    Col("begin", "timestamp", "first snapshot with a leader"),
+    Col("snapshots", "int", "how many"),
+    Col("pending_min", "bigint", "smallest num_pending"),
+    Col("pending_max", "bigint", "largest num_pending"),
+    Col("first", _struct(CONSUMER_NOW), "as it was in the first snapshot"),
+    Col("now", _struct(CONSUMER_NOW), "as it was in the last snapshot"),
+    Col("moved_at", "timestamp", "last snapshot with progress since the one before, or with nothing to do"),
+    Col("moved_delivered", "bigint", "delivered.consumer_seq then"),
+    Col("points", f"array<{_struct(CONSUMER_POINT)}>", "all snapshots"),
 )

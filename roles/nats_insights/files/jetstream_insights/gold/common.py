@@ -76,6 +76,16 @@ def with_day(frame: DataFrame) -> DataFrame:
     return frame.withColumn("day", F.to_date("taken"))
 
 
+def with_hour(frame: DataFrame) -> DataFrame:
+    """Add the day of `taken`, and its hour in it."""
+    return with_day(frame).withColumn("hour", F.hour("taken"))
+
+
+def whole_hour() -> Column:
+    """Return when the hour of `taken` began."""
+    return F.date_trunc("hour", "taken").alias("whole_hour")
+
+
 def zone() -> Column:
     """Return a server's zone: what follows the prefix in its first such tag. The prefix: its unique_tag, else az: or zone:."""
     tags = F.coalesce(F.col("tags"), F.array().cast("array<string>"))

@@ -10,11 +10,14 @@ need 15 minutes without progress, or three times ack_wait when that is more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings, middle, pair_slopes
+from jetstream_insights.gold.common import Settings, middle, pair_slopes, whole_hour
 from jetstream_insights.gold.tables import Table, not_negative, ratio, seconds
 from jetstream_insights.keys import CONSUMER
 
@@ -29,61 +32,96 @@ _WAITS = 3
 
 _KEY = ("fleet", *CONSUMER, "created")
 
+#: What shows that a consumer made progress.
+_FLOORS = ("ack_floor_stream_seq", "delivered_stream_seq")
 
-def consumer_lag(consumers: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
-    """Return how each consumer does, as its leader reported over the day. `past`: the same of the day before, so that one that
-    stood still at its end goes on doing so."""
+
+def lags(consumers: DataFrame) -> DataFrame:
+    """Return how each consumer did in an hour, as its leader reported. Whether it made progress between the hour before and the
+    first snapshot is left to the day."""
+    work = (F.col("num_pending") > 0) | (F.col("num_ack_pending") > 0)
     reported = consumers.where(F.col("leader").isNotNull()).withColumns({
         name: F.coalesce(F.col(name), F.lit(0))
-        for name in (
-            "num_pending", "num_ack_pending", "num_redelivered", "ack_floor_stream_seq", "delivered_stream_seq",
-            "delivered_consumer_seq",
+        for name in ("num_pending", "num_ack_pending", "num_redelivered", *_FLOORS, "delivered_consumer_seq")
+    }).withColumns({"work": work, "whole_hour": whole_hour()})  # fmt: skip
+    one = Window.partitionBy(*_KEY, "whole_hour").orderBy("taken")
+    moved = F.coalesce(_progress({name: F.lag(name).over(one) for name in _FLOORS}), F.lit(False))
+    moved_at = F.when(F.col("moved"), F.col("taken"))
+    return (
+        reported.withColumn("moved", moved)
+        .groupBy(*_KEY, "whole_hour")
+        .agg(
+            F.max("taken").alias("taken"),
+            F.min("taken").alias("begin"),
+            F.count(F.lit(1)).cast("int").alias("snapshots"),
+            F.min("num_pending").alias("pending_min"),
+            F.max("num_pending").alias("pending_max"),
+            F.min_by(F.struct(*columns.CONSUMER_NOW), "taken").alias("first"),
+            F.max_by(F.struct(*columns.CONSUMER_NOW), "taken").alias("now"),
+            F.max(moved_at).alias("moved_at"),
+            F.max_by("delivered_consumer_seq", moved_at).alias("moved_delivered"),
+            F.array_sort(F.collect_list(F.struct(*columns.CONSUMER_POINT))).alias("points"),
         )
-    })  # fmt: skip
+    )
+
+
+def _progress(before: Mapping[str, Column], of: str = "") -> Column:
+    """Return whether there is nothing to do, or more was done than `before`."""
+    more = (F.col(f"{of}{name}") > before[name] for name in _FLOORS)
+    return reduce(Column.__or__, more, ~F.col(f"{of}work"))
+
+
+def consumer_lag(of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
+    """Return how each consumer does, as its leader reported over the day. `past`: the same of the day before, so that one that
+    stood still at its end goes on doing so."""
     every = Window.partitionBy(*_KEY)
     one = every.orderBy("taken")
-    bin_ = F.floor(seconds(F.col("taken"), F.col("end")) / F.lit(settings.recent / _POINTS))
-    work = (F.col("num_pending") > 0) | (F.col("num_ack_pending") > 0)
-    progress = (
-        ~work
-        | (F.col("ack_floor_stream_seq") > F.lag("ack_floor_stream_seq").over(one))
-        | (F.col("delivered_stream_seq") > F.lag("delivered_stream_seq").over(one))
+    began = F.coalesce(_progress({name: F.lag(f"now.{name}").over(one) for name in _FLOORS}, "first."), F.lit(False))
+    marked = of_hours.withColumns({"end": F.max("taken").over(every), "began": began}).withColumns(
+        {
+            "moved_delivered": F.coalesce(
+                "moved_delivered", F.when(F.col("began"), F.col("first.delivered_consumer_seq"))
+            ),
+            "moved_at": F.coalesce("moved_at", F.when(F.col("began"), F.col("begin"))),
+            # Of hours that ended before what is recent nothing is wanted.
+            "points": F.when(seconds(F.col("taken"), F.col("end")) <= F.lit(settings.recent), F.col("points")),
+        }
     )
-    marked = (
-        reported.withColumns({"end": F.max("taken").over(every), "begin": F.min("taken").over(every)})
-        .withColumns(
-            {
-                "recent": seconds(F.col("taken"), F.col("end")) <= F.lit(settings.recent),
-                "bin": bin_,
-                "progress": F.coalesce(progress, F.lit(False)),
-                "work": work,
-            }
-        )
-        .withColumns(
-            {
-                "point": F.col("recent") & (F.coalesce(F.lead("bin").over(one), F.lit(-1)) != F.col("bin")),
-                "moved_at": F.max(F.when(F.col("progress"), F.col("taken"))).over(every),
-            }
-        )
+    grouped = marked.groupBy(*_KEY, "end").agg(
+        F.min("begin").alias("begin"),
+        F.sum("snapshots").cast("int").alias("snapshots"),
+        F.max_by("now", "taken").alias("now"),
+        F.min("pending_min").alias("pending_min"),
+        F.max("pending_max").alias("pending_max"),
+        F.max("moved_at").alias("moved_at"),
+        F.max_by("moved_delivered", "moved_at").alias("moved_delivered"),
+        F.min_by("first.delivered_consumer_seq", "begin").alias("first_delivered"),
+        F.array_sort(F.flatten(F.collect_list("points"))).alias("points"),
     )
-    now = (
-        "leader", "durable", "paused", "ack_wait", "num_pending", "num_ack_pending", "num_redelivered", "max_ack_pending",
-        "ack_floor_stream_seq", "delivered_stream_seq", "delivered_consumer_seq", "work",
-    )  # fmt: skip
-    at_first = F.struct("taken", "delivered_consumer_seq", "ack_floor_stream_seq", "num_pending")
-    point = F.struct(
-        (F.unix_micros("taken") / F.lit(1e6)).alias("at"), F.col("num_pending").cast("double").alias("value")
-    )
-    still = F.col("moved_at").isNull() | (F.col("taken") >= F.col("moved_at"))
-    grouped = marked.groupBy(*_KEY, "begin", "end", "moved_at").agg(
-        F.count(F.lit(1)).cast("int").alias("snapshots"),
-        F.max_by(F.struct(*now), "taken").alias("now"),
-        F.min_by(at_first, F.when(F.col("recent"), F.col("taken"))).alias("then"),
-        F.min("num_pending").alias("pending_min"),
-        F.max("num_pending").alias("pending_max"),
-        F.array_sort(F.collect_list(F.when(F.col("point"), point))).alias("trend_points"),
-        F.min(F.when(still, F.col("taken"))).alias("still_since"),
-        F.min_by("delivered_consumer_seq", F.when(still, F.col("taken"))).alias("still_delivered"),
+    recent = F.filter("points", lambda point: seconds(point["taken"], F.col("end")) <= F.lit(settings.recent))
+
+    def bin_(point: Column) -> Column:
+        return F.floor(seconds(point["taken"], F.col("end")) / F.lit(settings.recent / _POINTS))
+
+    def last_of_bin(point: Column, index: Column) -> Column:
+        following = F.get("points", index + 1)
+        return following.isNull() | (bin_(following) != bin_(point))
+
+    grouped = grouped.withColumn("points", recent).withColumns(
+        {
+            "then": F.get("points", F.lit(0)),
+            "trend_points": F.transform(
+                F.filter("points", last_of_bin),
+                lambda point: F.struct(
+                    (F.unix_micros(point["taken"]) / F.lit(1e6)).alias("at"),
+                    point["num_pending"].cast("double").alias("value"),
+                ),
+            ),
+            "still_since": F.coalesce("moved_at", "begin"),
+            "still_delivered": F.when(F.col("moved_at").isNotNull(), F.col("moved_delivered")).otherwise(
+                F.col("first_delivered")
+            ),
+        }
     )
     latest = Window.partitionBy("fleet", *CONSUMER)
     newest = grouped.withColumn("newest", F.max("end").over(latest)).where(F.col("end") == F.col("newest"))
@@ -144,12 +182,13 @@ def consumer_lag(consumers: DataFrame, past: DataFrame, day: Column, settings: S
     )
 
 
+FACTS = (Table("lags", "consumer", columns.LAGS, ("silver.consumers",), lags),)
 TABLES = (
     Table(
         "consumer_lag",
         "consumer",
         columns.CONSUMER_LAG,
-        ("silver.consumers", "past.consumer_lag:1", "day", "settings"),
+        ("hours.lags", "past.consumer_lag:1", "day", "settings"),
         consumer_lag,
     ),
 )

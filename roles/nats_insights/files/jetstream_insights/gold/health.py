@@ -136,26 +136,30 @@ def availability(of_timeline: DataFrame, past: DataFrame, settings: Settings) ->
     )
 
 
-def presence(of_moments: DataFrame, servers: DataFrame) -> DataFrame:
-    """Return a row for each server in each snapshot that it answered or should have answered."""
-    numbered = servers.join(F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number")), on=SNAPSHOT_KEY)
-    there = numbered.groupBy("fleet", "server", "number", "taken").agg(
+def answers(servers: DataFrame) -> DataFrame:
+    """Return how each server answered in each snapshot."""
+    return servers.groupBy(*SNAPSHOT_KEY, "server", "taken").agg(
         F.min("cluster").alias("cluster"),
-        F.lit(True).alias("answered"),
         F.min(F.when(F.col("health").isNotNull(), F.col("health") == "ok")).alias("healthy"),
         F.max(F.struct(_started().alias("start"), "server_id", "version")).alias("identity"),
     )
+
+
+def presence(of_moments: DataFrame, of_answers: DataFrame) -> DataFrame:
+    """Return a row for each server in each snapshot that it answered or should have answered."""
+    number = F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number"))
+    there = of_answers.join(number, on=SNAPSHOT_KEY).drop("snapshot").withColumn("answered", F.lit(True))
     away = of_moments.select(
         "fleet", F.explode("absent").alias("server"), "number", "taken", F.lit(False).alias("answered")
     )
     return there.unionByName(away, allowMissingColumns=True)
 
 
-def server_availability(of_moments: DataFrame, servers: DataFrame, of_restarts: DataFrame) -> DataFrame:
+def server_availability(of_moments: DataFrame, of_answers: DataFrame, of_restarts: DataFrame) -> DataFrame:
     """Return of each server in how many snapshots it answered, and was well."""
     key = ["fleet", "day", "server"]
     counted = (
-        presence(of_moments, servers)
+        presence(of_moments, of_answers)
         .groupBy("fleet", F.to_date("taken").alias("day"), "server")
         .agg(
             F.max("cluster").alias("cluster"),
@@ -376,6 +380,7 @@ def _of_members(members: DataFrame, reported: DataFrame, lines: DataFrame) -> Da
 def incidents(
     of_timeline: DataFrame,
     of_moments: DataFrame,
+    of_answers: DataFrame,
     servers: DataFrame,
     failures: DataFrame,
     advisories: DataFrame,
@@ -386,7 +391,7 @@ def incidents(
     settings: Settings,
 ) -> DataFrame:
     """Return what went wrong in the day, with what may have caused it. `past`: the incidents of the day before."""
-    of_servers = _server_incidents(presence(of_moments, servers))
+    of_servers = _server_incidents(presence(of_moments, of_answers))
     found = _group_incidents(of_timeline).unionByName(of_servers)
     last = of_moments.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
     open_before = past.where("continues").select(*_INCIDENT_KEY, F.lit(True).alias("open")).distinct()
@@ -447,7 +452,8 @@ def incidents(
     )
 
 
-_PRESENCE = ("gold.moments", "silver.servers")
+_PRESENCE = ("gold.moments", "hours.answers")
+FACTS = (Table("answers", "server in a snapshot that it answered", columns.ANSWERS, ("silver.servers",), answers),)
 TABLES = (
     Table(
         "restarts",
@@ -473,6 +479,7 @@ TABLES = (
         (
             "gold.timeline",
             *_PRESENCE,
+            "silver.servers",
             "silver.failures",
             "silver.advisories",
             "silver.server_events",

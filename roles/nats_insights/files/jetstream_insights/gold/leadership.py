@@ -14,8 +14,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, behind, group_state, in_maintenance
-from jetstream_insights.gold.report import meta_groups
+from jetstream_insights.gold.common import (
+    SNAPSHOT_KEY,
+    Settings,
+    behind,
+    group_state,
+    in_maintenance,
+    whole_hour,
+)
+from jetstream_insights.gold.report import looks, meta_groups, moments
 from jetstream_insights.gold.tables import GROUP_KEY, Table, seconds
 from jetstream_insights.keys import CONSUMER, DOMAIN, STREAM
 
@@ -44,35 +51,53 @@ def groups(servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consum
     return meta.unionByName(of_streams).unionByName(of_consumers)
 
 
-def timeline(
-    of_moments: DataFrame,
+def runs(
+    snapshots: DataFrame,
     servers: DataFrame,
     meta_peers: DataFrame,
     streams: DataFrame,
     consumers: DataFrame,
-    past: DataFrame,
-    day: Column,
     settings: Settings,
 ) -> DataFrame:
+    """Return the runs of each Raft group in an hour, with their first and last snapshot."""
+    known = moments(looks(snapshots, servers, meta_peers)).select(*SNAPSHOT_KEY, "number", "absent")
+    states = (
+        groups(servers, meta_peers, streams, consumers)
+        .join(F.broadcast(known), on=SNAPSHOT_KEY)
+        .withColumn("behind", behind(settings))
+        .withColumn("state", group_state())
+    )
+    reported = ("leader", "state", "behind", "members", "num_replicas", "created")
+    of_one = states.withColumns({
+        "num_replicas": F.col("num_replicas").cast("int"),
+        "alike": F.xxhash64(*reported, F.unix_seconds("leader_since")),
+        "begin": F.col("taken"),
+        "end": F.col("taken"),
+        "snapshots": F.lit(1),
+        "from": F.col("number"),
+        "to": F.col("number"),
+        "first_snapshot": F.col("snapshot"),
+        "last_snapshot": F.col("snapshot"),
+    }).withColumn("whole_hour", whole_hour())  # fmt: skip
+    return _joined(of_one, settings, "whole_hour").withColumn("taken", F.col("begin"))
+
+
+def timeline(of_moments: DataFrame, of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
     """Return the runs of each Raft group: snapshots in a row with the same leader, state and members.
 
     A group that no server reports while all that did are away has no leader; while they answer, but not to JSZ, nothing is
     known of it; otherwise it was deleted, if it does not come back. `past`: the timeline of the day before, where this begins.
     """
-    known = F.broadcast(of_moments.select(*SNAPSHOT_KEY, "number", "absent"))
-    states = (
-        groups(servers, meta_peers, streams, consumers)
-        .join(known, on=SNAPSHOT_KEY)
-        .withColumn("behind", behind(settings))
-        .withColumn("state", group_state())
-        .withColumn("num_replicas", F.col("num_replicas").cast("int"))
-    )
+    numbered = of_hours
+    for number, snapshot in (("from", "first_snapshot"), ("to", "last_snapshot")):
+        of_one = of_moments.select("fleet", F.col("snapshot").alias(snapshot), F.col("number").alias(number))
+        numbered = numbered.join(F.broadcast(of_one), on=["fleet", snapshot])
     carried = last_runs(past).select(*_RUN, F.lit(0).alias("from"), F.lit(0).alias("to"))
-    runs = _runs(states, settings).unionByName(carried)
+    every = _joined(numbered, settings).select(*_RUN, "from", "to").unionByName(carried)
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("begin")
     before = F.lag("end").over(group)
     near = seconds(before, F.col("begin")) <= F.lit(settings.longest_gap)
-    everything = _with_unseen(runs, of_moments).withColumn("before", F.when(near, before)).where(F.col("from") > 0)
+    everything = _with_unseen(every, of_moments).withColumn("before", F.when(near, before)).where(F.col("from") > 0)
     return everything.withColumn("run", F.row_number().over(group)).withColumn("day", day)
 
 
@@ -90,43 +115,29 @@ def last_runs(of_timeline: DataFrame) -> DataFrame:
     return latest.select("fleet", *GROUP_KEY, "of.*")
 
 
-def _runs(states: DataFrame, settings: Settings) -> DataFrame:
-    """Return the runs of equal states, by the numbers of the snapshots."""
-    group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("number", "snapshot")
-    reported = ("leader", "state", "behind", "members", "num_replicas", "created")
-    alike = F.xxhash64(*reported, F.unix_seconds("leader_since"))
-    here = states.withColumn("alike", alike)
+def _joined(of_runs: DataFrame, settings: Settings, *within: str) -> DataFrame:
+    """Join runs that follow one another and are alike, `within` the same of these columns."""
+    key = ["fleet", *GROUP_KEY, *within]
+    group = Window.partitionBy(*key).orderBy("from", "first_snapshot")
     goes_on = (
         (F.lag("alike").over(group) == F.col("alike"))
-        & (F.lag("number").over(group) == F.col("number") - 1)
-        & (seconds(F.lag("taken").over(group), F.col("taken")) <= F.lit(settings.longest_gap))
+        & (F.lag("to").over(group) == F.col("from") - 1)
+        & (seconds(F.lag("end").over(group), F.col("begin")) <= F.lit(settings.longest_gap))
     )
-    numbered = here.withColumn("begins", F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1)).withColumn(
+    numbered = of_runs.withColumn("begins", F.when(F.coalesce(goes_on, F.lit(False)), 0).otherwise(1)).withColumn(
         "run", F.sum("begins").over(group.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     )
-    first = (
-        "cluster",
-        "raft_group",
-        "created",
-        "leader",
-        "leader_since",
-        "state",
-        "behind",
-        "members",
-        "hosts",
-        "num_replicas",
+    first = [name for name in (*_RUN, "alike", "first_snapshot") if name not in (*key, "begin", "end", "snapshots")]
+    grouped = numbered.groupBy(*key, "run").agg(
+        F.min("begin").alias("begin"),
+        F.max("end").alias("end"),
+        F.sum("snapshots").cast("int").alias("snapshots"),
+        F.min("from").alias("from"),
+        F.max("to").alias("to"),
+        F.min_by(F.struct(*first), "from").alias("of"),
+        F.max_by("last_snapshot", "to").alias("last_snapshot"),
     )
-    grouped = numbered.groupBy("fleet", *GROUP_KEY, "run").agg(
-        F.min("taken").alias("begin"),
-        F.max("taken").alias("end"),
-        F.count(F.lit(1)).cast("int").alias("snapshots"),
-        F.min("number").alias("from"),
-        F.max("number").alias("to"),
-        F.min_by(F.struct(*first), "number").alias("of"),
-    )
-    return grouped.select("fleet", *GROUP_KEY, "begin", "end", "snapshots", "from", "to", "of.*").select(
-        *_RUN, "from", "to"
-    )
+    return grouped.select(*(name for name in grouped.columns if name != "of"), "of.*")
 
 
 def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
@@ -363,21 +374,21 @@ def flap(times: Column) -> Column:
     return F.aggregate(times, start, step)
 
 
+FACTS = (
+    Table(
+        "runs",
+        "run of a Raft group",
+        columns.RUNS,
+        (*(f"silver.{name}" for name in ("snapshots", "servers", "meta_peers", "streams", "consumers")), "settings"),
+        runs,
+    ),
+)
 TABLES = (
     Table(
         "timeline",
         "run of a Raft group: snapshots in a row that reported the same",
         columns.TIMELINE,
-        (
-            "gold.moments",
-            "silver.servers",
-            "silver.meta_peers",
-            "silver.streams",
-            "silver.consumers",
-            "past.timeline:1",
-            "day",
-            "settings",
-        ),
+        ("gold.moments", "hours.runs", "past.timeline:1", "day", "settings"),
         timeline,
     ),
     Table(

@@ -77,8 +77,8 @@ def api_level() -> Column:
     return F.coalesce(F.col("metadata")["_nats.req.level"].try_cast("int"), F.lit(0))
 
 
-def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return the snapshots of the day, and who did not answer in each."""
+def looks(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+    """Return the snapshots, and who did not answer in each."""
     reported = F.coalesce(F.col("jsz_reported"), F.lit(False))
     answered = servers.groupBy(*SNAPSHOT_KEY).agg(
         F.collect_set("server").alias("answered"), F.collect_set(F.when(~reported, F.col("server"))).alias("unreported")
@@ -87,14 +87,16 @@ def moments(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> 
     nobody = F.array().cast(_STRINGS)
     known = F.array_union(F.coalesce("missing", nobody), F.coalesce("meta_members", nobody))
     absent = F.array_except(known, F.coalesce("answered", nobody))
-    of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
     joined = snapshots.join(answered, on=SNAPSHOT_KEY, how="left").join(members, on=SNAPSHOT_KEY, how="left")
-    return with_day(joined.withColumn("absent", F.array_sort(absent))).withColumns(
-        {
-            "silent": F.array_union("absent", F.coalesce("unreported", nobody)),
-            "number": F.row_number().over(of_fleet),
-        }
+    return joined.withColumn("absent", F.array_sort(absent)).withColumn(
+        "silent", F.array_union("absent", F.coalesce("unreported", nobody))
     )
+
+
+def moments(of_looks: DataFrame) -> DataFrame:
+    """Return the snapshots in order, with their numbers."""
+    of_fleet = Window.partitionBy("fleet").orderBy("taken", "snapshot")
+    return with_day(of_looks).withColumn("number", F.row_number().over(of_fleet))
 
 
 def report_servers(
@@ -206,13 +208,13 @@ def report_meta(of_moments: DataFrame, servers: DataFrame, meta_peers: DataFrame
     return with_day(meta_groups(at(servers, moment), at(meta_peers, moment)).withColumn("replicas", replicas()))
 
 
-def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
+def report_streams(of_moments: DataFrame, streams: DataFrame, consumers: DataFrame, of_writes: DataFrame) -> DataFrame:
     """Return the streams of each fleet's last snapshot, and what was written to each over the day."""
     moment = last_of_day(of_moments)
     key = [*SNAPSHOT_KEY, *STREAM]
     many = at(consumers, moment).groupBy(*key).agg(F.count(F.lit(1)).alias("consumers"))
     zero = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
-    rated = write_rates(streams).withColumnRenamed("write_msgs", "rate")
+    rated = write_rates(of_writes).withColumnRenamed("write_msgs", "rate")
     rows = at(streams, moment).join(many, on=key, how="left").join(rated, on=["fleet", *STREAM], how="left")
     return with_day(
         rows.withColumns(
@@ -294,35 +296,32 @@ def report_fleet(
     return sums.withColumns({name: F.coalesce(F.col(name), F.lit(0)) for name in counts})
 
 
-_ASSETS = ("silver.streams", "silver.consumers")
+_ASSETS = ("last.streams", "last.consumers")
+FACTS = (Table("looks", "snapshot", columns.LOOKS, ("silver.snapshots", "silver.servers", "silver.meta_peers"), looks),)
 TABLES = (
-    Table(
-        "moments",
-        "snapshot of the day",
-        columns.MOMENTS,
-        ("silver.snapshots", "silver.servers", "silver.meta_peers"),
-        moments,
-    ),
+    Table("moments", "snapshot of the day", columns.MOMENTS, ("hours.looks",), moments),
     Table(
         "report_servers",
         "server that answered or should have",
         columns.REPORT_SERVERS,
-        ("gold.moments", "silver.servers", "gold.report_meta", *_ASSETS),
+        ("gold.moments", "last.servers", "gold.report_meta", *_ASSETS),
         report_servers,
     ),
     Table(
         "report_meta",
         "meta group: one for each domain of a fleet",
         columns.REPORT_META,
-        ("gold.moments", "silver.servers", "silver.meta_peers"),
+        ("gold.moments", "last.servers", "last.meta_peers"),
         report_meta,
     ),
-    Table("report_streams", "stream", columns.REPORT_STREAMS, ("gold.moments", *_ASSETS), report_streams),
+    Table(
+        "report_streams", "stream", columns.REPORT_STREAMS, ("gold.moments", *_ASSETS, "hours.writes"), report_streams
+    ),
     Table(
         "report_backups",
         "stream, where snapshots have the catalogue of backups",
         columns.REPORT_BACKUPS,
-        ("gold.moments", "silver.backups"),
+        ("gold.moments", "last.backups"),
         report_backups,
     ),
     Table("report_consumers", "consumer", columns.REPORT_CONSUMERS, ("gold.moments", *_ASSETS), report_consumers),

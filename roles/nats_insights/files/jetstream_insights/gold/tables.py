@@ -25,7 +25,9 @@ class Col:
 class Table:
     """A gold table of one day. `of`: what `make` takes, in this order:
 
-    - `silver.NAME`: the silver rows of the day; `before.NAME`: those of the last hour before the day that has any;
+    - `hours.NAME`: the facts of the day's hours, see `gold.FACTS`;
+    - `silver.NAME`: the silver rows of the day; `before.NAME`: those of the last hour before the day that has any; `last.NAME`:
+      those of the day's last snapshot of each fleet;
     - `gold.NAME`: a gold table of the day, made before this one; `past.NAME:DAYS`: the published rows of so many days before,
       or of those that are named, such as `1,7,30`;
     - `day`: the day as a column; `settings`: the Settings.

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What gold and findings of a further hour cost, as a part of what a day of them costs.
+
+``make bench BENCH=insights/hourly ARGS='--streams 600 --every 4'``. A synthetic fleet writes snapshots of a day, of which silver
+is made. What counts is the CPU time of a job that knows all hours but the last, by that of the same job when it makes all of them
+(`--force`). Each is the command that users run, with Spark's start, which a run that finds nothing to do shows. With ``--lake``
+the lake is kept, and a later run finds it there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
+from bench.insights.pipeline import measure
+from jetstream_insights.lake import FACTS
+from support.fleet import START, Fleet
+
+JOBS = ("gold", "findings")
+_DAY = 24 * 60
+
+
+def _write(fleet: Fleet, lake: Path, minute: int) -> None:
+    fleet.write(lake, minute * 60.0, form=PARQUET)
+
+
+def write(fleet: Fleet, lake: Path, minutes: Iterable[int]) -> None:
+    """Write the snapshots of these minutes."""
+    with Pool(2) as pool:
+        pool.map(partial(_write, fleet, lake), minutes, chunksize=4)
+
+
+def forget(lake: Path, job: str, hour: str) -> None:
+    """Remove what points to what a job made of the day, and to the facts of an hour."""
+    day = f"date={START:%Y-%m-%d}"
+    for name in (f"{job}/_published/{day}", *([f"{FACTS}/_published/{day}/hour={hour}"] if job == "gold" else [])):
+        (lake / f"{name}.json").unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--servers", type=int, default=30)
+    parser.add_argument("--streams", type=int, default=600)
+    parser.add_argument("--every", type=int, default=4, metavar="MINUTES", help="between two snapshots")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--memory", default="3g", help="memory of the driver")
+    parser.add_argument("--lake", type=Path, help="keep the lake in this folder")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        lake = given.lake or Path(folder) / "lake"
+        span = ["--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", f"{START + timedelta(days=1):%Y-%m-%d}"]
+
+        def cost(*jobs: str, more: tuple[str, ...] = ()) -> float:
+            spark = ["--master", given.master, "--memory", given.memory]
+            return measure([sys.executable, "-m", "jetstream_insights", *jobs, *span, *spark, *more]).cpu
+
+        if not (lake / "bronze").exists():
+            write(Fleet(given.servers, given.streams), lake, range(0, _DAY, given.every))
+        cost("silver")
+        print(
+            "| job | the whole day, CPU s | a further hour, CPU s | nothing to do, CPU s | of the day | less the start |"
+        )
+        print("|---|---:|---:|---:|---:|---:|")
+        for job in given.jobs:
+            whole = cost(job, more=("--force",))
+            forget(lake, job, "23")
+            further, start = cost(job), cost(job)
+            ratios = f"×{further / whole:.2f} | ×{(further - start) / (whole - start):.2f}"
+            print(f"| {job} | {whole:.0f} | {further:.0f} | {start:.0f} | {ratios} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What gold needs of an hour is made once, and days made of it hour by hour are those that are made of all hours at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from jetstream_insights.days import hours_of, make_gold
+from jetstream_insights.gold import TABLES
+from jetstream_insights.gold.common import Settings
+from jetstream_insights.jobs import make_silver
+from jetstream_insights.lake import FACTS, Lake
+from jetstream_insights.maintenance import Keep, Maintained, maintain
+from pyspark.sql import SparkSession
+from support.fleet import START, Fleet, Outage
+
+DAY = START.date()
+#: n2 is away over the end of an hour, n3 for an hour without snapshots.
+FLEET = Fleet(
+    3, 12, 129, outages=(Outage(1, 20.8 * 3600, 21.3 * 3600), Outage(2, 21.9 * 3600, 23.2 * 3600, version="2.15.2"))
+)
+STEP = 600
+
+
+def hour(number: int) -> datetime:
+    return START + timedelta(hours=number)
+
+
+def write(lake: Path, number: int, *steps: int) -> None:
+    """Write snapshots of an hour, ten minutes apart."""
+    for step in steps or range(6):
+        FLEET.write(lake, number * 3600.0 + step * STEP)
+
+
+def quiet(_text: str) -> None:
+    pass
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a row that can be sorted, without the last digits of sums in another order."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return str(value)
+
+
+class Made:
+    """A lake that gold is made of."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self.path, self.lake = path, Lake(spark, str(path))
+
+    def gold(self, force: bool = False) -> None:
+        make_silver(self.lake, hours_of(DAY), quiet)
+        assert make_gold(self.lake, [DAY], quiet, force).made == 1
+
+    def runs(self) -> dict[int, str]:
+        """Return which run made the facts of each hour that has some."""
+        pointers = {one.hour: self.lake.pointer(FACTS, one) for one in hours_of(DAY)}
+        return {number: pointer["run"] for number, pointer in pointers.items() if pointer}
+
+    def tables(self) -> dict[str, list[Any]]:
+        found = ((name, self.lake.read_days("gold", name, [DAY])) for name in TABLES)
+        return {name: sorted(map(plain, frame.collect())) for name, frame in found if frame is not None}
+
+    def rows(self, table: str) -> list[Mapping[str, Any]]:
+        frame = self.lake.read_days("gold", table, [DAY])
+        assert frame is not None
+        return [row.asDict() for row in frame.collect()]
+
+
+def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSession, tmp_path: Path) -> None:
+    made = Made(spark, tmp_path)
+    write(tmp_path, 20)
+    write(tmp_path, 21, 0, 1, 2, 4, 5)
+    made.gold()
+    first = made.runs()
+    assert set(first) == {20, 21}
+    # Of 22:00 there is nothing; the snapshot of 21:30 is late.
+    write(tmp_path, 23)
+    write(tmp_path, 21, 3)
+    made.gold()
+    second = made.runs()
+    assert (second[20], set(second)) == (first[20], {20, 21, 23})
+    assert second[21] == second[23] != first[21]
+    by_hours = made.tables()
+    known = ("usage", "timeline", "moments", "leader_changes", "restarts", "activity", "consumer_lag")
+    assert all(by_hours[name] for name in known)
+    made.gold(force=True)
+    assert set(made.runs()) == set(second)
+    assert set(made.runs().values()).isdisjoint(second.values())
+    assert len(set(made.runs().values())) == 1  # all hours at once
+    assert made.tables() == by_hours
+
+
+def test_hours_whose_silver_is_gone_keep_their_facts(spark: SparkSession, tmp_path: Path) -> None:
+    made = Made(spark, tmp_path)
+    for number in (20, 21):
+        write(tmp_path, number, 0, 3)
+    made.gold()
+    first, before = made.runs(), {name: made.rows(name) for name in ("usage", "moments", "server_availability")}
+    keep = Keep(silver=1, unused=timedelta(0))
+    maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet)
+    assert not made.lake.pointer("silver", hour(20))
+    write(tmp_path, 21, 5)
+    # Other settings make again what can be made again.
+    make_silver(made.lake, [hour(21)], quiet)
+    assert make_gold(made.lake, [DAY], quiet, settings=Settings(longest_gap=300.0)).made == 1
+    second = made.runs()
+    assert second[20] == first[20] and second[21] != first[21]
+    for name, when in (("usage", "hour"), ("moments", "taken")):
+        old, new = (
+            sorted(plain(list(row.values())) for row in rows if getattr(row[when], "hour", row[when]) == 20)
+            for rows in (before[name], made.rows(name))
+        )
+        assert old == new != []
+    answered = {row["server"]: row["answered"] for row in before["server_availability"]}
+    assert {row["server"]: row["answered"] - 1 for row in made.rows("server_availability")} == answered
+    # What was replaced goes, what is kept stays.
+    while maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet) != Maintained():
+        pass
+    assert {path.name for path in (tmp_path / FACTS / "usage").iterdir()} == {f"run={run}" for run in second.values()}
