@@ -14,6 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     ACCOUNT_LIMITS,
     ACCOUNT_STATISTICS,
     BACKUPS,
+    HOSTS,
     CONNECTIONS,
     CONSUMER_REPLICAS,
     ENVELOPE,
@@ -742,6 +743,15 @@ TABLES: dict[str, Table] = {
         (),
         partial(of_table, BACKUPS),
         reported_columns(BACKUPS),
+        "count(*)",
+    ),
+    "hosts": Table(
+        "host, as somebody read it there",
+        "server",
+        ("hosts",),
+        (),
+        partial(of_table, HOSTS),
+        reported_columns(HOSTS),
         "count(*)",
     ),
     "connections": Table(
