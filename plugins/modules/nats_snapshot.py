@@ -212,11 +212,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-
 _HOST = {
     "server": {"type": "str", "required": True},
     "config_digest": {"type": "str"},
-    **dict.fromkeys(("open_files", "plaintext_passwords", "disk_free"), {"type": "int"}),
+    **{name: {"type": "int"} for name in ("open_files", "plaintext_passwords", "disk_free")},
 }
 
 

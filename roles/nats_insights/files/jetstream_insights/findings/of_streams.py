@@ -458,8 +458,8 @@ CHECKS = (
         fails="coalesce(duplicate_window * rate, 0) > :ids",
         value="duplicate_window * rate",
         text="about {duplicate_window * rate|count} messages come within its duplicate window of {duplicate_window|seconds}",
-        rationale="The id of each that has one (Nats-Msg-Id) is in memory on every replica, and after a start all of these messages "
-        "are read again.",
+        rationale="The id of each that has one (Nats-Msg-Id) is in memory on every replica, and after a start all of these "
+        "messages are read again.",
         remedy="`nats_stream` with a shorter `duplicate_window`: as long as a publisher tries again",
         source="nats-server stream.go storeMsgIdLocked, rebuildDedupe; a window longer than max_age is refused",
     ),
