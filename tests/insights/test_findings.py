@@ -277,7 +277,7 @@ def test_tables_that_are_not_there_are_unknown_and_counts_add_up(
     assert [rows["SERVER_003"][name] for name in ("failed", "critical", "unknown", "passed")] == [1, 1, 0, 4]
     assert rows["HOST_101"]["unknown"] == rows["STREAM_201"]["unknown"] == 1
     assert {(row["check"], row["text"]) for row in kept if row["result"] == "unknown"} == {
-        ("HOST_101", "there is no table hosts"),
+        ("HOST_101", "no host was read (docs/insights.md)"),
         ("STREAM_201", "there is no table leadership"),
     }
     assert len(kept) == 3

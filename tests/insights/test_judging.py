@@ -66,7 +66,9 @@ def test_findings_and_report_of_a_recorded_cluster(
     assert did("findings", *given[:2])["made"] == 1
     known = lake.read_days("findings", "findings", [HOUR.date()])
     assert known is not None
-    assert {row["text"] for row in known.where("check = 'HOST_102'").collect()} == {"there is no table hosts"}
+    assert {row["text"] for row in known.where("check = 'HOST_102'").collect()} == {
+        "no host was read (docs/insights.md)"
+    }
     tell = {**recorded("2.15.1"), "more": {"hosts": {"open_files": 100}}}
     write_snapshot(tmp_path / "lake", tell, HOUR + timedelta(minutes=1))
     assert did("silver")["made"] == did("findings", *given[:2])["made"] == 1

@@ -98,7 +98,9 @@ def content() -> dict[str, Any]:
                 for number in range(300)
             ),
         ),
-        "unknown": rows("unknown", {"text": "there is no table hosts", "findings": 66, "checks": ["HOST_101"]}),
+        "unknown": rows(
+            "unknown", {"text": "no host was read (docs/insights.md)", "findings": 66, "checks": ["HOST_101"]}
+        ),
         "fixed": rows(
             "fixed", {**finding, "severity": "critical", "check": "META_002", "text": "no server leads the meta group"}
         ),
@@ -437,12 +439,12 @@ def test_a_check_says_what_to_do_where_nothing_else_is_known() -> None:
     (cause,) = causes_of(
         *(found("CONSUMER_112", account="A", stream=f"S{number}", remedy="acknowledge") for number in range(9))
     )
-    assert (cause["kind"], cause["commands"], cause["findings"]) == ("unknown", ["acknowledge"], 9)
+    assert (cause["kind"], cause["commands"], cause["findings"]) == ("", ["acknowledge"], 9)
 
 
 def test_an_incomplete_snapshot_of_servers_that_are_all_there_is_no_dead_server() -> None:
     (cause,) = causes_of(found("FLEET_101"))
-    assert (cause["kind"], cause["servers"], cause["severity"]) == ("unknown", [], "critical")
+    assert (cause["kind"], cause["servers"], cause["severity"]) == ("", [], "critical")
 
 
 def test_fleets_do_not_explain_each_other() -> None:
