@@ -392,7 +392,7 @@ def test_a_dead_server_explains_its_thousand_symptoms() -> None:
         ("servers_down", "critical", len(symptoms)),
         ("asset_fault", "critical", 1),
         ("catching_up", "warning", 1),
-        ("unknown", "warning", 1),
+        ("", "warning", 1),
     ]
     dead = causes[0]
     assert dead["servers"] == ["n4", "n5"]
