@@ -351,6 +351,10 @@ BACKUPS = Reported(
     ),
 )
 
+HOSTS = Reported(
+    (), (*same("string", "config_digest"), *same("bigint", "open_files", "plaintext_passwords", "disk_free"))
+)
+
 CONNECTIONS = Reported(
     (),
     (
@@ -382,4 +386,5 @@ TABLES: Mapping[str, Reported] = {
     "connz": CONNECTIONS,
     "server_log": SERVER_LOG,
     "backups": BACKUPS,
+    "hosts": HOSTS,
 }

@@ -89,6 +89,29 @@ options:
         C(backups), with a row for each stream of the fleet. One that cannot be read makes the snapshot incomplete; where there
         is none, no stream has a backup.
     type: path
+  hosts:
+    description:
+      - What M(natsops.jetstream.nats_server_unreported_info) read on the hosts. It is written as the table C(hosts).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      server:
+        description: Name of the server that runs there.
+        type: str
+        required: true
+      config_digest:
+        description: Digest of the configuration file on the disk.
+        type: str
+      open_files:
+        description: How many files the process may open.
+        type: int
+      plaintext_passwords:
+        description: Passwords of the configuration that are not hashed.
+        type: int
+      disk_free:
+        description: Bytes that are free where the store is.
+        type: int
   fail_on_incomplete:
     description:
       - Fail when anything is missing from the snapshot, after it was written.
@@ -97,6 +120,7 @@ options:
 seealso:
   - module: natsops.jetstream.nats_server_info
   - module: natsops.jetstream.nats_cluster_info
+  - module: natsops.jetstream.nats_server_unreported_info
 """
 
 EXAMPLES = r"""
@@ -188,6 +212,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
+_HOST = {
+    "server": {"type": "str", "required": True},
+    "config_digest": {"type": "str"},
+    **{name: {"type": "int"} for name in ("open_files", "plaintext_passwords", "disk_free")},
+}
+
 
 def result_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the module's result from the snapshot's manifest."""
@@ -238,7 +268,7 @@ def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
             raise NatsFailure("invalid_option", f"logs: {logs} is no directory")
         backups = store_of(params, "backups") if params["backups"] else None
         asked = (params["endpoints"], params["expected_servers"], deadline)
-        wanted = Wanted(lake, params["fleet"], *asked, logs, backups, params["format"])
+        wanted = Wanted(lake, params["fleet"], *asked, logs, backups, params["format"], params["hosts"])
         with Client(options) as client:
             if module.check_mode:
                 return preview(client, params["expected_servers"])
@@ -261,6 +291,7 @@ def main() -> None:
             "archive": {"type": "path"},
             "logs": {"type": "path"},
             "backups": {"type": "path"},
+            "hosts": {"type": "list", "elements": "dict", "default": [], "options": _HOST},
             **PLACE_SPEC,
             "fail_on_incomplete": {"type": "bool", "default": False},
         },

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,9 @@ from support.findings_cases import (
     CASES,
     GOLD,
     HEALTHY,
-    HOSTS,
     LAST,
     OTHERS,
     OTHERS_OVER_TIME,
-    SERVERS,
     SUBJECT,
     Rows,
     fleet,
@@ -75,7 +73,6 @@ def schemas(spark: SparkSession) -> dict[str, Any]:
     return {
         **GOLD,
         **found,
-        "hosts": HOSTS,
         "snapshots": silver.COLUMNS["snapshots"],
         "failures": silver.failures(lines).schema,
     }
@@ -100,11 +97,17 @@ def add(to: Rows, more: Rows) -> None:
         to.setdefault(name, []).extend(found)
 
 
-def host_facts() -> list[dict[str, Any]]:
-    """Return what is known of the hosts of every fleet; the one called plain has passwords in its file."""
-    fact = {"open_files": 65536, "plaintext_passwords": 0, "disk_free": 2000 << 30}
-    return [{"server": name, "config_digest": f"sha256:{name}", **fact} for name in SERVERS] + [
-        {**fact, "server": "plain", "config_digest": "sha256:n1", "plaintext_passwords": 2}
+def host_facts(servers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what is known of the hosts of these servers; the one called plain has passwords in its file."""
+    return [
+        {
+            **{name: row[name] for name in ("fleet", "snapshot", "taken", "server")},
+            "config_digest": "sha256:n1" if row["server"] == "plain" else f"sha256:{row['server']}",
+            "open_files": 65536,
+            "plaintext_passwords": 2 if row["server"] == "plain" else 0,
+            "disk_free": 2000 << 30,
+        }
+        for row in servers
     ]
 
 
@@ -113,7 +116,7 @@ def judged(
     spark: SparkSession, schemas: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[Row]]:
     """Return all results by fleet."""
-    rows: Rows = {"hosts": host_facts()}
+    rows: Rows = {}
     add(rows, fleet(HEALTHY, over_time=True))
     for code, case in CASES.items():
         add(rows, fleet(code, VIEWS[REGISTRY.checks[code].view].period, case.changes))
@@ -133,6 +136,7 @@ def judged(
     rows["failures"].append(
         {**silent, **mark, "fleet": "gateways were not reported", "endpoint": "gatewayz", "server": "n1"}
     )
+    rows["hosts"] = host_facts(rows["servers"])
     tables = tables_of(spark, schemas, tmp_path_factory.mktemp("findings"), rows)
     found: dict[str, list[Row]] = defaultdict(list)
     for part in judge(tables, [snapshot(LAST)], REGISTRY, SETTINGS):
@@ -273,7 +277,7 @@ def test_tables_that_are_not_there_are_unknown_and_counts_add_up(
     assert [rows["SERVER_003"][name] for name in ("failed", "critical", "unknown", "passed")] == [1, 1, 0, 4]
     assert rows["HOST_101"]["unknown"] == rows["STREAM_201"]["unknown"] == 1
     assert {(row["check"], row["text"]) for row in kept if row["result"] == "unknown"} == {
-        ("HOST_101", "there is no table hosts"),
+        ("HOST_101", "no host was read (docs/insights.md)"),
         ("STREAM_201", "there is no table leadership"),
     }
     assert len(kept) == 3

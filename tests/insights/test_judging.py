@@ -62,6 +62,21 @@ def test_findings_and_report_of_a_recorded_cluster(
     assert set(totals) == CHECKS
     assert (totals["META_002"]["failed"], totals["META_002"]["passed"]) == (0, 1)
 
+    # What the snapshots themselves hold of the hosts.
+    assert did("findings", *given[:2])["made"] == 1
+    known = lake.read_days("findings", "findings", [HOUR.date()])
+    assert known is not None
+    assert {row["text"] for row in known.where("check = 'HOST_102'").collect()} == {
+        "no host was read (docs/insights.md)"
+    }
+    tell = {**recorded("2.15.1"), "more": {"hosts": {"open_files": 100}}}
+    write_snapshot(tmp_path / "lake", tell, HOUR + timedelta(minutes=1))
+    assert did("silver")["made"] == did("findings", *given[:2])["made"] == 1
+    known = lake.read_days("findings", "findings", [HOUR.date()])
+    assert known is not None
+    reported = known.where("check = 'HOST_102' AND result = 'fail'").select("server").collect()
+    assert sorted(row["server"] for row in reported) == ["n1", "n2", "n3"]
+
     # Other thresholds, other findings.
     thresholds.write_text(json.dumps({"skip": sorted(set(REGISTRY.checks) - CHECKS | {"SERVER_104"})}))
     assert did("findings", *given)["made"] == 1

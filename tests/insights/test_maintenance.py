@@ -99,11 +99,9 @@ def test_small_files_become_large_ones_and_old_ones_go(
     assert [len(lake.snapshots(hour)) for hour in HOURS] == [2, 2]
     assert make(lake) == (0, 0)
     assert rows(lake, HOURS) == before
-    # Compaction of silver: killed with one of two hours pointing to the day. What is replaced stays in the call that replaces it.
-    killed_at(
-        monkeypatch, "repoint", lambda _layer: bool(lake.pointer("silver", HOURS[0]).get("day")), lambda: kept(lake)
-    )
-    assert ["day" in lake.pointer("silver", hour) for hour in HOURS] == [True, False]
+    # Compaction of silver: killed before it counts. What is replaced stays in the call that replaces it.
+    killed_at(monkeypatch, "replace_text", lambda name: "_compacted" in name, lambda: kept(lake))
+    assert lake.compacted(START) == {}
     assert rows(lake, HOURS) == before
     assert set(written) < set(files(lake, "bronze"))
     # What a pack holds: killed while it is removed.
@@ -211,6 +209,59 @@ def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_p
     assert files(lake, "bronze") == [name for name in packed if "/manifest/" not in name]
     assert kept(lake, START + timedelta(days=10), keep).unused > 0
     assert files(lake, "bronze") == []
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, what: str, when: Callable[[str], bool], work: Callable[[], Any]) -> None:
+    """Do work once, just before that method of the lake's files that changes what other jobs see."""
+    method = getattr(HadoopFiles, what)
+
+    def late(self: HadoopFiles, name: str, *more: Any) -> Any:
+        if when(name):
+            monkeypatch.setattr(HadoopFiles, what, method)
+            work()
+        return method(self, name, *more)
+
+    monkeypatch.setattr(HadoopFiles, what, late)
+
+
+def test_an_hour_that_is_made_again_during_compaction_stays_as_it_was_made(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(spark, str(tmp_path))
+    for minute in (0, 60):
+        FLEET.write(tmp_path, minute * 60.0)
+    assert make(lake) == (2, 0)
+    runs = []
+
+    def make_again() -> None:
+        assert make(lake, force=True) == (2, 0)
+        runs.append(lake.pointer("silver", START)["run"])
+
+    made = rows(lake, HOURS)
+    meanwhile(monkeypatch, "replace_text", lambda name: name.startswith("silver/"), make_again)
+    assert kept(lake).compacted == 1
+    assert [lake.pointer("silver", hour)["run"] for hour in HOURS] == runs * 2
+    frame = lake.read("silver", "streams", HOURS)
+    assert frame is not None
+    assert {name.partition("/run=")[2].partition("/")[0] for name in frame.inputFiles()} == set(runs)
+    assert rows(lake, HOURS) == made
+    # The next one takes in what was made.
+    assert kept(lake).compacted == 1
+    assert rows(lake, HOURS) == made
+
+
+def test_a_snapshot_that_comes_while_its_day_expires_is_kept(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(spark, str(tmp_path))
+    FLEET.write(tmp_path, 0)
+    assert make(lake) == (1, 0)
+    first, now = rows(lake, HOURS), START + timedelta(days=3)
+    meanwhile(monkeypatch, "move", lambda name: "manifest" in name, lambda: FLEET.write(tmp_path, 60.0))
+    assert kept(lake, now, Keep(bronze=1)).bronze_days == 1
+    assert len(lake.snapshots(START)) == 1
+    assert make(lake) == (1, 0)
+    assert len(rows(lake, HOURS)) == 2 * len(first)
 
 
 def test_an_hour_with_fewer_snapshots_than_it_was_made_of_is_left(spark: SparkSession, tmp_path: Path) -> None:

@@ -98,7 +98,9 @@ def content() -> dict[str, Any]:
                 for number in range(300)
             ),
         ),
-        "unknown": rows("unknown", {"text": "there is no table hosts", "findings": 66, "checks": ["HOST_101"]}),
+        "unknown": rows(
+            "unknown", {"text": "no host was read (docs/insights.md)", "findings": 66, "checks": ["HOST_101"]}
+        ),
         "fixed": rows(
             "fixed", {**finding, "severity": "critical", "check": "META_002", "text": "no server leads the meta group"}
         ),
@@ -308,7 +310,7 @@ def test_what_clusters_tell_is_text_in_the_page_and_whole_in_its_data() -> None:
 
 def test_markdown_and_csv_show_names_as_they_are() -> None:
     text = markdown(content())
-    assert "1 critical, 1 warnings, 1 notes, of 303 findings; 66 could not be reported, 1 were fixed" in text
+    assert "1 critical, 1 warnings, 1 notes, of 303 findings; 66 are not known, for 1 reasons, 1 were fixed" in text
     assert "\\<\\/script" not in text and "\\</script\\>" in text
     assert "1 replica \\| on \\`n1\\`" in text
     assert "… and 283 more." in text
@@ -390,7 +392,7 @@ def test_a_dead_server_explains_its_thousand_symptoms() -> None:
         ("servers_down", "critical", len(symptoms)),
         ("asset_fault", "critical", 1),
         ("catching_up", "warning", 1),
-        ("unknown", "warning", 1),
+        ("", "warning", 1),
     ]
     dead = causes[0]
     assert dead["servers"] == ["n4", "n5"]
@@ -437,12 +439,12 @@ def test_a_check_says_what_to_do_where_nothing_else_is_known() -> None:
     (cause,) = causes_of(
         *(found("CONSUMER_112", account="A", stream=f"S{number}", remedy="acknowledge") for number in range(9))
     )
-    assert (cause["kind"], cause["commands"], cause["findings"]) == ("unknown", ["acknowledge"], 9)
+    assert (cause["kind"], cause["commands"], cause["findings"]) == ("", ["acknowledge"], 9)
 
 
 def test_an_incomplete_snapshot_of_servers_that_are_all_there_is_no_dead_server() -> None:
     (cause,) = causes_of(found("FLEET_101"))
-    assert (cause["kind"], cause["servers"], cause["severity"]) == ("unknown", [], "critical")
+    assert (cause["kind"], cause["servers"], cause["severity"]) == ("", [], "critical")
 
 
 def test_fleets_do_not_explain_each_other() -> None:
@@ -542,7 +544,9 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
       seen.lanes = document.querySelectorAll("#timeline svg rect").length;
       seen.bars = document.querySelectorAll("#load svg rect").length;
       seen.now = [...document.querySelectorAll("#now li")].map((item) => item.textContent);
-      seen.tiles = document.querySelectorAll("#summary .tile").length;
+      const tiles = [...document.querySelectorAll("#summary .tile")].map((tile) => tile.textContent);
+      seen.tiles = tiles.length; seen.unknown = tiles.find((text) => text.includes("not known"));
+      seen.first = document.querySelector("#main").firstElementChild.id;
       seen.incidents = document.querySelectorAll("#incidents svg rect").length;
     """
     seen = browsing.seen(tmp_path, page(content()), script)
@@ -565,6 +569,8 @@ def test_a_browser_shows_tables_and_charts_and_runs_nothing_else(tmp_path: Path)
         "streams",
     ]
     assert seen["sections"] == shown
+    # It opens with what to do; of 66 checks that could not tell it says how many reasons there are.
+    assert (seen["first"], seen["unknown"]) == ("now", "1not known")
     assert [HOSTILE in seen["now"][0], FORMULA in seen["now"][1], len(seen["now"])] == [True, True, 2]
     assert (seen["all"], seen["more"]) == (25, 303)
     assert seen["largest"] == [True, False, False]

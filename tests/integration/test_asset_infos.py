@@ -219,3 +219,10 @@ def test_replicas_that_are_down_are_told(make_cluster: Callable[..., NatsProcess
     consumers = wait_for("nats_consumer_info", {**own, "stream": "HALF"}, "consumer_unknown", "consumer_no_leader")
     assert [(item["stream"], item["consumer"]) for item in consumers["unknown"]] == [("HALF", "worker")]
     assert len(consumers["problems"]) == 1
+
+
+def test_a_duplicate_window_that_outlasts_the_messages_is_refused(healthy: NatsProcesses) -> None:
+    """So no check has to look for one."""
+    config = {"name": "LONG", "subjects": ["long"], "max_age": 60 * 10**9, "duplicate_window": 61 * 10**9}
+    with pytest.raises(AssertionError, match="duplicates window can not be larger then max age"):
+        healthy.app_request("$JS.API.STREAM.CREATE.LONG", config)

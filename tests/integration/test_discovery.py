@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nats_server_discovery_info on single servers: how it is known what a process has loaded, and what the host does not see."""
+"""What is read on the hosts of single servers: how it is known what a process has loaded, what the host does not see, and what
+no server reports."""
 
 from __future__ import annotations
 
@@ -135,3 +136,39 @@ def test_the_files_of_a_host_are_read_without_secrets_while_the_server_runs_and_
     assert (sorted(running["files"]), running["problems"]) == (["n1/c.conf", f"n1/{authority.name}"], [])
     assert "hunter-22" not in str(running) and "$SECRET_authorization_token" in running["files"]["n1/c.conf"]
     assert run_in_process("nats_server_files_info", {}, config=str(server.config), prefix="n1/") == running
+
+
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
+def test_what_no_server_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """The file's digest is that of the server until somebody writes it; a password of the environment stands in no file."""
+    server = Started(tmp_path, version)
+    (tmp_path / "data").mkdir()
+    hashed = f"$2a$11${'x' * 53}"
+    users = ", ".join(
+        f"{{ user: {name}, password: {word} }}"
+        for name, word in (("a", "hunter-22"), ("b", f'"{hashed}"'), ("c", "$OF_ENVIRONMENT"))
+    )
+    text = f'{server.http}jetstream {{ store_dir: "{tmp_path}/data" }}\nauthorization {{ users: [ {users} ] }}\n'
+
+    def read(config: Path = server.config) -> dict[str, Any] | None:
+        result = run_in_process("nats_server_unreported_info", {}, config=str(config))
+        assert "hunter-22" not in str(result)
+        found: dict[str, Any] | None = result["host"]
+        return found
+
+    monkeypatch.setenv("OF_ENVIRONMENT", "from-elsewhere")
+    with server.running(text, around=("sh", "-c", 'ulimit -n 3000 && exec "$@"', "sh")):
+        found = read()
+        assert found is not None
+        varz = server.read()["varz"]
+        assert found["config_digest"] == varz.get("config_digest")
+        assert (found["config_digest"] is None) == (version == "2.10.27")
+        assert (found["server"], found["open_files"], found["plaintext_passwords"]) == ("n1", 3000, 1)
+        free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+        assert abs(found["disk_free"] - free) < 1 << 30
+        server.config.write_text(server.config.read_text() + "max_connections: 7\n")
+        changed = read()
+        assert changed is not None
+        assert version == "2.10.27" or changed["config_digest"] not in (None, found["config_digest"])
+        assert read(tmp_path / "another.conf") is None
+    assert read() is None

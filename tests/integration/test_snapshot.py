@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,6 +16,7 @@ from unittest import mock
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import system_api
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import Origin, Row, SnapshotWriter
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
 from support.snapshots import lines_of
@@ -154,6 +156,24 @@ def test_the_collector_takes_one_without_ansible(healthy: NatsProcesses, tmp_pat
     assert len(list((tmp_path / "lake" / "bronze" / "manifest").rglob("*.json"))) == 3
 
 
+def test_rows_say_when_the_answer_arrived(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
+    """Not when it was written: servers are asked at once, and their answers are written one after the other."""
+    written: dict[str, datetime] = {}
+    add = SnapshotWriter.add
+
+    def noted(self: SnapshotWriter, origin: Origin, row: Row) -> None:
+        written.setdefault(row.table, datetime.now(timezone.utc))
+        add(self, origin, row)
+
+    with mock.patch.object(SnapshotWriter, "add", noted):
+        result = run_module("nats_snapshot", healthy.sys_connection(), lake=str(tmp_path))
+    manifest, lines = read(result)
+    for table in ("varz", "jsz", "healthz"):
+        received = [parse_time(line["received"]) for line in lines[table]]
+        assert len(received) == len(healthy.names)
+        assert parse_time(manifest["started"]) <= min(received) <= max(received) <= written[table]
+
+
 def test_the_catalogue_of_backups_is_taken_along(healthy: NatsProcesses, run_module: Runner, tmp_path: Path) -> None:
     """With a row for each stream that there is; one that cannot be read is a failure, and none means no backup."""
     backups, lake = tmp_path / "backup", str(tmp_path / "lake")
@@ -234,6 +254,44 @@ def test_the_playbook_brings_the_logs(healthy: NatsProcesses, tmp_path: Path) ->
     written = (healthy.directory / "n1.log").stat().st_ctime
     assert 0 <= written - min(at.timestamp() for at in said) < 1800
     assert not list(tmp_path.glob("*.logs"))
+
+
+def test_the_playbook_reads_what_no_server_reports(healthy: NatsProcesses, tmp_path: Path) -> None:
+    """Of each host, and of none that cannot be reached, whose server is in the snapshot all the same."""
+    hosts: dict[str, dict[str, Any]] = {
+        name: {"ansible_connection": "local", "nats_server_config_file": str(healthy.config_file(name))}
+        for name in healthy.names[:2]
+    }
+    hosts[healthy.names[2]] = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(json.dumps({"nats": {"hosts": hosts}}))
+    variables = {
+        "nats_connection": healthy.sys_connection(),
+        "nats_insights_endpoints": ["varz"],
+        "nats_insights_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+
+    def taken(**more: Any) -> dict[str, list[dict[str, Any]]]:
+        lake = tmp_path / f"lake-{len(more)}"
+        given = {**variables, "nats_insights_lake": str(lake), **more}
+        done = run_playbook("snapshot", "-i", str(inventory), "-e", json.dumps(given))
+        assert done.returncode == 0, done.stdout + done.stderr
+        (path,) = (lake / "bronze" / "manifest").rglob("*.json")
+        return read({"manifest": str(path)})[1]
+
+    lines = taken()
+    assert {line["server"] for line in lines["varz"]} == set(healthy.names)
+    told = {line["server"]: line["data"] for line in lines["hosts"]}
+    assert set(told) == set(healthy.names[:2])
+    for line in lines["varz"]:
+        if line["server"] in told:
+            assert told[line["server"]].get("config_digest") == line["data"].get("config_digest")
+            assert line["server_id"] in {host["server_id"] for host in lines["hosts"]}
+    assert all(host["open_files"] > 0 and host["disk_free"] > 0 for host in told.values())
+    # Its users have passwords that are not hashed.
+    assert all(host["plaintext_passwords"] > 0 for host in told.values())
+    assert "hosts" not in taken(nats_insights_read_hosts=False)
 
 
 def test_a_lake_that_the_jobs_do_not_know_is_refused_before_the_snapshot(tmp_path: Path) -> None:

@@ -63,7 +63,6 @@ GOLD = {
     "servers_left int, need double, free double, largest double, fits boolean, days double",
 }
 GOLD |= {name: f"domain string, {columns}" for name, columns in GOLD.items() if name not in ("restarts", "storms")}
-HOSTS = "server string, config_digest string, open_files bigint, plaintext_passwords bigint, disk_free bigint"
 
 
 def peer(name: str, **more: Any) -> Row:

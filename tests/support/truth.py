@@ -169,6 +169,10 @@ OF_SERVERS = (
     Fault("storage reserved", ("SERVER_101",), {"jsz": _sets(reserved_storage=(1 << 40) - 1)}, also=("CAPACITY_203",)),
     Fault("client does not read", ("CONN_101",), {"connz": _sets(pending_bytes=32 << 20)}),
     Fault("route held up", ("ROUTE_102",), {"routez": _sets(pending_size=32 << 20)}),
+    Fault("file not loaded", ("HOST_101",), {"hosts": _sets(config_digest="sha256:2")}),
+    Fault("few files", ("HOST_102",), {"hosts": _sets(open_files=1024)}),
+    Fault("passwords in the file", ("HOST_103",), {"hosts": _sets(plaintext_passwords=1)}),
+    Fault("small disk", ("HOST_104",), {"hosts": _sets(disk_free=GIB)}),
     Fault("route breaks", ("ROUTE_201",), {"routez": _counts("rid", 1)}),
 )  # fmt: skip
 #: Faults of streams and of their consumers. All have three replicas and 20 messages a second.
@@ -286,6 +290,8 @@ class Part(Fleet):
         other = (server + 1) % self.servers
         remote = {"remote_id": self.identity(other, at), "remote_name": self.name(other)}
         yield Row("routez", {}, {"rid": 7, **remote, "rtt": "1ms", "pending_size": 0})
+        own = {"config_digest": "sha256:1", "open_files": 1 << 20, "plaintext_passwords": 0, "disk_free": 2 << 40}
+        yield Row("hosts", {}, own)
         client = {"kind": "Client", "account": "A0", "lang": "go", "version": "1.40", "rtt": "1ms", "stalls": 0}
         for cid in (1, 2):
             yield Row("connz", {}, {"cid": cid, **client, "pending_bytes": 0})

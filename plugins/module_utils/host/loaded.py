@@ -80,7 +80,7 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
         )
         return
     if not reported and supports(_REPORTS_A_DIGEST, version) and server.config:
-        reported = _tried(server, run_command)
+        reported = file_digest(server, run_command)
         if reported != ours:
             found.problem = f"{server.config} was not understood: nats-server -t reports another digest of it"
             return
@@ -98,7 +98,7 @@ def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version
     found.proof = "time"
 
 
-def _tried(server: RunningServer, run_command: RunCommand) -> str:
+def file_digest(server: RunningServer, run_command: RunCommand) -> str:
     """Return the digest that the executable of the process reports of its file, in the environment of the process."""
     command = [f"/proc/{server.process.pid}/exe", "-t", "-c", server.config]
     environment = environment_of(server.process.pid)

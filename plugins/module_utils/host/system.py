@@ -83,7 +83,7 @@ def filesystems(paths: Sequence[str], proc: Path = _PROC) -> list[dict[str, Any]
     every = mounts((proc / "self" / "mountinfo").read_text())
     found = {mount.target: mount for mount in (mount_of(path, every) for path in paths) if mount}
     return [
-        {"mount": target, "fstype": mount.fstype, "rotating_disks": rotating_disks(mount), **_sizes(target)}
+        {"mount": target, "fstype": mount.fstype, "rotating_disks": rotating_disks(mount), **sizes(target)}
         for target, mount in sorted(found.items())
     ]
 
@@ -121,7 +121,7 @@ def _disks(node: Path) -> list[str]:
     return [] if re.match(r"(loop|ram|zram|sr|dm-|md)\d", node.name) else [node.name]
 
 
-def _sizes(target: str) -> dict[str, int | None]:
+def sizes(target: str) -> dict[str, int | None]:
     """Return the size of a file system and what is free in it for others than root, in bytes."""
     try:
         found = os.statvfs(target)

@@ -63,8 +63,9 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "connz": ({"auth": True}, (0, 0, 0)),
 }
 
-#: The table of what the catalogue of backups says.
+#: The tables of what the catalogue of backups says, and of what no server reports of its host.
 BACKUPS = "backups"
+HOSTS = "hosts"
 
 #: Servers that are asked at once. No more than a page of each of them is in memory.
 _AT_ONCE = 16
@@ -94,7 +95,8 @@ _LARGEST_ARTIFACT = 1 << 30
 class Wanted:
     """What a snapshot shall hold, and where it goes. `deadline`: seconds after which no further question is asked. `logs`: a
     folder with a file of log lines for each server, called by its name. `backups`: where backups are, whose catalogue is
-    read. `form`: how it is written, one of snapshot.FORMATS."""
+    read. `form`: how it is written, one of snapshot.FORMATS. `hosts`: what nats_server_unreported_info read, each with the
+    `server` that it is of."""
 
     lake: Path
     fleet: str
@@ -104,6 +106,7 @@ class Wanted:
     logs: Path | None = None
     backups: Store | None = None
     form: str = JSON
+    hosts: Sequence[Mapping[str, Any]] = ()
 
 
 def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
@@ -147,6 +150,9 @@ class _Pass:
                     self._seconds[endpoint] = round(time.monotonic() - before, 3)
             if self._wanted.logs is not None:
                 self._read_logs(servers, self._wanted.logs)
+            for host in self._wanted.hosts:
+                found = {key: value for key, value in host.items() if value is not None}
+                writer.add(self._named(servers, found.pop("server")), Row(HOSTS, {}, found))
             if self._wanted.backups is not None:
                 self._read_backups(self._wanted.backups)
             summary = servers_summary(servers, discovery.missing, writer.failures)
@@ -154,6 +160,12 @@ class _Pass:
 
     def _origin(self, server: Server, arrived: datetime | None = None) -> Origin:
         return origin_of(server, self._domains[server.id], arrived)
+
+    def _named(self, servers: Sequence[Server], name: str) -> Origin:
+        """Return where a row is from that somebody else read on the host of a server, which may not have answered."""
+        known = next((server for server in servers if server.name == name), None)
+        now = datetime.now(timezone.utc)
+        return self._origin(known, now) if known else Origin("", name, received=timestamp(now))
 
     def _read(self, endpoint: str, servers: Sequence[Server]) -> None:
         """Read one endpoint of all servers, some at once."""
@@ -213,9 +225,8 @@ class _Pass:
 
     def _read_logs(self, servers: Sequence[Server], folder: Path) -> None:
         """Write the lines of the servers' logs that somebody else has brought here, a file for each server."""
-        known = {server.name: self._origin(server) for server in servers}
         for path in sorted(folder.iterdir()):
-            origin = known.get(path.stem) or Origin("", path.stem, received=timestamp(datetime.now(timezone.utc)))
+            origin = self._named(servers, path.stem)
             for line in log_lines(path):
                 self._writer.add(origin, Row("server_log", {}, line))
 

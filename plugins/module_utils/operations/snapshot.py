@@ -62,8 +62,9 @@ LAKE = "lake"
 #: The endpoints whose answer is nothing but a list, each with its key.
 _LISTS = {"connz": "connections", "routez": "routes", "leafz": "leafs", "accstatz": "account_statz"}
 
-#: Details of assets and Raft groups, which hold no secret and are by far the most: they are not searched for any.
-_HARMLESS = ("jsz_streams", "jsz_consumers", "raftz")
+#: Details of assets and Raft groups, which hold no secret and are by far the most: they are not searched for any. Of hosts it is
+#: counted how many passwords they have.
+_HARMLESS = ("jsz_streams", "jsz_consumers", "raftz", "hosts")
 
 #: How many failures a manifest quotes; all are counted, and each is a line of its endpoint.
 _QUOTED_FAILURES = 50

@@ -100,17 +100,19 @@ def make_findings(
 
 
 def _tables(lake: Lake, day: date, hosts: Hosts | None) -> dict[str, DataFrame]:
-    """Return what there is to judge by: silver, also where it is empty, and of gold and of the hosts what there is."""
+    """Return what there is to judge by: silver, also where it is empty, and of gold and of the hosts what there is. `hosts`: in
+    place of what the snapshots hold of them."""
     tables: dict[str, DataFrame] = {}
     for name in sorted({"failures", *(name for view in VIEWS.values() for name in view.tables)}):
         if name in _SILVER or name == "advisories":
             silver = lake.read("silver", name, hours_of(day))
-            if silver is not None or name in _SILVER:
+            if silver is not None or name not in ("advisories", "hosts"):
                 tables[name] = empty(lake, name) if silver is None else silver
         elif (found := lake.read_days("gold", name, [day])) is not None:
             tables[name] = found
     if hosts is not None:
-        tables["hosts"] = lake.spark.createDataFrame(list(hosts), _HOSTS_SCHEMA)
+        given = lake.spark.createDataFrame(list(hosts), _HOSTS_SCHEMA)
+        tables["hosts"] = tables["snapshots"].select("fleet", "snapshot").crossJoin(F.broadcast(given))
     return tables
 
 

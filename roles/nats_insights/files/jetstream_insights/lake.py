@@ -72,6 +72,17 @@ def place(when: date) -> str:
     return f"date={when:%Y-%m-%d}" + (f"/hour={when:%H}" if isinstance(when, datetime) else "")
 
 
+def _day(when: date) -> date:
+    return when.date() if isinstance(when, datetime) else when
+
+
+def home_of(hour: datetime, pointer: Mapping[str, Any], compacted: Mapping[str, Any]) -> str:
+    """Return the folder of an hour's rows below each table's: that of its day, where its day was compacted with them."""
+    if compacted.get("of", {}).get(f"{hour:%H}") == pointer["run"]:
+        return f"run={compacted['run']}/{place(hour.date())}"
+    return f"run={pointer['run']}/{place(hour)}"
+
+
 def hours(start: datetime, end: datetime) -> Iterator[datetime]:
     """Yield the hours that have a moment from `start` up to and without `end`."""
     hour = start.replace(minute=0, second=0, microsecond=0)
@@ -265,6 +276,15 @@ class Lake:
     def repoint(self, layer: str, when: date, pointer: Mapping[str, Any]) -> None:
         self.files.replace_text(f"{layer}/_published/{place(when)}.json", json.dumps(pointer))
 
+    def compacted(self, day: date) -> dict[str, Any]:
+        """Return which run holds tables of silver of a whole day, and the runs that it took the hours' rows from, as `of`; empty
+        for none. It counts for hours whose pointers name these runs still: so whoever makes an hour again need not know of it."""
+        name = f"silver/_compacted/{place(_day(day))}.json"
+        return dict(json.loads(self.files.read_text(name))) if self.files.exists(name) else {}
+
+    def repoint_day(self, day: date, run: str, of: Mapping[str, str]) -> None:
+        self.files.replace_text(f"silver/_compacted/{place(_day(day))}.json", json.dumps({"run": run, "of": of}))
+
     def silver_tables(self) -> list[str]:
         """Return the tables of silver that the hours' own pointers are of."""
         return [name for name in self.files.names("silver") if not name.startswith("_") and name not in APART]
@@ -313,15 +333,19 @@ class Lake:
         a newer program knows. Raises LakeError when hours are published in an older format."""
         paths, days = [], defaultdict[str, list[datetime]](list)
         published = f"{layer}/{table}" if table in APART else layer
+        compacted: dict[date, dict[str, Any]] = {}
         for hour in of_hours:
             pointer = self.pointer(published, hour)
             if pointer and pointer["format"] < _FORMATS[published]:
                 raise LakeError(
                     f"{layer} of {hour:%Y-%m-%d %H}:00 is of the older format {pointer['format']}: make it again"
                 )
-            if "day" in pointer:
-                days[f"{layer}/{table}/run={pointer['day']}/date={hour:%Y-%m-%d}"].append(hour)
-            elif pointer and self.files.exists(name := f"{layer}/{table}/run={pointer['run']}/{place(hour)}"):
+            if published == "silver" and hour.date() not in compacted:
+                compacted[hour.date()] = self.compacted(hour)
+            home = home_of(hour, pointer, compacted.get(hour.date(), {})) if pointer else ""
+            if home.endswith(place(hour.date())):
+                days[f"{layer}/{table}/{home}"].append(hour)
+            elif pointer and self.files.exists(name := f"{layer}/{table}/{home}"):
                 paths.append(f"{self.uri}/{name}")
         frames = [self._rows(layer, table, *paths, as_written=as_written)] if paths else []
         for name, wanted in days.items():

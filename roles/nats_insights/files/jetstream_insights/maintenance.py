@@ -21,7 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 
 from jetstream_insights.fields import columns_of
 from jetstream_insights.jobs import Say
-from jetstream_insights.lake import APART, COLUMNS, FACTS, PACK, Lake, new_run, place
+from jetstream_insights.lake import APART, COLUMNS, FACTS, PACK, Lake, home_of, new_run, place
 
 #: Bytes of a pack's file, compressed, after which the next one begins: gzip cannot be read by two tasks at once.
 _PACKED = 32 << 20
@@ -91,12 +91,19 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
             continue
         name = f"date={day:%Y-%m-%d}"
         hours = _hours_of(lake, "bronze/manifest", day)
+        judged = {f"{of}/{file}" for _hour, of in hours for file in lake.files.names(f"bronze/manifest/{of}")}
         if not all(_made(lake, hour) or hour < silver_end for hour, _name in hours):
             say(f"{name} of bronze is kept: silver was not made of all its snapshots")
             done.unmade += 1
             continue
         # A half removed folder must not look like a day with fewer snapshots.
-        lake.files.move(f"bronze/manifest/{name}", f"bronze/_expired/{secrets.token_hex(4)}")
+        expired = f"bronze/_expired/{secrets.token_hex(4)}"
+        lake.files.move(f"bronze/manifest/{name}", f"{expired}/{name}")
+        # What came since it was judged, as an archive that was imported just now.
+        for _hour, of in _hours_of(lake, expired, day):
+            for file in lake.files.names(f"{expired}/{of}"):
+                if f"{of}/{file}" not in judged:
+                    lake.files.move(f"{expired}/{of}/{file}", f"bronze/manifest/{of}/{file}")
         lake.files.delete("bronze/_expired")
         done.bronze_days += 1
     for layer in _LAYERS if keep.silver else ():
@@ -104,6 +111,14 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
             if hour + timedelta(hours=1) <= silver_end:
                 lake.files.delete(f"{layer}/_published/{name}")
                 done.silver_hours += layer == "silver"
+    for file in lake.files.names("silver/_compacted") if keep.silver else ():
+        if _date(file) + timedelta(days=1) <= silver_end:
+            lake.files.delete(f"silver/_compacted/{file}")
+
+
+def _date(file: str) -> datetime:
+    """Return the day that a file is called by, such as date=2026-11-21.json."""
+    return datetime.fromisoformat(file.removeprefix("date=").removesuffix(".json")).replace(tzinfo=timezone.utc)
 
 
 def _made(lake: Lake, hour: datetime) -> bool:
@@ -194,7 +209,9 @@ def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) 
         if day + timedelta(days=1) + keep.unused > now:
             continue
         pointers = {hour: lake.pointer("silver", hour) for hour in hours}
-        apart = [hour for hour, pointer in pointers.items() if "day" not in pointer]
+        compacted = lake.compacted(day)
+        homes = {hour: home_of(hour, pointer, compacted) for hour, pointer in pointers.items()}
+        apart = [hour for hour, home in homes.items() if home.endswith(place(hour))]
         if not apart or len(hours) == 1 or not _small(lake, apart, pointers):
             continue
         run = new_run()
@@ -202,9 +219,7 @@ def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) 
             frame = lake.read("silver", table, hours, as_written=True)
             if frame is not None:
                 lake.write_whole_day(table, run, day, frame, _LARGE)
-        for hour, pointer in pointers.items():
-            if lake.pointer("silver", hour) == pointer:  # it was not made again meanwhile
-                lake.repoint("silver", hour, {**pointer, "day": run})
+        lake.repoint_day(day, run, {f"{hour:%H}": pointer["run"] for hour, pointer in pointers.items()})
         done.compacted += 1
         say(f"{day:%Y-%m-%d} of silver: {len(apart)} of {len(hours)} hours compacted")
 
@@ -266,16 +281,12 @@ def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
 
 def used_hours(lake: Lake, *layers: str) -> set[str]:
     """Return the folders of runs that the hours of these layers point to."""
-    used = set()
-    for layer in layers:
-        for hour, _name in _hours(lake, f"{layer}/_published"):
-            pointer = lake.pointer(layer, hour)
-            used.add(
-                f"run={pointer['day']}/date={hour:%Y-%m-%d}"
-                if "day" in pointer
-                else f"run={pointer['run']}/{place(hour)}"
-            )
-    return used
+    compacted = {_date(file).date(): lake.compacted(_date(file)) for file in lake.files.names("silver/_compacted")}
+    return {
+        home_of(hour, lake.pointer(layer, hour), compacted.get(hour.date(), {}))
+        for layer in layers
+        for hour, _name in _hours(lake, f"{layer}/_published")
+    }
 
 
 def used_days(lake: Lake, layer: str) -> set[str]:

@@ -21,6 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     FAILURE_TYPE,
     GATEWAYS,
     HEALTH,
+    HOSTS,
     IPQUEUES,
     JSZ,
     LEAFNODES,
@@ -742,6 +743,15 @@ TABLES: dict[str, Table] = {
         (),
         partial(of_table, BACKUPS),
         reported_columns(BACKUPS),
+        "count(*)",
+    ),
+    "hosts": Table(
+        "host, as somebody read it there",
+        "server",
+        ("hosts",),
+        (),
+        partial(of_table, HOSTS),
+        reported_columns(HOSTS),
         "count(*)",
     ),
     "connections": Table(

@@ -263,11 +263,19 @@ def _unknown(frame: DataFrame, kind: Column, text: Column, server: Column | None
     )
 
 
+#: Why there is no table of what somebody has to ask for.
+_NOT_READ = {
+    "advisories": "no advisories are captured (docs/insights.md)",
+    "hosts": "no host was read (docs/insights.md)",
+}
+
+
 def _missing(moments: DataFrame, view: View, checks: Sequence[Check], tables: Sequence[str]) -> DataFrame:
     """Return that checks could not be made, because a table is not there at all."""
     known = _values(moments, [(check.code, check.severity) for check in checks], ("check", "severity"))
     crossed = moments.select(*_MOMENT).crossJoin(F.broadcast(known))
-    return _unknown(crossed, F.lit(view.kind), F.lit(f"there is no table {', '.join(tables)}"))
+    why = "; ".join(_NOT_READ.get(name, f"there is no table {name}") for name in tables)
+    return _unknown(crossed, F.lit(view.kind), F.lit(why))
 
 
 def _silent(tables: Tables, checks: Sequence[Check]) -> DataFrame:

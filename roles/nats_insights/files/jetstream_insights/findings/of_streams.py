@@ -449,17 +449,19 @@ CHECKS = (
     ),
     Check(
         code="STREAM_123",
-        severity=WARNING,
-        title="A duplicate window holds very many message ids",
+        # No server reports how many of the messages have an id.
+        severity=INFO,
+        title="A duplicate window may hold very many message ids",
         view="streams",
         thresholds=(Threshold("ids", 5_000_000, "", "messages within the duplicate window"),),
         applies="duplicate_window > 0",
         fails="coalesce(duplicate_window * rate, 0) > :ids",
         value="duplicate_window * rate",
         text="about {duplicate_window * rate|count} messages come within its duplicate window of {duplicate_window|seconds}",
-        rationale="The id of each is in memory on every replica, and is read again at a start.",
+        rationale="The id of each that has one (Nats-Msg-Id) is in memory on every replica, and after a start all of these "
+        "messages are read again.",
         remedy="`nats_stream` with a shorter `duplicate_window`: as long as a publisher tries again",
-        source="stream.go ddMap",
+        source="nats-server stream.go storeMsgIdLocked, rebuildDedupe; a window longer than max_age is refused",
     ),
     Check(
         code="STREAM_124",

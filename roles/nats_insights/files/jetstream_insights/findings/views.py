@@ -152,8 +152,9 @@ def servers(tables: Tables) -> DataFrame:
 
 def hosts(tables: Tables) -> DataFrame:
     """Return the servers with what is known of their hosts, which no server tells."""
-    reported = tables["hosts"].select("server", *(F.col(name).alias(f"host_{name}") for name in _HOST_FACTS))
-    return _now(tables["servers"].join(F.broadcast(reported), "server", "left"))
+    facts = (F.col(name).alias(f"host_{name}") for name in _HOST_FACTS)
+    reported = tables["hosts"].select(*_MOMENT, "server", *facts)
+    return _now(tables["servers"].join(F.broadcast(reported), [*_MOMENT, "server"], "left"))
 
 
 _HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords", "disk_free")

@@ -142,7 +142,8 @@ def _causes(
         yield {
             "fleet": fleet,
             "severity": worst,
-            "kind": cause.kind,
+            # A finding that nothing else explains is its own cause.
+            "kind": "" if cause.kind == "unknown" else cause.kind,
             "title": f"{cause.title} ({'; '.join(why)})" if excused else cause.title,
             "servers": list(cause.servers),
             "findings": len(cause.problems),

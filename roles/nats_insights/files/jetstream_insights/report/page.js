@@ -53,6 +53,8 @@
   // One collator, since each call of localeCompare makes its own.
   const COLLATE = new Intl.Collator("en", { numeric: true }).compare;
   const show = (value, kind) => (value === null || value === undefined ? "–" : (FORMAT[kind] || String)(value));
+  // What stands between backticks, as in remedies, is code; a single backtick stays one.
+  const coded = (text) => text.split(/`([^`]+)`/).map((part, index) => (index % 2 ? el("code", null, part) : part));
   const SEVERITIES = ["critical", "warning", "info"];
   const rank = (value, kind) => (kind === "severity" ? SEVERITIES.indexOf(value) : value);
 
@@ -125,7 +127,8 @@
       }
       const scaled = kind === "amount" && ["file", "memory"].includes(row[at.resource]) ? "bytes" : kind;
       const wide = ["text", "causes", "old", "new", "title", "evidence", "commands"].includes(key);
-      return el("td", { class: NUMBERS.has(kind) ? "n" : kind === "time" ? "t" : wide ? "w" : null }, show(value, scaled));
+      return el("td", { class: NUMBERS.has(kind) ? "n" : kind === "time" ? "t" : wide ? "w" : null },
+        ["commands", "remedy"].includes(key) ? coded(show(value, scaled)) : show(value, scaled));
     }
     const heads = columns.map((column) => {
       const head = el("th", { scope: "col", class: NUMBERS.has(column.kind) ? "n" : null, "aria-sort": "none" },
@@ -401,7 +404,8 @@
   function tiles() {
     const causes = objects("causes");
     const of = (severity) => causes.filter((row) => row.severity === severity).length;
-    const unknown = objects("unknown").reduce((total, row) => total + row.findings, 0);
+    // As of findings their causes, of what is not known the reasons.
+    const unknown = objects("unknown").length;
     const made = SEVERITIES.map((severity) => [of(severity), severity, of(severity) ? severity : "good"]);
     made.push([unknown, "not known", unknown ? "unknown" : "good"]);
     const whole = objects("fleets");
@@ -420,13 +424,14 @@
 
   const CHARTS = { findings: findingsChart, activity: activityChart, load: balanceChart, usage: growthChart, timeline: leadershipChart, incidents: incidentsChart };
   function draw() {
-    const parts = [tiles()];
+    const parts = [];
     // The worst three causes that are more than a note, as in shape.py.
     const steps = objects("causes").filter((row) => row.severity !== "info").slice(0, 3);
-    if (steps.length) {
-      const step = (row) => el("li", null, el("b", null, row.title), el("div", null, row.commands.join("; ")));
-      parts.push(el("section", { id: "now" }, el("h2", null, "Do now"), el("ol", null, steps.map(step))));
-    }
+    const step = (row) => el("li", null, el("b", null, row.title), el("div", null, coded(row.commands.join("; "))));
+    const nothing = () => el("p", null, "Nothing that was found asks for it.", objects("unknown").length ? " What is not known may: see " : null,
+      objects("unknown").length ? el("a", { href: "#unknown" }, "why checks could not tell") : null);
+    parts.push(el("section", { id: "now" }, el("h2", null, "Do now"), steps.length ? el("ol", null, steps.map(step)) : nothing()));
+    parts.push(tiles());
     if (data.notes.length) parts.push(el("div", { class: "notice" }, data.notes.map((note) => el("div", null, note))));
     const links = [];
     for (const [name, table] of Object.entries(data.tables)) {

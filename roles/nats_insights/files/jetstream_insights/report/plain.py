@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from jetstream_insights.report.shape import BY_NAME, Content, first_steps, verdict
+from jetstream_insights.report.shape import BY_NAME, Content, dicts, first_steps, verdict
 
 #: Rows of a table in the Markdown summary.
 _MOST = 20
@@ -83,13 +83,14 @@ def markdown(content: Content) -> str:
 
 def _lines(content: Content) -> Iterator[str]:
     said = verdict(content)
+    reasons = sum(1 for _row in dicts(content, "unknown"))
     yield f"# {quoted(content['title'])}"
     yield ""
     yield f"{content['day']}, made {content['generated']}."
     yield ""
     yield (
         f"**Root causes: {said['critical']} critical, {said['warning']} warnings, {said['info']} notes, of {said['findings']} "
-        f"findings; {said['unknown']} could not be reported, {said['fixed']} were fixed.**"
+        f"findings; {said['unknown']} are not known, for {reasons} reasons, {said['fixed']} were fixed.**"
     )
     steps = first_steps(content)
     if steps:

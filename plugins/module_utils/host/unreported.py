@@ -1,0 +1,76 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What checks need of a nats-server and its host, and no server reports of itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import (
+    LoadedConfig,
+    file_digest,
+    read_loaded,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
+    RunningServer,
+    environment_of,
+    running_servers,
+    running_version,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import sizes
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import leaves
+
+_OPEN_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
+
+
+def unreported(config: str, run_command: RunCommand) -> dict[str, Any] | None:
+    """Return the C(host) that nats_server_unreported_info documents, None where no server was found. `config`: which is meant,
+    by its file; empty for the only one."""
+    meant = [
+        one
+        for one in running_servers()
+        if not one.contained and (not config or os.path.realpath(one.config) == os.path.realpath(config))
+    ]
+    return _of(meant[0], run_command) if len(meant) == 1 else None
+
+
+def _of(server: RunningServer, run_command: RunCommand) -> dict[str, Any]:
+    pid = server.process.pid
+    loaded = read_loaded(server, running_version(server.process), run_command)
+    limit = _OPEN_FILES.search(Path(f"/proc/{pid}/limits").read_text(encoding="utf-8"))
+    store = _store(loaded)
+    return {
+        "server": str(loaded.varz.get("server_name") or loaded.config.get("server_name") or ""),
+        "config_digest": (server.config and file_digest(server, run_command)) or None,
+        "open_files": int(limit[1]) if limit else None,
+        "plaintext_passwords": _plaintext(loaded, environment_of(pid)) if loaded.config else None,
+        "disk_free": sizes(f"/proc/{pid}/root{store}")["size_available"] if store else None,
+    }
+
+
+def _plaintext(loaded: LoadedConfig, environment: Mapping[str, str]) -> int:
+    """Return how many passwords could be hashes and are none. Those that a file takes from the environment are in no file."""
+    elsewhere = {environment.get(name) for name in loaded.environment}
+    return sum(
+        leaf.key is not None
+        and leaf.key.bcrypt
+        and isinstance(leaf.value, str)
+        and not is_hash(leaf.value)
+        and leaf.value not in elsewhere
+        for leaf in leaves(loaded.config)
+    )
+
+
+def _store(loaded: LoadedConfig) -> str:
+    """Return where the store is, as the process sees it; empty without JetStream."""
+    block = loaded.config.get("jetstream")
+    configured = block.get("store_dir") if isinstance(block, Mapping) else None
+    return str(configured or ((loaded.varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")

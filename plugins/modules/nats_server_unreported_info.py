@@ -1,0 +1,87 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_server_unreported_info
+short_description: Read what a nats-server does not report of itself
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Reads from a host what checks of the insights need of its nats-server, and the server's own endpoints do not have.
+    O(natsops.jetstream.nats_snapshot#module:hosts) takes it into a snapshot.
+  - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes nothing, and
+    returns no secret.
+options:
+  config:
+    description: The configuration file of the server that is meant.
+    type: path
+attributes:
+  check_mode:
+    description: Can run in check mode and then does the same, since it only reads.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+seealso:
+  - module: natsops.jetstream.nats_snapshot
+"""
+
+EXAMPLES = r"""
+- name: Read what no server reports
+  natsops.jetstream.nats_server_unreported_info:
+    config: /etc/nats-server/nats-server.conf
+  become: true
+  register: result
+"""
+
+RETURN = r"""
+host:
+  description: What was read. Null where no server runs, or several do and O(config) does not say which.
+  returned: always
+  type: dict
+  contains:
+    server:
+      description: Name of the server, empty where neither its file nor its monitoring port tells it.
+      type: str
+      sample: n1-c1
+    config_digest:
+      description: >-
+        Digest of the configuration file as it is on the disk now, by C(nats-server -t) of the executable that runs. Null before
+        nats-server 2.11, and where the file is not valid.
+      type: str
+      sample: sha256:4f6f0a1d2c
+    open_files:
+      description: How many files the process may open. Null without a limit.
+      type: int
+      sample: 1048576
+    plaintext_passwords:
+      description: >-
+        How many passwords and tokens of the configuration could be hashes and are none. Those that it takes from the environment
+        do not count. Null where the file cannot be read.
+      type: int
+      sample: 0
+    disk_free:
+      description: Bytes that are free where the store is. Null without a store.
+      type: int
+      sample: 912680550400
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.unreported import unreported
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={"config": {"type": "path"}}, supports_check_mode=True)
+    try:
+        found = unreported(module.params["config"] or "", module.run_command)
+    except (ProcessError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, host=found)
+
+
+if __name__ == "__main__":
+    main()
