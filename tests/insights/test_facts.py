@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -53,8 +54,8 @@ def plain(value: Any) -> Any:
 class Made:
     """A lake that gold is made of."""
 
-    def __init__(self, spark: SparkSession, path: Path) -> None:
-        self.path, self.lake = path, Lake(spark, str(path))
+    def __init__(self, spark: SparkSession, path: Path, little: bool = False) -> None:
+        self.path, self.lake = path, Lake(spark, str(path), little)
 
     def gold(self, force: bool = False) -> None:
         make_silver(self.lake, hours_of(DAY), quiet)
@@ -97,6 +98,11 @@ def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSe
     assert set(made.runs().values()).isdisjoint(second.values())
     assert len(set(made.runs().values())) == 1  # all hours at once
     assert made.tables() == by_hours
+    # Of little the facts are not kept.
+    shutil.copytree(tmp_path / "silver", tmp_path / "little/silver")
+    little = Made(spark, tmp_path / "little", little=True)
+    assert make_gold(little.lake, [DAY], quiet).made == 1
+    assert little.tables() == by_hours and little.runs() == {}
 
 
 def test_hours_whose_silver_is_gone_keep_their_facts(spark: SparkSession, tmp_path: Path) -> None:

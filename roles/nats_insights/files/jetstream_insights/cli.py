@@ -39,8 +39,6 @@ from jetstream_insights.report.shape import SEVERITIES
 from jetstream_insights.session import connect_url, is_local, session
 
 DONE, FAILED, QUARANTINED, FOUND = 0, 1, 3, 4
-#: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
-AT_ONCE = 2
 #: The jobs that read of the lake what is of the days that are asked for.
 OF_DAYS = {"silver", "gold", "findings", "report"}
 
@@ -207,9 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Do a job and return what was done."""
-    lake = Lake(
-        session(given.master, given.memory, given.little, dict(given.conf)), given.lake, AT_ONCE if given.little else 1
-    )
+    lake = Lake(session(given.master, given.memory, given.little, dict(given.conf)), given.lake, given.little)
     if job == "advisories":
         reported = make_advisories(lake, captures_of(given.streams), say)
         return {**asdict(reported), "quarantined": reported.unreadable}

@@ -75,10 +75,13 @@ def make_gold(
             outcome.fresh += bool(known)
             outcome.empty += not known
             continue
-        _make_facts(lake, day, say, force, replace(settings, maintenance=()))
+        # To write them takes longer than to make little again.
+        kept = not lake.little or any(lake.pointer(FACTS, hour) for hour in hours_of(day))
+        if kept:
+            _make_facts(lake, day, say, force, settings)
         run = new_run()
         try:
-            _Day(lake, day, run, mine, say).make()
+            _Day(lake, day, run, mine, say, kept).make()
         except Exception:
             lake.delete_run("gold", run)
             raise
@@ -90,7 +93,7 @@ def make_gold(
 def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings) -> None:
     """Make the facts of the hours of a day whose silver rows or settings are not those that they were made from. Hours without
     silver rows keep those that they have."""
-    basis = _hash(repr(settings))
+    basis = _hash(repr(_of_facts(settings)))
     runs = {hour: lake.pointer("silver", hour).get("run") for hour in hours_of(day)}
     stale = [
         hour
@@ -103,9 +106,7 @@ def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings
 
     def make(name: str) -> None:
         say(f"{day}  {len(stale)} hours: {name}")
-        table = FACTS_OF_HOURS[name]
-        given = [settings if source == "settings" else _silver(lake, source, stale) for source in table.of]
-        lake.write(FACTS, name, run, table.rows(table.make(*given)))
+        lake.write(FACTS, name, run, _facts(lake, name, settings, stale))
 
     try:
         each(FACTS_OF_HOURS, make, lake.at_once)
@@ -114,6 +115,18 @@ def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings
         raise
     for hour in stale:
         lake.repoint(FACTS, hour, {"format": FACTS_FORMAT, "run": run, "inputs": [runs[hour]], "basis": basis})
+
+
+def _facts(lake: Lake, name: str, settings: Settings, of_hours: Sequence[datetime]) -> DataFrame:
+    """Return the facts of some hours, from silver."""
+    table = FACTS_OF_HOURS[name]
+    given = (_of_facts(settings) if source == "settings" else _silver(lake, source, of_hours) for source in table.of)
+    return table.rows(table.make(*given))
+
+
+def _of_facts(settings: Settings) -> Settings:
+    """Return the settings that facts depend on: what was meant is judged of days."""
+    return replace(settings, maintenance=())
 
 
 def _silver(lake: Lake, source: str, of_hours: Sequence[datetime]) -> DataFrame:
@@ -139,10 +152,11 @@ def _hash(text: str) -> str:
 
 
 class _Day:
-    """A day that is made: its inputs, each read once, and what of it is written."""
+    """A day that is made: its inputs, each read once, and what of it is written. `kept`: whether the facts of its hours are."""
 
-    def __init__(self, lake: Lake, day: date, run: str, settings: Settings, say: Say) -> None:
+    def __init__(self, lake: Lake, day: date, run: str, settings: Settings, say: Say, kept: bool) -> None:
         self._lake, self._day, self._run, self._settings, self._say = lake, day, run, settings, say
+        self._kept = kept
         self._frames: dict[str, DataFrame] = {}
         self._last: dict[str, int] = {}
 
@@ -177,6 +191,8 @@ class _Day:
             rows = _silver(self._lake, source, [hour for hour in hours_of(self._day) if hour.hour in latest.values()])
             # Named one by one, so that Parquet's statistics tell what need not be read.
             return rows.where(F.col("snapshot").isin(list(latest)))
+        if layer == "hours" and not self._kept:
+            return _facts(self._lake, name, self._settings, hours_of(self._day))
         if layer == "hours":
             found, schema = self._lake.read(FACTS, name, hours_of(self._day)), FACTS_OF_HOURS[name].schema
         else:

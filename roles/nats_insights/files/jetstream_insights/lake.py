@@ -108,6 +108,8 @@ def hour_of(file: Column) -> Column:
     return F.try_to_timestamp(found, F.lit("yyyy-MM-dd HH"))
 
 
+#: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
+AT_ONCE = 2
 #: What a lake may hold of some days and still be little: bytes and files.
 _LITTLE = (4 << 20, 5000)
 
@@ -137,11 +139,13 @@ def is_little(uri: str, of_days: Iterable[date]) -> bool:
 
 
 class Lake:
-    """A lake at a URI or path. `at_once`: how many tables that do not need each other are made at the same time."""
+    """A lake at a URI or path. `little`: whether it holds so little that planning takes longer than reading; then so many tables
+    that do not need each other are made `at_once`, and nothing is kept that only saves reading."""
 
-    def __init__(self, spark: SparkSession, uri: str, at_once: int = 1) -> None:
+    def __init__(self, spark: SparkSession, uri: str, little: bool = False) -> None:
         self.spark = spark
-        self.at_once = at_once
+        self.little = little
+        self.at_once = AT_ONCE if little else 1
         self.uri = uri.rstrip("/")
         self.files = files_of(spark, self.uri)
 
