@@ -278,18 +278,19 @@ def _described(server: Server) -> dict[str, Any]:
 def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> tuple[Path, dict[str, Any]]:
     """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
 
-    The snapshot is named after the archive's own manifest: imported again, it replaces itself. There is nothing that tells the
-    clocks apart. Raises NatsFailure invalid_option when it is no such archive, and LAKE when it cannot be written.
+    The snapshot is named after all that the archive holds: imported again, it replaces itself, and one of the same moment with
+    other content is another snapshot. There is nothing that tells the clocks apart. Raises NatsFailure invalid_option when it is no such archive, and LAKE when it cannot be written.
     """
     try:
         zipped = zipfile.ZipFile(archive)
-        listing = zipped.read(_MANIFEST)
-        tags = {path: {tag["Name"]: tag["Value"] for tag in found} for path, found in json.loads(listing).items()}
+        listing = json.loads(zipped.read(_MANIFEST))
+        tags = {path: {tag["Name"]: tag["Value"] for tag in found} for path, found in listing.items()}
         taken = parse_time(json.loads(zipped.read(_METADATA))["capture_timestamp"])
     except (OSError, zipfile.BadZipFile, AttributeError, KeyError, TypeError, ValueError) as error:
         reason = f"archive: {archive} is not a readable archive of `nats audit gather`: {error}"
         raise NatsFailure("invalid_option", reason) from error
-    name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(listing).hexdigest()[:6]}"
+    content = json.dumps(sorted((member.filename, member.CRC) for member in zipped.infolist()))
+    name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
     with zipped, SnapshotWriter(lake, fleet, taken, name, form) as writer:
         servers = _write_artifacts(zipped, tags, writer)
         unknown = {"clock_offset": None, "slowest_rtt": None}

@@ -257,6 +257,9 @@ def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
     before = everything(tmp_path / "lake")
     assert import_archive(archive, tmp_path / "lake", "prod")[0] == path
     assert everything(tmp_path / "lake") == before
+    # Jobs have read the first one, and would not look at it again.
+    other = audit_archive(tmp_path / "other.zip", "2.10.27", broken="n1")
+    assert import_archive(other, tmp_path / "lake", "prod")[0] != path
 
 
 def test_lines_of_an_archive_have_the_domain_that_their_server_belongs_to(tmp_path: Path) -> None:
