@@ -493,8 +493,8 @@ def _server_step(finding: Finding) -> Step:
         NO_RISK,
         "make room and restart it",
         f"{why}. Read in the log of {finding.server} what failed (journalctl -u nats-server), look at the disk of its store (df "
-        "-h), make room, then restart its host alone: ansible-playbook natsops.jetstream.restart --limit HOST. On 2.10 its replicas "
-        "may lack messages afterwards: let another server take them (nats_stream_peer, method: remove)",
+        "-h), make room, then restart its host alone: ansible-playbook natsops.jetstream.restart --limit HOST. On 2.10 its "
+        "replicas may lack messages afterwards: let another server take them (nats_stream_peer, method: remove)",
     )
 
 

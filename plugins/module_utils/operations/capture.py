@@ -279,7 +279,8 @@ def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> t
     """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
 
     The snapshot is named after all that the archive holds: imported again, it replaces itself, and one of the same moment with
-    other content is another snapshot. There is nothing that tells the clocks apart. Raises NatsFailure invalid_option when it is no such archive, and LAKE when it cannot be written.
+    other content is another snapshot. There is nothing that tells the clocks apart. Raises NatsFailure invalid_option when it is
+    no such archive, and LAKE when it cannot be written.
     """
     try:
         zipped = zipfile.ZipFile(archive)
