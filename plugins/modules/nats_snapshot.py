@@ -215,7 +215,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 _HOST = {
     "server": {"type": "str", "required": True},
     "config_digest": {"type": "str"},
-    **{name: {"type": "int"} for name in ("open_files", "plaintext_passwords", "disk_free")},
+    **{name: {"type": "int", "no_log": False} for name in ("open_files", "plaintext_passwords", "disk_free")},
 }
 
 

@@ -71,15 +71,19 @@ def test_a_mirror_in_another_cluster_tells_its_lag(sites: RoleCluster) -> None:
 
     async def publish() -> None:
         client = await nats.connect(sites.url("n1"), user=APP_USER, password=APP_PASSWORD)
+        jetstream = client.jetstream()
         for _number in range(20):
-            await patiently(partial(publish_stored, client.jetstream(), "orders.new", b"", uuid.uuid4().hex))
+            await patiently(partial(publish_stored, jetstream, "orders.new", b"", uuid.uuid4().hex))
+        # A mirror that did not reach its origin at once tries again after ten seconds.
+        while (await patiently(partial(jetstream.stream_info, "ORDERS_WEST"))).state.messages < 20:
+            await asyncio.sleep(0.1)
         await client.close()
 
     def mirrored() -> str:
         return words(sites.playbook(str(MIRROR), replicas=1, nats_connection=application(sites)).output)
 
     assert "ORDERS_WEST has 0 messages in west and is 0 behind ORDERS" in mirrored()
-    asyncio.run(publish())
+    asyncio.run(asyncio.wait_for(publish(), 60))
     again = mirrored()
     assert "ORDERS_WEST has 20 messages in west and is 0 behind ORDERS" in again
     assert "changed=0" in again
