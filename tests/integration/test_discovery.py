@@ -44,6 +44,11 @@ class Started:
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            # In a namespace of its own the server is no child of this process.
+            deadline = time.monotonic() + 20
+            while self.is_there():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
 
     def wait(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + 20
@@ -53,11 +58,14 @@ class Started:
 
     def loaded(self) -> bool:
         """Whether the server has read its file: its client port is open."""
-        if not any(one.config == str(self.config) for one in running_servers()):
+        if not self.is_there():
             return False
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
             return True
         return False
+
+    def is_there(self) -> bool:
+        return any(one.config == str(self.config) for one in running_servers())
 
     def read(self) -> dict[str, Any]:
         return run_in_process("nats_server_discovery_info", {}, config=str(self.config))

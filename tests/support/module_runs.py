@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import io
 import json
+from collections.abc import Sequence
 from typing import Any, Callable
 
 import pytest
@@ -59,12 +60,15 @@ def gate_restarting_silent(
     options: dict[str, Any],
     run_module: Runner = run_in_process,
     silent_after: float = 60,
+    others: Sequence[NatsProcesses] = (),
 ) -> dict[str, Any]:
     """Return what the gate says, after servers that started raft-silent were restarted, at most three times.
 
     That is a defect of some versions (docs/health-gate.md), likely on a busy machine; of all others a server that does not join
     in time is a failure. With two of three silent there is no leader that could tell which, and all that the gate names restart.
+    `others`: the further clusters of a supercluster.
     """
+    owners = {name: one for one in (cluster, *others) for name in one.names}
     for _restart in range(3 if RAFT_SILENT.affects(cluster.version) else 0):
         result = run_module(
             "nats_cluster_health", connection, **{**options, "wait_timeout": min(silent_after, options["wait_timeout"])}
@@ -75,9 +79,9 @@ def gate_restarting_silent(
             name for one in result["problems"] if "although it answers" in one["message"] for name in one["servers"]
         }
         named = {name for one in result["problems"] for name in one["servers"]}
-        for name in (silent or named or set(cluster.names)).intersection(cluster.names):
-            cluster.stop(name)
-            cluster.start(name)
+        for name in (silent or named or set(owners)).intersection(owners):
+            owners[name].stop(name)
+            owners[name].start(name)
     return run_module("nats_cluster_health", connection, **options)
 
 
