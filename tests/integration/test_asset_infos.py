@@ -225,4 +225,4 @@ def test_a_duplicate_window_that_outlasts_the_messages_is_refused(healthy: NatsP
     """So no check has to look for one."""
     config = {"name": "LONG", "subjects": ["long"], "max_age": 60 * 10**9, "duplicate_window": 61 * 10**9}
     with pytest.raises(AssertionError, match="duplicates window can not be larger then max age"):
-        healthy.app_request("$JS.API.STREAM.CREATE.LONG", config)
+        healthy.app_request("$JS.API.STREAM.CREATE.LONG", config, seconds=5)
