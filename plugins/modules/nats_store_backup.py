@@ -64,7 +64,7 @@ options:
     description:
       - Which streams are saved although they have messages again that were deleted, written likewise. A server that crashed has
         not written its last deletions. Where its own index or the store of another server tells them, the stream is refused with
-        V(undeleted); where none does, RV(streams.caveats) says that there may be some.
+        V(undeleted); where none does, RV(streams[].caveats) says that there may be some.
     type: list
     elements: str
     default: []
