@@ -26,8 +26,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     RunningServer,
     environment_of,
-    running_servers,
     running_version,
+    servers_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import own_environment
@@ -40,8 +40,7 @@ _VARZ = ("server_name", "server_id", "version", "start", "config_load_time", "co
 
 def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
     """Return what nats_server_discovery_info documents. `config`: which server is meant, by its file; empty for the only one."""
-    servers = running_servers()
-    meant = [one for one in servers if not config or os.path.realpath(one.config) == os.path.realpath(config)]
+    meant = servers_of(config)
     own = [one for one in meant if not one.contained]
     contained = [one.process.pid for one in meant if one.contained]
     if len(own) != 1:
@@ -65,9 +64,9 @@ def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
         "config_path": server.config,
         "loaded": {name: value for name, value in asdict(loaded).items() if name not in ("varz", "config")},
         "config": loaded.config,
-        "varz": _varz(loaded.varz),
+        "varz": _varz(loaded),
         "routes": _routes(loaded),
-        "store": _store(server, loaded.config, loaded.varz),
+        "store": _store(server, loaded),
         "tls_files": _tls_files(server, loaded.config),
         "binary_link_free": _free("/usr/local/bin/nats-server"),
     }
@@ -116,10 +115,9 @@ def _unit(pid: int, read: Sequence[str], run_command: RunCommand) -> dict[str, A
     }
 
 
-def _varz(varz: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: varz[key] for key in _VARZ if key in varz}
-    store = ((varz.get("jetstream") or {}).get("config") or {}).get("store_dir")
-    return {**found, "store_dir": store} if store else found
+def _varz(loaded: LoadedConfig) -> dict[str, Any]:
+    found = {key: loaded.varz[key] for key in _VARZ if key in loaded.varz}
+    return {**found, "store_dir": loaded.store_reported} if loaded.store_reported else found
 
 
 def _routes(loaded: LoadedConfig) -> list[str] | None:
@@ -130,15 +128,12 @@ def _routes(loaded: LoadedConfig) -> list[str] | None:
     return sorted({str(route["remote_name"]) for route in found.get("routes") or [] if route.get("remote_name")})
 
 
-def _store(server: RunningServer, config: Mapping[str, Any], varz: Mapping[str, Any]) -> dict[str, Any]:
+def _store(server: RunningServer, loaded: LoadedConfig) -> dict[str, Any]:
     """Return where the store is, by the configuration, and whether the host sees the directory that the process sees."""
-    block = config.get("jetstream")
-    path = str(block.get("store_dir") or "") if isinstance(block, Mapping) else ""
-    reported = str(((varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")
-    seen = path or reported
+    seen = loaded.store_path or loaded.store_reported
     return {
-        "path": path,
-        "reported": reported,
+        "path": loaded.store_path,
+        "reported": loaded.store_reported,
         "same": not seen or _same(f"/proc/{server.process.pid}/root{seen}", seen),
     }
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,17 @@ class LoadedConfig:
     varz: dict[str, Any] = field(default_factory=dict)
     proof: str = ""
     problem: str = ""
+
+    @property
+    def store_path(self) -> str:
+        """Where the store is, by the configuration; empty where it does not say."""
+        block = self.config.get("jetstream")
+        return str(block.get("store_dir") or "") if isinstance(block, Mapping) else ""
+
+    @property
+    def store_reported(self) -> str:
+        """Where the store is, by the monitoring port; empty where that does not say."""
+        return str(((self.varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")
 
 
 def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:

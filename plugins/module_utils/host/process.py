@@ -190,6 +190,11 @@ def running_servers(proc: Path = _PROC) -> list[RunningServer]:
     return found
 
 
+def servers_of(config: str) -> list[RunningServer]:
+    """Return the nats-servers that run with a configuration file, those of containers included; all of them without one."""
+    return [one for one in running_servers() if not config or os.path.realpath(one.config) == os.path.realpath(config)]
+
+
 def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
     """Return every nats-server of this host with the path of its configuration file.
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +20,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
     RunningServer,
     environment_of,
-    running_servers,
     running_version,
+    servers_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import sizes
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
@@ -34,11 +33,7 @@ _OPEN_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 def unreported(config: str, run_command: RunCommand) -> dict[str, Any] | None:
     """Return the C(host) that nats_server_unreported_info documents, None where no server was found. `config`: which is meant,
     by its file; empty for the only one."""
-    meant = [
-        one
-        for one in running_servers()
-        if not one.contained and (not config or os.path.realpath(one.config) == os.path.realpath(config))
-    ]
+    meant = [one for one in servers_of(config) if not one.contained]
     return _of(meant[0], run_command) if len(meant) == 1 else None
 
 
@@ -46,7 +41,7 @@ def _of(server: RunningServer, run_command: RunCommand) -> dict[str, Any]:
     pid = server.process.pid
     loaded = read_loaded(server, running_version(server.process), run_command)
     limit = _OPEN_FILES.search(Path(f"/proc/{pid}/limits").read_text(encoding="utf-8"))
-    store = _store(loaded)
+    store = loaded.store_path or loaded.store_reported
     return {
         "server": str(loaded.varz.get("server_name") or loaded.config.get("server_name") or ""),
         "config_digest": (server.config and file_digest(server, run_command)) or None,
@@ -67,10 +62,3 @@ def _plaintext(loaded: LoadedConfig, environment: Mapping[str, str]) -> int:
         and leaf.value not in elsewhere
         for leaf in leaves(loaded.config)
     )
-
-
-def _store(loaded: LoadedConfig) -> str:
-    """Return where the store is, as the process sees it; empty without JetStream."""
-    block = loaded.config.get("jetstream")
-    configured = block.get("store_dir") if isinstance(block, Mapping) else None
-    return str(configured or ((loaded.varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")

@@ -281,7 +281,8 @@ def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
 
 def used_hours(lake: Lake, *layers: str) -> set[str]:
     """Return the folders of runs that the hours of these layers point to."""
-    compacted = {_date(file).date(): lake.compacted(_date(file)) for file in lake.files.names("silver/_compacted")}
+    files = lake.files.names("silver/_compacted") if "silver" in layers else ()
+    compacted = {_date(file).date(): lake.compacted(_date(file)) for file in files}
     return {
         home_of(hour, lake.pointer(layer, hour), compacted.get(hour.date(), {}))
         for layer in layers
