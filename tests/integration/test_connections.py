@@ -194,27 +194,32 @@ def test_clients_are_told_before_they_are_kicked(five: NatsProcesses, clients: C
 
 
 def test_clients_that_come_back_to_the_same_server_are_kicked_again(
-    five: NatsProcesses, clients: Clients, run_module: Runner
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
 ) -> None:
-    """They know no other server to go to, so that each round finds them, until they are as many as were allowed."""
+    """There is no other server to go to, so that each round finds them, until they are as many as were allowed."""
+    lone = make_cluster(["lone"], cluster="", jetstream=[])
+    clients = Clients(lone)
     asked = {"name": "victim", "rate": 50, "rounds": 3}
-    clients.connect(2, "n1", "victim", reconnect=True)
 
     def kick(**options: Any) -> dict[str, Any]:
         """The clients come back only while their loop runs."""
         work = clients.loop.run_in_executor(
-            None, lambda: run_module("nats_connection_kick", five.sys_connection(), **asked, **options)
+            None, lambda: run_module("nats_connection_kick", lone.sys_connection(), **asked, **options)
         )
         return clients.loop.run_until_complete(work)
 
-    done = kick(max_kicks=5)
+    try:
+        clients.connect(2, "lone", "victim", reconnect=True)
+        done = kick(max_kicks=5)
+    finally:
+        clients.close()
     assert (done["changed"], done["left"], len(done["kicked"])) == (True, 0, 5)
     assert len({row["cid"] for row in done["kicked"]}) == 5
     assert done["waited"] > 2
     assert done["servers"][0]["connections"] == 2
     assert (
         "rounds: must be 1 or more"
-        in run_module("nats_connection_kick", five.sys_connection(), **{**asked, "rounds": 0})["msg"]
+        in run_module("nats_connection_kick", lone.sys_connection(), **{**asked, "rounds": 0})["msg"]
     )
 
 
