@@ -179,7 +179,7 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
     limits = Limits()
     in_step = {item.name for item in meta.group.peers if item.name in cluster.names and limits.in_step(item)}
     left = sorted(({meta.group.leader or ""} | in_step) - {name})
-    size = meta.group.size - 1
+    size = meta.size - 1
     quorum = size // 2 + 1
     count = (
         f"{size} members would be left, {quorum} of them must be up, and {len(left)} are ({', '.join(left) or 'none'})"
@@ -245,7 +245,7 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
         for warning in refuse(cluster, meta, peer, params["force"], params["force_assets"]):
             module.warn(warning)
         result["changed"] = True
-        size = meta.group.size - 1
+        size = meta.size - 1
         if module.check_mode:
             members = {key: name for key, name in before["members"].items() if key != peer}
             result["after"] = {**before, "cluster_size": size, "quorum": size // 2 + 1, "members": members}
@@ -257,7 +257,7 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
 
 def _removed(client: Client, meta: MetaGroup, peer: str, timeout: float) -> dict[str, Any]:
     """Remove the member and return what is then seen. Raises NatsFailure when it is not seen in time."""
-    name, wanted = members_of(meta)[peer], meta.group.size - 1
+    name, wanted = members_of(meta)[peer], meta.size - 1
     system = SystemApi(client)
     remove(client, meta, peer, timeout)
 

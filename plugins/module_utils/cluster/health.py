@@ -313,7 +313,7 @@ def _meta_membership(meta: MetaGroup, expected: Expectations) -> Iterable[Proble
     for name in extra:
         message = f"{name} is a member of the meta group, but not one of the expected JetStream servers"
         yield _error("meta_peer_unexpected", "meta group", message, name)
-    if meta.group.size != len(wanted) + len(extra) - len(absent):
+    if meta.miscounted or meta.size != len(wanted) + len(extra) - len(absent):
         message = f"the meta group counts {meta.group.size} members, {len(wanted)} are expected"
         yield _error("meta_size", "meta group", message, progress=[meta.group.size])
 

@@ -178,7 +178,7 @@ def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) ->
 
 
 def _meta_refusal(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]:
-    if cluster.meta is None or cluster.meta.group.size < 2:
+    if cluster.meta is None or cluster.meta.size < 2:
         return
     group, quorum = cluster.meta.group, cluster.meta.quorum
     touched = sorted(set(group.members).intersection(running))
@@ -240,7 +240,7 @@ class _Colouring:
         for members, most in {(group.members, _spare(group, rules)) for group in cluster.groups() if group.size > 1}:
             yield self._limit(members, most)
         if cluster.meta is not None:
-            spare = cluster.meta.group.size - cluster.meta.quorum - rules.meta_headroom
+            spare = cluster.meta.size - cluster.meta.quorum - rules.meta_headroom
             yield self._limit(cluster.meta.group.members, max(1, spare))
         by_cluster: dict[str, list[str]] = {}
         for server in cluster.servers:

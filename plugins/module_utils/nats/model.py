@@ -123,6 +123,20 @@ class MetaGroup:
         """Return the quorum: computed from the size, or the server's own figure (2.15) when that is higher."""
         return max(self.group.quorum, self.quorum_needed)
 
+    @property
+    def size(self) -> int:
+        """Return how many members there are: the leader may count fewer than it knows.
+
+        Before 2.15 it does so for good when a server had not enabled JetStream yet while the first leader counted them
+        (jetstream_cluster.go `checkClusterSize`).
+        """
+        return max(self.group.size, len({*self.group.leaders, *(peer.name for peer in self.group.peers)}))
+
+    @property
+    def miscounted(self) -> bool:
+        """Whether the leader counts too few members, and would take too few of them for a quorum."""
+        return self.group.quorum < replace(self.group, size=self.size).quorum
+
 
 @dataclass(frozen=True)
 class Consumer:

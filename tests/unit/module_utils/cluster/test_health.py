@@ -149,6 +149,17 @@ class TestHealth:
         grown = replace(grown, meta=replace(grown.meta, group=replace(grown.meta.group, size=4)))
         assert codes(health_problems(grown, expect(NAMES))) == ["meta_size"]
 
+    @pytest.mark.parametrize(
+        ("members", "counted", "found"), [(3, 2, []), (5, 4, []), (4, 3, ["meta_size"]), (5, 2, ["meta_size"])]
+    )
+    def test_a_leader_that_counts_too_few_members(self, members: int, counted: int, found: list[str]) -> None:
+        """Without harm while as many of them must agree."""
+        names = [f"n{number}" for number in range(members)]
+        wrong = cluster(names)
+        assert wrong.meta is not None
+        wrong = replace(wrong, meta=replace(wrong.meta, group=replace(wrong.meta.group, size=counted)))
+        assert codes(health_problems(wrong, expect(names))) == found
+
     def test_a_server_that_the_meta_leader_does_not_know(self) -> None:
         """Seen on 2.10.27 when five servers start together: one follows the leader, which counts only four members."""
         live = cluster(["n1", "n2", "n3", "n4"])
