@@ -1,12 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows of stream replicas per second and core from bronze to silver and from silver to gold, at growing sizes.
+"""Rows of stream replicas per second and core from bronze to the report, at growing sizes.
 
 ``make bench BENCH=insights/pipeline ARGS='--rows 1000000 10000000'``. A synthetic fleet writes a snapshot a minute until it has
-have as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
-cores, with its start: wall time, CPU time and largest memory of all its processes. It has no more cores than its master: what the
-Java machine compiles and collects beside the job would take the second one otherwise. At last one aggregate is made from the same
+as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
+cores, with its start: wall time, CPU time, largest memory of all its processes, and what Spark had on disk at most besides the
+lake. It has no more cores than its master: what the Java machine compiles and collects beside the job would take the second one
+otherwise. With ``--tables`` the tasks' work is shown by the table that they wrote. At last one aggregate is made from the same
 bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are ratios. With ``--lakes`` the bronze files
 are kept, and a later run finds them there.
 """
@@ -14,6 +15,7 @@ are kept, and a later run finds them there.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -30,6 +32,7 @@ from multiprocessing import Pool
 from pathlib import Path
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import FORMATS, JSON
+from bench.insights.events import by_table, settings
 from bench.insights.processes import tree
 from support.fleet import START, Fleet
 
@@ -38,40 +41,52 @@ SERVERS, STREAMS = 30, 5000
 #: Rows of a day of 1,000 servers with 50,000 streams, a snapshot a minute.
 DAY_OF_1000 = 50_000 * 2.5 * 1440
 PLAIN = Path(__file__).with_name("plain.py")
-JOBS = ("silver", "gold")
+JOBS = ("silver", "gold", "findings", "report", "maintain")
 ENGINES = ("spark", "duckdb", "pandas")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took: seconds by the clock, seconds of CPU time, bytes of memory at its largest."""
+    """What a command took: seconds by the clock, seconds of CPU time, bytes of memory and in the watched folder at most."""
 
     wall: float
     cpu: float
     memory: int
+    disk: int
     output: str
 
 
-def measure(command: Sequence[str], cores: int | None = None) -> Cost:
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files of a folder, which somebody may be removing."""
+    found = 0
+    for path, _folders, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found += os.stat(f"{path}/{name}").st_size
+    return found
+
+
+def measure(command: Sequence[str], cores: int | None = None, watched: Path | None = None) -> Cost:
     """Run a command to its end, on no more than so many cores."""
     own = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         started = time.perf_counter()
         cpu: dict[int, float] = {}
-        memory = 0
+        memory = disk = 0
         with subprocess.Popen(command, stdout=output, stderr=errors) as process:
             os.sched_setaffinity(process.pid, own[:cores])
             while process.poll() is None:
                 now = tree(process.pid)
                 cpu.update({pid: spent.cpu for pid, spent in now.items()})
                 memory = max(memory, sum(spent.resident for spent in now.values()))
+                disk = max(disk, size_of(watched)) if watched else 0
                 time.sleep(0.2)
         wall = time.perf_counter() - started
         errors.seek(0)
         if process.returncode:
             sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{errors.read()[-4000:]}")
         output.seek(0)
-        return Cost(wall, sum(cpu.values()), memory, output.read())
+        return Cost(wall, sum(cpu.values()), memory, disk, output.read())
 
 
 def _cores(master: str) -> int | None:
@@ -101,28 +116,49 @@ def generate(lake: Path, rows: int, form: str) -> tuple[int, int]:
 def show(what: str, rows: int, cost: Cost) -> str:
     return (
         f"| {what} | {rows:,} | {cost.wall:.0f} | {cost.cpu:.0f} | {rows / cost.cpu:,.0f} | {rows / cost.wall:,.0f} "
-        f"| {cost.memory / (1 << 20):,.0f} |"
+        f"| {cost.memory / (1 << 20):,.0f} | {cost.disk / (1 << 20):,.0f} |"
     )
+
+
+def show_tables(logs: Path) -> None:
+    """Print what the tasks of a job took by the table that they wrote, as parts of their CPU time."""
+    work = by_table(logs)
+    whole = sum(one.cpu for one in work.values())
+    print(
+        f"\n| table, of {whole:.0f} CPU s of the tasks | part | MB read | MB shuffled | MB spilled |\n|---|---:|---:|---:|---:|"
+    )
+    for name, one in work.items():
+        figures = (f"{value / 1e6:,.1f}" for value in (one.read, one.shuffled, one.spilled))
+        print(f"| {name} | {one.cpu / whole:.0%} | {' | '.join(figures)} |")
+    print(flush=True)
 
 
 def run(lake: Path, rows: int, given: argparse.Namespace) -> None:
     rows, minutes = generate(lake, rows, given.format)
-    bronze = [path for path in (lake / "bronze").rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in bronze)
-    files = sum(1 for path in bronze if path.suffix != ".json")
+    size = size_of(lake / "bronze")
+    files = sum(1 for path in (lake / "bronze").rglob("*") if path.is_file() and path.suffix != ".json")
     print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
     print(
-        "| job | rows | wall s | CPU s | rows per CPU s | rows per s | MiB at most |\n|---|---:|---:|---:|---:|---:|---:|"
+        "| job | rows | wall s | CPU s | rows per CPU s | rows per s | MiB at most | MiB on disk |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---:|"
     )
     to = f"{START + timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"
     hours = 0.0
     for master in given.masters:
         for job in given.jobs:
-            of = [job, "--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to, "--force"]
-            command = [sys.executable, "-m", "jetstream_insights", *of, "--master", master, "--memory", given.memory]
-            cost = measure(command, _cores(master))
-            hours += cost.cpu / 3600 if master == given.masters[0] else 0
-            print(show(f"{job}, {master}", rows, cost), flush=True)
+            with tempfile.TemporaryDirectory(prefix="bench-", dir=lake.parent) as folder:
+                logs, spark, report = (Path(folder) / name for name in ("events", "spark", "report"))
+                logs.mkdir()
+                of = ["--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to]
+                how = ["--master", master, "--memory", given.memory, "--conf", f"spark.local.dir={spark}"]
+                of += ["--output", str(report)] if job == "report" else []
+                logged = settings(logs) if given.tables else []
+                command = [sys.executable, "-m", "jetstream_insights", job, *of, *how, *logged, "--force"]
+                cost = measure(command, _cores(master), spark)
+                hours += cost.cpu / 3600 if master == given.masters[0] else 0
+                print(show(f"{job}, {master}", rows, cost), flush=True)
+                if given.tables:
+                    show_tables(logs)
     reported = []
     for engine in given.engines if given.format == JSON else ():
         spark = [sys.executable, given.masters[-1], given.memory]
@@ -132,7 +168,7 @@ def run(lake: Path, rows: int, given: argparse.Namespace) -> None:
         print(show(f"plain aggregate, {engine}", rows, cost), flush=True)
     if any(sums != reported[0] for sums in reported):
         sys.exit("the aggregates differ")
-    jobs = " and ".join(given.jobs)
+    jobs = ", ".join(given.jobs)
     print(f"\nA day of 1,000 servers and 50,000 streams, {jobs}, by this: {hours * DAY_OF_1000 / rows:.2f} core hours")
 
 
@@ -142,6 +178,7 @@ def main() -> None:
     parser.add_argument("--masters", nargs="+", default=["local[1]", "local[2]"])
     parser.add_argument("--memory", default="2g", help="memory of the driver")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
+    parser.add_argument("--tables", action="store_true", help="show what the tasks took by the table that they wrote")
     parser.add_argument("--format", choices=FORMATS, default=JSON, help="how the snapshots are written")
     parser.add_argument(
         "--engines", nargs="*", default=ENGINES, choices=ENGINES, help="what makes the plain aggregate, of JSON lines"

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the tables of a lake cost, from the event logs that Spark writes of its jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: What a plan that writes a table writes to: its layer and its name.
+_WRITTEN = re.compile(r"Arguments: \S+?/(silver|gold/_hours|gold|findings|findings/_hours)/(\w+)/run=")
+_ID = "spark.sql.execution.id"
+
+
+@dataclass
+class Work:
+    """What the tasks for one table took: seconds of CPU time, bytes read, shuffled and spilled to disk."""
+
+    cpu: float = 0.0
+    read: int = 0
+    shuffled: int = 0
+    spilled: int = 0
+
+
+def settings(folder: Path) -> list[str]:
+    """Return the options of a job that writes its events here."""
+    values = {"enabled": "true", "dir": folder.as_uri(), "rolling.enabled": "false", "compress": "false"}
+    return [part for key, value in values.items() for part in ("--conf", f"spark.eventLog.{key}={value}")]
+
+
+def _events(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.iterdir()):
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+def by_table(folder: Path) -> dict[str, Work]:
+    """Return what the tasks took by the table that they wrote, `other` for what wrote none, those that took most first."""
+    tables: dict[str, str] = {}
+    stages: dict[int, str] = {}
+    found: dict[str, Work] = defaultdict(Work)
+    for event in _events(folder):
+        kind = event["Event"].rpartition(".")[2]
+        if kind == "SparkListenerSQLExecutionStart":
+            written = _WRITTEN.search(event["physicalPlanDescription"])
+            tables[str(event["executionId"])] = ".".join(written.groups()) if written else "other"
+        elif kind == "SparkListenerJobStart":
+            table = tables.get(str(event["Properties"].get(_ID)), "other")
+            stages.update(dict.fromkeys(event["Stage IDs"], table))
+        elif kind == "SparkListenerTaskEnd" and "Task Metrics" in event:
+            spent, work = event["Task Metrics"], found[stages[event["Stage ID"]]]
+            work.cpu += spent["Executor CPU Time"] / 1e9
+            work.read += spent["Input Metrics"]["Bytes Read"]
+            work.shuffled += spent["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+            work.spilled += spent["Disk Bytes Spilled"]
+    return dict(sorted(found.items(), key=lambda item: -item[1].cpu))
