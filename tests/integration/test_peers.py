@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placemen
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import replica_moves
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ansible_collections.natsops.jetstream.plugins.modules import nats_server_evacuate
 from support.load import Load, LoadPlan, patiently, publish_stored
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
@@ -259,12 +260,15 @@ def led(cluster: NatsProcesses, names: list[str]) -> dict[str, str]:
     return {name: members(cluster, name)[0] for name in names}
 
 
-def test_leaders_leave_a_server_and_come_back(tagged: Peers) -> None:
+def test_leaders_leave_a_server_and_come_back(tagged: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"S{number}" for number in range(9)]
     for name in names:
         tagged.cluster.add_stream(name, 3)
     tagged.cluster.add_consumer(names[0], "worker")
-    tagged.cluster.add_stream("ALONE", 1)
+    # Beside one that can leave; it may move, too.
+    beside = {"tags": [f"node:{members(tagged.cluster, names[0])[0]}"]}
+    alone = tagged.cluster.add_stream("ALONE", 1, placement=beside)["config"]
+    tagged.cluster.app_request("$JS.API.STREAM.UPDATE.ALONE", {**alone, "placement": None})
     leaders = led(tagged.cluster, [*names, "ALONE"])
     server = leaders["ALONE"]
     tagged.cluster.add_stream("OTHERS", 3, account="OTHER")
@@ -282,6 +286,14 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers) -> None:
     )
     predicted = ok(tagged.run("nats_server_evacuate", True, **asked))
     assert led(tagged.cluster, [*names, "ALONE"]) == leaders
+    with monkeypatch.context() as patch:
+        move_leaders = nats_server_evacuate.move_leaders
+        patch.setattr(nats_server_evacuate, "move_leaders", lambda *given: move_leaders(*given[:4], 0.0, *given[5:]))
+        hasty = tagged.run("nats_server_evacuate", **asked)
+    assert hasty["failure"]["code"] == "evacuation_not_done", hasty
+    assert f"{server} is not evacuated: " in hasty["msg"]
+    assert "(account APP): was not reached within 0 s" in hasty["msg"]
+    assert "Run it again to continue" in hasty["msg"]
     result = ok(tagged.run("nats_server_evacuate", **asked))
     assert result["after"] == predicted["after"]
     assert result["after"]["leaders"] == ["stream APP/ALONE"]

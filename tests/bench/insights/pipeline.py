@@ -147,14 +147,14 @@ def run(lake: Path, rows: int, given: argparse.Namespace) -> None:
     for master in given.masters:
         for job in given.jobs:
             with tempfile.TemporaryDirectory(prefix="bench-", dir=lake.parent) as folder:
-                logs, spark, report = (Path(folder) / name for name in ("events", "spark", "report"))
+                logs, local, report = (Path(folder) / name for name in ("events", "local", "report"))
                 logs.mkdir()
                 of = ["--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", to]
-                how = ["--master", master, "--memory", given.memory, "--conf", f"spark.local.dir={spark}"]
+                how = ["--master", master, "--memory", given.memory, "--conf", f"spark.local.dir={local}"]
                 of += ["--output", str(report)] if job == "report" else []
                 logged = settings(logs) if given.tables else []
                 command = [sys.executable, "-m", "jetstream_insights", job, *of, *how, *logged, "--force"]
-                cost = measure(command, _cores(master), spark)
+                cost = measure(command, _cores(master), local)
                 hours += cost.cpu / 3600 if master == given.masters[0] else 0
                 print(show(f"{job}, {master}", rows, cost), flush=True)
                 if given.tables:
