@@ -286,12 +286,9 @@ def test_leaders_leave_a_server_and_come_back(tagged: Peers, monkeypatch: pytest
     )
     predicted = ok(tagged.run("nats_server_evacuate", True, **asked))
     assert led(tagged.cluster, [*names, "ALONE"]) == leaders
+    move_leaders: Callable[..., list[str]] = replica_moves.move_leaders
     with monkeypatch.context() as patch:
-
-        def move_leaders(*given: Any) -> list[str]:
-            return replica_moves.move_leaders(*given[:4], 0.0, *given[5:])
-
-        patch.setattr(nats_server_evacuate, "move_leaders", move_leaders)
+        patch.setattr(nats_server_evacuate, "move_leaders", lambda *given: move_leaders(*given[:4], 0.0, *given[5:]))
         hasty = tagged.run("nats_server_evacuate", **asked)
     assert hasty["failure"]["code"] == "evacuation_not_done", hasty
     assert f"{server} is not evacuated: " in hasty["msg"]
