@@ -51,7 +51,7 @@ GOLD = {
     "storms": "fleet string, day date, storm string, server string, `begin` timestamp, `end` timestamp, groups int, streams int, "
     "consumers int, cause string, maintenance boolean",
     "divergence": "fleet string, day date, account string, stream string, server string, leader string, compared int, "
-    "`begin` timestamp, diverged boolean, behind boolean, messages bigint, leader_messages bigint, last_seq bigint, "
+    "in_a_row int, `begin` timestamp, diverged boolean, behind boolean, messages bigint, leader_messages bigint, last_seq bigint, "
     "leader_last_seq bigint, share double, tolerance double",
     "consumer_lag": "fleet string, day date, account string, stream string, consumer string, state string, snapshots int, "
     "num_pending bigint, num_ack_pending bigint, ack_rate double, ingest_rate double, pending_slope double, trend double, "
@@ -448,6 +448,7 @@ def _gold() -> Rows:
                 "server": "n2",
                 "leader": "n1",
                 "compared": 6,
+                "in_a_row": 0,
                 "diverged": False,
                 "behind": False,
                 "messages": 2000,
@@ -1024,6 +1025,14 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
     "raftz was never asked for": (
         tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
         {f"RAFT_20{number}": ("unknown", {}) for number in (1, 2, 3)},
+    ),
+    "a replica differs since yesterday": (
+        (change("divergence", {"compared": 1, "in_a_row": 5, "diverged": True, "messages": 1800}, server="n2"),),
+        {"STREAM_207": ("fail", {"server": "n2"})},
+    ),
+    "a replica that differed yesterday was not compared": (
+        (change("divergence", {"compared": 0, "in_a_row": 5, "diverged": True}, server="n2"),),
+        {"STREAM_207": ("unknown", {"server": "n2"})},
     ),
     "a consumer that is at its end": (
         (change("consumers", {"num_pending": 0}),),
