@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import ENDPOINTS
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HEALTH, JSZ, VARZ
+
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
@@ -269,6 +272,7 @@ def _moment(step: int) -> Rows:
             "clock_offset_median": 0.0,
             "clock_offset_max": 0.0,
             "slowest_rtt": 0.001,
+            "asked": list(ENDPOINTS),
         }
     ]
     rows["meta_peers"] = [
@@ -567,6 +571,36 @@ def case(
     """Return a case in which a row has these values: that of the first server, of stream S, of the consumer, …"""
     about = {"account": "$SYS", **subject} if table == "raft_groups" else subject
     return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), about)
+
+
+#: What there is nothing of where an endpoint is not asked for: silver tables, and gold tables that are made of them.
+_MADE_OF = {
+    "jsz": (
+        *("meta_peers", "streams", "stream_replicas", "consumers", "consumer_replicas"),
+        *("leadership", "storms", "divergence", "consumer_lag", "capacity", "headroom"),
+    ),
+    "raftz": ("raft_groups",),
+    "routez": ("routes",),
+    "gatewayz": ("gateways",),
+    "leafz": ("leafnodes",),
+    "accstatz": ("accounts",),
+    "accountz": ("account_limits",),
+    "connz": ("connections",),
+}
+_OF_SERVERS = {"jsz": JSZ, "varz": VARZ, "healthz": HEALTH}
+
+
+def without(endpoint: str) -> tuple[Change | Drop, ...]:
+    """Return what is changed by never asking for an endpoint."""
+    of_server = _OF_SERVERS.get(endpoint)
+    columns = [] if of_server is None else [*(one.name for one in of_server.fields), f"{endpoint}_reported"]
+    held = {"js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage"} if endpoint == "jsz" else ()
+    return (
+        change("snapshots", {"asked": [name for name in ENDPOINTS if name != endpoint]}),
+        change("servers", dict.fromkeys([*columns, *(["varz_extra"] if endpoint == "varz" else [])])),
+        change("accounts", dict.fromkeys(held)),
+        *(Drop(table, {}) for table in _MADE_OF.get(endpoint, ())),
+    )
 
 
 FIRST: dict[str, Mapping[str, Any]] = {
@@ -894,6 +928,13 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
     "the meta leader did not tell": (
         (Drop("servers", {"server": "n1"}),),
         {code: ("unknown", {}) for code in ("META_102", "META_106", "META_107")},
+    ),
+    "gateways were never asked for": (
+        (
+            change("servers", {"cluster": "C2"}, server="n5"),
+            *without("gatewayz"),
+        ),
+        {code: ("unknown", {"cluster": "C1"}) for code in ("CLUSTER_002", "GATEWAY_101")},
     ),
     "gateways were not reported": (
         (Drop("gateways", {"server": "n1"}),),

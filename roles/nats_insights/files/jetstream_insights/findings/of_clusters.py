@@ -277,7 +277,7 @@ CHECKS = (
         severity=CRITICAL,
         title="A cluster does not reach another one",
         view="clusters",
-        applies="clusters > 1 AND outbounds > 0",
+        applies="clusters > 1 AND (outbounds > 0 OR gateways_reported = 0)",
         knows="gateways_reported = servers",
         unknown="{gateways_reported} of {servers} servers reported their gateways",
         fails="size(lacking) > 0",

@@ -128,7 +128,7 @@ def servers(tables: Tables) -> DataFrame:
     joined = known.join(
         F.broadcast(_leaders(tables["streams"], tables["consumers"])), [*_MOMENT, *DOMAIN, "server"], "left"
     )
-    carriers = F.when(F.col("js_on"), F.coalesce("leaders", F.lit(0)))
+    carriers = F.when(F.col("js_on") & F.col("jsz_reported"), F.coalesce("leaders", F.lit(0)))
     whole = joined.withColumn("leaders", carriers).select(
         "*",
         F.least("tls_cert_not_after", *(f"tls_{name}" for name in _CERTIFICATES)).alias("tls_ends"),
@@ -163,6 +163,7 @@ _HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords", "disk_free"
 def clusters(tables: Tables) -> DataFrame:
     known = _named_servers(tables["servers"])
     failed = tables["failures"].where("endpoint = 'gatewayz'").select(*_MOMENT, "server").distinct()
+    asked = tables["snapshots"].select(*_MOMENT, "asked")
     gateways = (
         tables["gateways"]
         .groupBy(*_MOMENT, "server")
@@ -177,13 +178,15 @@ def clusters(tables: Tables) -> DataFrame:
     of_supercluster = Window.partitionBy(*_MOMENT, *DOMAIN)
     reported = (
         known.join(F.broadcast(failed.withColumn("failed", F.lit(True))), [*_MOMENT, "server"], "left")
+        .join(F.broadcast(asked), list(_MOMENT))
+        .withColumn("failed", F.expr("coalesce(failed, NOT array_contains(asked, 'gatewayz'), false)"))
         .join(F.broadcast(gateways), [*_MOMENT, "server"], "left")
         .withColumn("clusters", F.collect_set("cluster").over(of_supercluster))
-        .withColumn("configured", F.when(F.col("failed").isNull(), F.coalesce("configured", F.array().cast(_NAMES))))
+        .withColumn("configured", F.when(~F.col("failed"), F.coalesce("configured", F.array().cast(_NAMES))))
         .withColumn(
             "lacking",
             F.expr(
-                "CASE WHEN failed IS NULL THEN array_except(clusters, "
+                "CASE WHEN NOT failed THEN array_except(clusters, "
                 "array_append(coalesce(outbound, CAST(array() AS array<string>)), cluster)) END"
             ),
         )

@@ -469,7 +469,11 @@ DIVERGENCE = (
     Col("account", "string", "account"),
     Col("stream", "string", "stream"),
     Col("server", "string", "a server with a replica that is not its leader"),
-    Col("created", "timestamp", "when the stream was created, as the replica reported; one that was made again is another"),
+    Col(
+        "created",
+        "timestamp",
+        "when the stream was created, as the replica reported; one that was made again is another",
+    ),
     Col("leader", "string", "the leader that it was last compared with"),
     Col("compared", "int", "snapshots in which both reported; 0: nothing is known"),
     Col("differing", "int", "of which with the same last_seq, but other messages, bytes or first_seq"),

@@ -32,7 +32,11 @@ def pairs(stream_replicas: DataFrame) -> DataFrame:
     """Return each replica of a stream beside its sole leader in each snapshot; `leader_reported` is null where there is none."""
     rank = F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2)
     one = F.struct(
-        rank.alias("rank"), "server", "created", "received", *(F.coalesce(name, F.lit(0)).alias(name) for name in _FIGURES)
+        rank.alias("rank"),
+        "server",
+        "created",
+        "received",
+        *(F.coalesce(name, F.lit(0)).alias(name) for name in _FIGURES),
     )
     grouped = stream_replicas.groupBy(*_STREAM, "snapshot", "taken").agg(F.array_sort(F.collect_list(one)).alias("all"))
     # Sorted by rank: the first is the leader when nobody else has its rank.
@@ -65,9 +69,7 @@ def divergence(stream_replicas: DataFrame, past: DataFrame) -> DataFrame:
     gone = written - (F.col("leader_messages") - F.col("old_messages"))
     window = F.coalesce("apart", F.lit(0.0)) + F.lit(_SLACK_SECONDS)
     of_newest = pairs(stream_replicas).withColumn("newest", newest).where(F.col("created").eqNullSafe(F.col("newest")))
-    compared = of_newest.withColumns(
-        {**{f"old_{name}": value for name, value in old.items()}, "elapsed": elapsed}
-    )
+    compared = of_newest.withColumns({**{f"old_{name}": value for name, value in old.items()}, "elapsed": elapsed})
     rated = compared.withColumns(
         {
             # Of the first pair nothing is known yet: the day's own mean stands in.
