@@ -105,6 +105,11 @@ def _named_servers(servers: DataFrame) -> DataFrame:
     )
 
 
+def _tags_reported() -> Column:
+    """Return whether all servers with JetStream reported VARZ, which alone has the unique_tag."""
+    return F.bool_and(F.col("varz_reported").isNotNull() | ~F.col("js_on")).alias("tags_reported")
+
+
 def _leaders(streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return how many replicated streams and consumers each server leads."""
     led = [
@@ -201,14 +206,14 @@ def clusters(tables: Tables) -> DataFrame:
     )
     largest = tables["streams"].groupBy(*_MOMENT, *CLUSTER).agg(F.max("num_replicas").alias("most_replicas"))
     zones = F.collect_set(F.when(F.col("js_on"), F.col("zone")))
+    tagged = F.col("js_on") & F.col("varz_reported")
     grouped = reported.groupBy(*SNAPSHOT, *CLUSTER).agg(
         F.count(F.lit(1)).alias("servers"),
         F.count_if("js_on").alias("js_servers"),
         F.count_if((F.col("meta_size").isNotNull()) & F.col("js_on")).alias("meta_members"),
         F.max("meta_size").alias("meta_size"),
-        F.array_sort(F.collect_set(F.when(F.col("js_on"), F.coalesce("js_unique_tag", F.lit(""))))).alias(
-            "unique_tags"
-        ),
+        F.array_sort(F.collect_set(F.when(tagged, F.coalesce("js_unique_tag", F.lit(""))))).alias("unique_tags"),
+        _tags_reported(),
         F.array_sort(zones).alias("zones"),
         F.max(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("most_storage"),
         F.min(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("least_storage"),
@@ -243,6 +248,7 @@ def meta(tables: Tables) -> DataFrame:
         F.array_sort(F.collect_set(F.when(F.col("js_on"), F.col("server")))).alias("answered"),
         F.array_sort(F.collect_set("meta_size")).alias("sizes"),
         F.max("meta_size").alias("size"),
+        _tags_reported(),
         *(F.max_by(name, F.when(leads, 1)).alias(name) for name in of_leader),
     )
     parts = known.where("js_on").withColumn("part", F.explode(F.array("cluster", "zone"))).where("part IS NOT NULL")
@@ -430,7 +436,11 @@ def accounts(tables: Tables) -> DataFrame:
     system = (
         tables["servers"]
         .groupBy(*_MOMENT, *DOMAIN)
-        .agg(F.mode("system_account").alias("system_account"), F.bool_and("auth_required").alias("auth_required"))
+        .agg(
+            F.mode("system_account").alias("system_account"),
+            F.bool_and("auth_required").alias("auth_required"),
+            F.bool_or("jsz_reported").alias("jsz_reported"),
+        )
     )
     limits = tables["account_limits"].select(
         *_MOMENT,
