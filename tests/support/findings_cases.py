@@ -887,6 +887,13 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         ),
         {"GATEWAY_101": ("pass", {"cluster": "C1"})},
     ),
+    "a server did not report VARZ": (
+        (change("servers", dict.fromkeys(("js_unique_tag", "varz_reported", "varz_extra")), server="n5"),),
+        {
+            **{code: ("unknown", {"cluster": "C1"}) for code in ("CLUSTER_102", "CLUSTER_103", "CLUSTER_110")},
+            **{code: ("unknown", {"server": "n5"}) for code in ("SERVER_113", "SERVER_116", "SERVER_117")},
+        },
+    ),
     "a server reported nothing of itself": (
         (
             change(

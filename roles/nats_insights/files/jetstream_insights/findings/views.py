@@ -317,7 +317,7 @@ def _with_origins(replicas: DataFrame) -> DataFrame:
 def stream_copies(tables: Tables) -> DataFrame:
     """Return a row for each stream with what its replicas have in common, and what they have not."""
     places = _named_servers(tables["servers"]).select(
-        *_MOMENT, "server_id", "zone", "tags", "js_unique_tag", "js_api_level"
+        *_MOMENT, "server_id", "zone", "tags", "js_unique_tag", "js_api_level", "varz_reported"
     )
     placed = tables["stream_replicas"].join(F.broadcast(places), [*_MOMENT, "server_id"], "left")
     suits = F.expr(
@@ -334,6 +334,7 @@ def stream_copies(tables: Tables) -> DataFrame:
             *_copies("messages", "first_seq", "last_seq"),
             F.collect_set("zone").alias("zones"),
             F.max("js_unique_tag").alias("unique_tag"),
+            F.bool_or("varz_reported").alias("varz_reported"),
             F.count("zone").alias("zoned"),
             F.array_sort(F.collect_set(F.when(~F.col("suits"), F.col("server")))).alias("misplaced"),
             F.count("suits").alias("tagged"),
