@@ -770,7 +770,7 @@ TABLES: dict[str, Table] = {
     ),
 }
 
-#: The bronze tables of whose lines silver does not tell in which snapshots they are.
+#: The bronze tables of whose lines silver tells the hour, not the snapshot.
 HOURLY = ("server_log",)
 
 #: The columns of all tables of silver, as Spark SQL schemas: they are read by these, so that a new one is null in older files.
