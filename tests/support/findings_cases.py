@@ -54,8 +54,8 @@ GOLD = {
     "storms": "fleet string, day date, storm string, server string, `begin` timestamp, `end` timestamp, groups int, streams int, "
     "consumers int, cause string, maintenance boolean",
     "divergence": "fleet string, day date, account string, stream string, server string, leader string, compared int, "
-    "in_a_row int, `begin` timestamp, diverged boolean, behind boolean, messages bigint, leader_messages bigint, last_seq bigint, "
-    "leader_last_seq bigint, share double, tolerance double",
+    "in_a_row int, `begin` timestamp, diverged boolean, behind boolean, messages bigint, leader_messages bigint, "
+    "last_seq bigint, leader_last_seq bigint, share double, tolerance double",
     "consumer_lag": "fleet string, day date, account string, stream string, consumer string, state string, snapshots int, "
     "num_pending bigint, num_ack_pending bigint, ack_rate double, ingest_rate double, pending_slope double, trend double, "
     "catch_up double, stuck_seconds double",
