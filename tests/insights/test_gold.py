@@ -16,7 +16,7 @@ import pytest
 from jetstream_insights import days
 from jetstream_insights.days import hours_of, make_gold
 from jetstream_insights.gold import TABLES
-from jetstream_insights.gold.common import Maintenance, Settings
+from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings
 from jetstream_insights.gold.health import logged
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
@@ -313,8 +313,8 @@ def test_a_day_is_made_again_after_one_before_it_was_by_other_settings(
     first, second = START.date(), (START + timedelta(days=1)).date()
     make_silver(lake, [hour for day in (first, second) for hour in hours_of(day)], lambda _text: None)
 
-    def made(*of_days: date, **settings: float) -> int:
-        return make_gold(lake, of_days, lambda _text: None, settings=Settings(**settings)).made
+    def made(*of_days: date, max_lag: int = DEFAULTS.max_lag) -> int:
+        return make_gold(lake, of_days, lambda _text: None, settings=Settings(max_lag=max_lag)).made
 
     assert made(first, max_lag=1) == made(second) == 1
     assert made(first, second) == 2
