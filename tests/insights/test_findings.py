@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Peer
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import ENDPOINTS
 from jetstream_insights import silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY
@@ -46,6 +47,7 @@ from support.findings_cases import (
     Rows,
     fleet,
     snapshot,
+    without,
 )
 
 #: Six snapshots are few, and so are three leaders.
@@ -120,6 +122,8 @@ def judged(
     add(rows, fleet(HEALTHY, over_time=True))
     for code, case in CASES.items():
         add(rows, fleet(code, VIEWS[REGISTRY.checks[code].view].period, case.changes))
+    for endpoint in ENDPOINTS:
+        add(rows, fleet(endpoint, True, without(endpoint)))
     for others, over_time in ((OTHERS, False), (OTHERS_OVER_TIME, True)):
         for name, (changes, _expected) in others.items():
             add(rows, fleet(name, over_time, changes))
@@ -232,6 +236,22 @@ def test_a_server_that_did_not_answer_is_unknown_to_every_check_that_needs_it(ju
     assert missing == {
         code for code, check in REGISTRY.checks.items() if not VIEWS[check.view].period and check.view != "snapshots"
     }
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_what_was_never_asked_for_is_unknown(judged: dict[str, list[Row]], endpoint: str) -> None:
+    """No check of the healthy fleet vanishes, or fails, and what is made of this endpoint alone names it."""
+    found = defaultdict(set)
+    for row in judged[endpoint]:
+        found[row["check"]].add(row["result"])
+    assert {row["check"] for row in judged[HEALTHY]} - set(found) == set()
+    assert not [row for row in judged[endpoint] if row["result"] == "fail"]
+    reason = f"the servers were not asked for {endpoint}"
+    named = {row["check"] for row in judged[endpoint] if row["text"] == reason}
+    alone = {code for code, check in REGISTRY.checks.items() if {*VIEWS[check.view].endpoints} == {endpoint}}
+    there = {"clusters", "meta"}  # of servers
+    assert {code for code in alone if VIEWS[REGISTRY.checks[code].view].name not in there} <= named
+    assert {result for code in named for result in found[code]} <= {"unknown"}
 
 
 def test_severity_rises_and_texts_are_for_people(judged: dict[str, list[Row]]) -> None:

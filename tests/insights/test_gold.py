@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from jetstream_insights import days
 from jetstream_insights.days import hours_of, make_gold
-from jetstream_insights.gold.common import Maintenance, Settings
+from jetstream_insights.gold import TABLES
+from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings
 from jetstream_insights.gold.health import logged
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
@@ -60,9 +63,9 @@ def gold(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gold:
     for at in MOMENTS:
         FLEET.write(path, at)
     lake = Lake(spark, str(path))
-    days = [START.date(), (START + timedelta(days=1)).date()]
-    make_silver(lake, [hour for day in days for hour in hours_of(day)], lambda _text: None)
-    assert make_gold(lake, days, lambda _text: None, settings=Settings(maintenance=(UPGRADE,))).made == 2
+    both = [START.date(), (START + timedelta(days=1)).date()]
+    make_silver(lake, [hour for day in both for hour in hours_of(day)], lambda _text: None)
+    assert make_gold(lake, both, lambda _text: None, settings=Settings(maintenance=(UPGRADE,))).made == 2
     return Gold(lake)
 
 
@@ -298,6 +301,26 @@ def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:
     assert end == max(at(row["end"]) for row in found.values())
 
 
+def test_a_day_is_made_again_after_one_before_it_was_by_other_settings(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What went on at its end may then be another. A table is enough to see which days are made."""
+    monkeypatch.setattr(days, "TABLES", {"consumer_lag": TABLES["consumer_lag"]})
+    small = Fleet(3, 1)
+    for moment in (23 * HOUR, DAY):
+        small.write(tmp_path, moment)
+    lake = Lake(spark, str(tmp_path), little=True)
+    first, second = START.date(), (START + timedelta(days=1)).date()
+    make_silver(lake, [hour for day in (first, second) for hour in hours_of(day)], lambda _text: None)
+
+    def made(*of_days: date, max_lag: int = DEFAULTS.max_lag) -> int:
+        return make_gold(lake, of_days, lambda _text: None, settings=Settings(max_lag=max_lag)).made
+
+    assert made(first, max_lag=1) == made(second) == 1
+    assert made(first, second) == 2
+    assert made(first, second) == 0
+
+
 def test_replicas_that_differ(gold: Gold) -> None:
     truth = {
         (stream.name, FLEET.name(stream.replicas[-1]))
@@ -309,6 +332,11 @@ def test_replicas_that_differ(gold: Gold) -> None:
     assert not any(row["behind"] or row["lagging"] for row in found.values())
     assert all(found[key]["share"] == pytest.approx(0.1, rel=0.2) for key in truth)
     assert len(found) >= sum(len(stream.replicas) - 1 for stream in FLEET.assets)
+    second = {(row["stream"], row["server"]): row for row in gold.rows("divergence", 1)}
+    assert truth <= set(second)
+    for key in truth:
+        assert second[key]["begin"] == found[key]["begin"]
+        assert second[key]["in_a_row"] == found[key]["in_a_row"] + second[key]["compared"]
 
 
 def test_changes(gold: Gold) -> None:

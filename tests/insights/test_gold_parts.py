@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.gold import columns
+from jetstream_insights.gold import TABLES, columns
 from jetstream_insights.gold.accounts import account_usage
 from jetstream_insights.gold.activity import activity, waiting
 from jetstream_insights.gold.balance import gini
@@ -287,17 +287,26 @@ def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> No
 
 _REPLICAS = (
     "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, server string, "
-    "received timestamp, is_backed boolean, is_leader boolean, messages bigint, bytes bigint, first_seq bigint, "
-    "last_seq bigint"
+    "created timestamp, received timestamp, is_backed boolean, is_leader boolean, messages bigint, bytes bigint, "
+    "first_seq bigint, last_seq bigint"
 )
 
 
-def _replica(minute: int, server: str, seconds: float, messages: int, last: int) -> tuple[Any, ...]:
-    """Return a row of stream_replicas; n1 leads."""
-    taken, leads = NOON + timedelta(minutes=minute), server == "n1"
-    received = taken + timedelta(seconds=seconds)
+def _replica(
+    minute: int, server: str, seconds: float, messages: int, last: int, leader: str | None = "n1", created: int = 0
+) -> tuple[Any, ...]:
+    """Return a row of stream_replicas, `created` so many minutes before noon."""
+    taken, leads = NOON + timedelta(minutes=minute), server == leader
+    times = (NOON - timedelta(minutes=created), taken + timedelta(seconds=seconds))
     figures = (messages, messages * 10, last - messages + 1, last)
-    return ("fleet", f"s{minute}", taken, "", "A", "S", server, received, leads, leads, *figures)
+    return ("fleet", f"s{minute}", taken, "", "A", "S", server, *times, leads, leads, *figures)
+
+
+def _diverging(spark: SparkSession, rows: list[tuple[Any, ...]], past: DataFrame | None = None) -> DataFrame:
+    """Return what gold publishes of a day."""
+    table = TABLES["divergence"]
+    before = spark.createDataFrame([], table.schema) if past is None else past
+    return table.rows(divergence(spark.createDataFrame(rows, _REPLICAS), before))
 
 
 def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession) -> None:
@@ -307,7 +316,7 @@ def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSessi
         for minute in range(4)
         for server, seconds, behind in (("n1", 0.0, 0), ("n2", 0.5, -50), ("n3", 0.0, 9000))
     ]
-    found = {row["server"]: row for row in divergence(spark.createDataFrame(rows, _REPLICAS)).collect()}
+    found = {row["server"]: row for row in _diverging(spark, rows).collect()}
     assert set(found) == {"n2", "n3"}
     assert (found["n2"]["behind"], found["n2"]["diverged"], found["n2"]["lagging"], found["n2"]["begin"]) == (
         False,
@@ -326,11 +335,80 @@ def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession) ->
         for minute in range(4)
         for server, seconds, messages, more in (("n1", 0.0, 101, 0), ("n2", 3.0, 101, 1), ("n3", 0.0, 96, 0))
     ]
-    found = {row["server"]: row for row in divergence(spark.createDataFrame(rows, _REPLICAS)).collect()}
+    found = {row["server"]: row for row in _diverging(spark, rows).collect()}
     assert {server: (row["diverged"], row["behind"]) for server, row in found.items()} == {
         "n2": (False, False),
         "n3": (True, False),
     }
+
+
+#: What a replica holds beside a leader with the messages 1 to 2000.
+_ALIKE, _DIFFERS, _LAGS = (2000, 2000), (1800, 2000), (1500, 1500)
+_MIDNIGHT = 12 * 60
+
+
+def _day(minutes: range, replica: tuple[int, int], server: str = "n2", **other: Any) -> list[tuple[Any, ...]]:
+    """Return what a replica and its leader report, minutes after noon."""
+    return [
+        _replica(minute, who, 0.0, *held, **other)
+        for minute in minutes
+        for who, held in ((other.get("leader", "n1") or "n3", _ALIKE), (server, replica))
+    ]
+
+
+_BEFORE, _AFTER = range(_MIDNIGHT - 2, _MIDNIGHT), range(_MIDNIGHT, _MIDNIGHT + 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "begin", "in_a_row", "differs", "state"),
+    [
+        pytest.param(
+            _day(_BEFORE, _DIFFERS), _day(_AFTER, _DIFFERS), _BEFORE[0], 3, 3, (True, False), id="differs"
+        ),
+        pytest.param(_day(_BEFORE, _LAGS), _day(_AFTER, _LAGS), _BEFORE[0], 3, 0, (False, True), id="lags"),
+        pytest.param(
+            _day(_BEFORE, _DIFFERS), _day(_AFTER, _LAGS), _BEFORE[0], 3, 2, (False, False), id="differs-then-lags"
+        ),
+        pytest.param(
+            _day(_BEFORE, _LAGS), _day(_AFTER, _DIFFERS), _AFTER[0], 1, 1, (False, False), id="lags-then-differs"
+        ),
+        pytest.param(_day(_BEFORE, _DIFFERS), _day(_AFTER, _ALIKE), None, 0, 0, (False, False), id="over"),
+        pytest.param(
+            _day(_BEFORE, _DIFFERS),
+            [*_day(_AFTER, _ALIKE), *_day(range(_MIDNIGHT + 1, _MIDNIGHT + 2), _DIFFERS)],
+            _MIDNIGHT + 1, 1, 1, (False, False), id="over-and-again",
+        ),
+        pytest.param(
+            _day(_BEFORE, _DIFFERS), _day(_AFTER, _DIFFERS, leader="n3"), _BEFORE[0], 3, 3, (True, False), id="other-leader"
+        ),
+        pytest.param(
+            _day(_BEFORE, _DIFFERS), _day(_AFTER, _ALIKE, leader=None), _BEFORE[0], 2, 2, (False, False), id="leaderless"
+        ),
+        pytest.param(
+            _day(_BEFORE, _DIFFERS, created=9), _day(_AFTER, _DIFFERS), _AFTER[0], 1, 1, (False, False), id="made-again"
+        ),
+        pytest.param(
+            [], [*_day(_BEFORE, _DIFFERS, created=9), *_day(_AFTER, _DIFFERS)], _AFTER[0], 1, 1, (False, False),
+            id="made-again-in-the-day",
+        ),
+    ],
+)  # fmt: skip
+def test_what_differs_goes_on_over_midnight(
+    spark: SparkSession,
+    first: list[tuple[Any, ...]],
+    second: list[tuple[Any, ...]],
+    begin: int | None,
+    in_a_row: int,
+    differs: int,
+    state: tuple[bool, bool],
+) -> None:
+    """Two snapshots before midnight and one after it: three are more than a moment."""
+    yesterday = _diverging(spark, first) if first else None
+    (found,) = [row for row in _diverging(spark, second, yesterday).collect() if row["server"] == "n2"]
+    began = found["begin"] and found["begin"].astimezone(timezone.utc)
+    assert began == (None if begin is None else NOON + timedelta(minutes=begin))
+    assert (found["in_a_row"], found["differs_in_a_row"]) == (in_a_row, differs)
+    assert (found["diverged"], found["behind"]) == state
 
 
 def test_a_sum_is_of_the_servers_that_are_expected(spark: SparkSession) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from support.snapshots import HOUR, recorded, write_snapshot
 
 #: Few, which Spark plans in seconds; test_findings.py has all of them.
-CHECKS = {"HOST_102", "STREAM_201", "META_002", "SERVER_101", "SERVER_104"}
+CHECKS = {"HOST_102", "STREAM_201", "META_002", "SERVER_101", "SERVER_104", "RAFT_201"}
 
 
 def test_findings_and_report_of_a_recorded_cluster(
@@ -58,6 +58,7 @@ def test_findings_and_report_of_a_recorded_cluster(
         ("n1", "fail"), ("n2", "unknown"), ("n3", "unknown"),
     }  # fmt: skip
     assert {row["text"] for row in rows if row["check"] == "STREAM_201"} == {"there is no table leadership"}
+    assert {row["text"] for row in rows if row["check"] == "RAFT_201"} == {"the servers were not asked for raftz"}
     totals = {row["check"]: row.asDict() for row in counts.collect()}
     assert set(totals) == CHECKS
     assert (totals["META_002"]["failed"], totals["META_002"]["passed"]) == (0, 1)

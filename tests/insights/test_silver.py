@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
-from jetstream_insights.jobs import Silver, make_silver
+from jetstream_insights.jobs import Inputs, Lines, Silver, Source, make_silver, suspects
 from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
 from pyspark.sql import Row, SparkSession
@@ -318,6 +318,24 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: Spar
     # It is still said when nothing is to be done.
     assert main(arguments) == QUARANTINED
     assert main([*arguments[:3], "--from", "2026-11-22", "--to", "2026-11-23", "--master", "local[1]"]) == DONE
+
+
+FIRST, SECOND, LATER = "20261121T180000.000000Z-a", "20261121T180100.000000Z-b", "20261121T190000.000000Z-c"
+
+
+@pytest.mark.parametrize(
+    ("table", "other", "found"),
+    [
+        ("jsz_streams", SECOND, ["jsz_streams"]),
+        ("server_log", LATER, ["server_log"]),
+        # Rows of an hour: in which of its snapshots a line is, nobody can say.
+        ("server_log", SECOND, []),
+    ],
+)
+def test_a_line_that_is_there_twice_hides_no_lost_one(table: str, other: str, found: list[str]) -> None:
+    inputs = Inputs(sources={table: Source(snapshots=Counter({FIRST: 3, other: 3}))})
+    assert suspects(inputs, {table: Lines(Counter({FIRST: 2, other: 4}))}) == found
+    assert suspects(inputs, {table: Lines(Counter({FIRST: 3, other: 3}))}) == []
 
 
 def lines_of(spark: SparkSession, *texts: str) -> Bronze:

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import ENDPOINTS
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HEALTH, JSZ, VARZ
+
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
@@ -51,8 +54,8 @@ GOLD = {
     "storms": "fleet string, day date, storm string, server string, `begin` timestamp, `end` timestamp, groups int, streams int, "
     "consumers int, cause string, maintenance boolean",
     "divergence": "fleet string, day date, account string, stream string, server string, leader string, compared int, "
-    "`begin` timestamp, diverged boolean, behind boolean, messages bigint, leader_messages bigint, last_seq bigint, "
-    "leader_last_seq bigint, share double, tolerance double",
+    "in_a_row int, `begin` timestamp, diverged boolean, behind boolean, messages bigint, leader_messages bigint, "
+    "last_seq bigint, leader_last_seq bigint, share double, tolerance double",
     "consumer_lag": "fleet string, day date, account string, stream string, consumer string, state string, snapshots int, "
     "num_pending bigint, num_ack_pending bigint, ack_rate double, ingest_rate double, pending_slope double, trend double, "
     "catch_up double, stuck_seconds double",
@@ -269,6 +272,7 @@ def _moment(step: int) -> Rows:
             "clock_offset_median": 0.0,
             "clock_offset_max": 0.0,
             "slowest_rtt": 0.001,
+            "asked": list(ENDPOINTS),
         }
     ]
     rows["meta_peers"] = [
@@ -448,6 +452,7 @@ def _gold() -> Rows:
                 "server": "n2",
                 "leader": "n1",
                 "compared": 6,
+                "in_a_row": 0,
                 "diverged": False,
                 "behind": False,
                 "messages": 2000,
@@ -566,6 +571,36 @@ def case(
     """Return a case in which a row has these values: that of the first server, of stream S, of the consumer, …"""
     about = {"account": "$SYS", **subject} if table == "raft_groups" else subject
     return Case((Change(table, values, FIRST.get(table, {}) if where is None else where), *more), about)
+
+
+#: What there is nothing of where an endpoint is not asked for: silver tables, and gold tables that are made of them.
+_MADE_OF = {
+    "jsz": (
+        *("meta_peers", "streams", "stream_replicas", "consumers", "consumer_replicas"),
+        *("leadership", "storms", "divergence", "consumer_lag", "capacity", "headroom"),
+    ),
+    "raftz": ("raft_groups",),
+    "routez": ("routes",),
+    "gatewayz": ("gateways",),
+    "leafz": ("leafnodes",),
+    "accstatz": ("accounts",),
+    "accountz": ("account_limits",),
+    "connz": ("connections",),
+}
+_OF_SERVERS = {"jsz": JSZ, "varz": VARZ, "healthz": HEALTH}
+
+
+def without(endpoint: str) -> tuple[Change | Drop, ...]:
+    """Return what is changed by never asking for an endpoint."""
+    of_server = _OF_SERVERS.get(endpoint)
+    columns = [] if of_server is None else [*(one.name for one in of_server.fields), f"{endpoint}_reported"]
+    held = {"js_memory", "js_storage", "js_reserved_memory", "js_reserved_storage"} if endpoint == "jsz" else ()
+    return (
+        change("snapshots", {"asked": [name for name in ENDPOINTS if name != endpoint]}),
+        change("servers", dict.fromkeys([*columns, *(["varz_extra"] if endpoint == "varz" else [])])),
+        change("accounts", dict.fromkeys(held)),
+        *(Drop(table, {}) for table in _MADE_OF.get(endpoint, ())),
+    )
 
 
 FIRST: dict[str, Mapping[str, Any]] = {
@@ -852,6 +887,13 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
         ),
         {"GATEWAY_101": ("pass", {"cluster": "C1"})},
     ),
+    "a server did not report VARZ": (
+        (change("servers", dict.fromkeys(("js_unique_tag", "varz_reported", "varz_extra")), server="n5"),),
+        {
+            **{code: ("unknown", {"cluster": "C1"}) for code in ("CLUSTER_102", "CLUSTER_103", "CLUSTER_110")},
+            **{code: ("unknown", {"server": "n5"}) for code in ("SERVER_113", "SERVER_116", "SERVER_117")},
+        },
+    ),
     "a server reported nothing of itself": (
         (
             change(
@@ -893,6 +935,13 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
     "the meta leader did not tell": (
         (Drop("servers", {"server": "n1"}),),
         {code: ("unknown", {}) for code in ("META_102", "META_106", "META_107")},
+    ),
+    "gateways were never asked for": (
+        (
+            change("servers", {"cluster": "C2"}, server="n5"),
+            *without("gatewayz"),
+        ),
+        {code: ("unknown", {"cluster": "C1"}) for code in ("CLUSTER_002", "GATEWAY_101")},
     ),
     "gateways were not reported": (
         (Drop("gateways", {"server": "n1"}),),
@@ -1024,6 +1073,14 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
     "raftz was never asked for": (
         tuple(Drop("raft_groups", {"server": name}) for name in SERVERS),
         {f"RAFT_20{number}": ("unknown", {}) for number in (1, 2, 3)},
+    ),
+    "a replica differs since yesterday": (
+        (change("divergence", {"compared": 1, "in_a_row": 5, "diverged": True, "messages": 1800}, server="n2"),),
+        {"STREAM_207": ("fail", {"server": "n2"})},
+    ),
+    "a replica that differed yesterday was not compared": (
+        (change("divergence", {"compared": 0, "in_a_row": 5, "diverged": True}, server="n2"),),
+        {"STREAM_207": ("unknown", {"server": "n2"})},
     ),
     "a consumer that is at its end": (
         (change("consumers", {"num_pending": 0}),),

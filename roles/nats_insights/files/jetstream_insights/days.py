@@ -142,8 +142,10 @@ def touches(window: Maintenance, day: date) -> bool:
 
 
 def _basis(lake: Lake, day: date, settings: Settings) -> str:
-    """Return what a day depends on besides its own silver tables, as a hash: settings, and what earlier days were made from."""
-    before = [lake.pointer("gold", day - timedelta(days=back)).get("inputs") for back in range(1, HISTORY + 1)]
+    """Return what a day depends on besides its own silver tables, as a hash: settings, and what earlier days were made from, also
+    by other settings."""
+    pointers = (lake.pointer("gold", day - timedelta(days=back)) for back in range(1, HISTORY + 1))
+    before = [(pointer.get("inputs"), pointer.get("basis")) for pointer in pointers]
     return _hash(json.dumps([before, repr(settings)]))
 
 

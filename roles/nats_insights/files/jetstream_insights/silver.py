@@ -770,7 +770,7 @@ TABLES: dict[str, Table] = {
     ),
 }
 
-#: The bronze tables of whose lines silver does not tell in which snapshots they are.
+#: The bronze tables of whose lines silver tells the hour, not the snapshot.
 HOURLY = ("server_log",)
 
 #: The columns of all tables of silver, as Spark SQL schemas: they are read by these, so that a new one is null in older files.
@@ -778,7 +778,7 @@ COLUMNS: dict[str, str] = {
     **{name: table.columns for name, table in TABLES.items()},
     "snapshots": f"{_OF_SNAPSHOT}, ended timestamp, source string, servers int, servers_known int, missing {STRINGS}, "
     "complete boolean, failures int, clock_offset_min double, clock_offset_median double, clock_offset_max double, "
-    "slowest_rtt double",
+    f"slowest_rtt double, asked {STRINGS}",
     "failures": columns(ENVELOPE, "taken timestamp, endpoint string, code string, description string, subject string"),
     "quarantine": "file string, reason string, value string, taken timestamp",
     "advisories": columns(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import os
 import zipfile
 from datetime import datetime, timezone
 from pathlib import Path
@@ -150,6 +151,26 @@ def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:
     assert (told["snapshot"], told["fleet"], told["server"], told["data"]) == (writer.name, "test", "n1", {"mem": 1})
     assert (silent["server"], silent["failure"]["code"], "data" in silent) == ("n2", "timeout", False)
     assert {item.stat().st_mode & 0o777 for item in tmp_path.rglob("*") if item.is_file()} == {0o640}
+
+
+def test_what_a_manifest_names_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a power failure leaves no manifest of empty files."""
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    with SnapshotWriter(tmp_path, "test", STARTED) as writer:
+        for table in ("varz", "jsz_streams"):
+            writer.add(ORIGIN, Row(table, {}, {"mem": 1}))
+        path, manifest = writer.publish()
+    files = [tmp_path / "bronze" / file["path"] for table in manifest["tables"].values() for file in table["files"]]
+    assert len(files) == 2
+    assert sorted(synced[:-1]) == sorted(file.stat().st_ino for file in files)
+    assert synced[-1] == path.stat().st_ino
 
 
 def test_a_snapshot_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:

@@ -57,7 +57,12 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
     spans = (
         tables["snapshots"]
         .groupBy("fleet")
-        .agg(F.max("snapshot").alias("snapshot"), F.max("taken").alias("taken"), F.min("taken").alias("since"))
+        .agg(
+            F.max("snapshot").alias("snapshot"),
+            F.max("taken").alias("taken"),
+            F.min("taken").alias("since"),
+            F.when(F.bool_and(F.col("asked").isNotNull()), F.flatten(F.collect_set("asked"))).alias("asked"),
+        )
     )
     moments = of_moments["snapshots"].withColumn("since", F.col("taken"))
     for view in VIEWS.values():
@@ -72,7 +77,7 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
             continue
         frame = MAKE[view.name](there)
         if view.period:
-            yield _judged(frame.join(F.broadcast(spans), "fleet"), view, mine, settings)
+            yield _judged(frame.join(F.broadcast(spans.drop("asked")), "fleet"), view, mine, settings)
             continue
         made = _judged(frame, view, mine, settings)
         grave = [check for check in mine if check.severity == CRITICAL or check.worse or check.twice]
@@ -304,10 +309,18 @@ def _endpoints(view: View) -> tuple[str, ...]:
     return () if view.period or view.name == "snapshots" else ("servers", *view.endpoints)
 
 
+#: What is read when there is any, whatever is asked of servers.
+_NOT_ASKED_OF_SERVERS = {"backups"}
+
+
 def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> Iterator[DataFrame]:
-    """Yield that what is judged holds nothing of a kind of which there should be something: it was not asked for. `judged`: the
-    snapshots of a moment, or the whole time of each fleet."""
-    views = {check.view: VIEWS[check.view] for check in checks if VIEWS[check.view].reported}
+    """Yield that what is judged holds nothing of a kind: of which there should be something, or that was not asked for. `judged`:
+    the snapshots of a moment, or the whole time of each fleet, with the endpoints that were `asked`, null where nobody knows."""
+    views = {
+        check.view: view
+        for check in checks
+        if ((view := VIEWS[check.view]).reported or view.endpoints) and all(name in tables for name in view.tables)
+    }
     if not views:
         return
     whole = all(view.period for view in views.values())
@@ -320,11 +333,15 @@ def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> I
         tables["servers"]
         .groupBy(*key)
         .agg(
-            *(F.expr(f"bool_or(true) AND ({view.reported})").alias(f"reported_{name}") for name, view in views.items())
+            *(
+                F.expr(f"bool_or(true) AND ({view.reported or 'false'})").alias(f"reported_{name}")
+                for name, view in views.items()
+            )
         )
     )
     wanted = judged.join(F.broadcast(reported), key, "left").select(
         *_MOMENT,
+        "asked",
         F.inline(
             F.array(
                 *(
@@ -332,6 +349,9 @@ def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> I
                         F.lit(name).alias("view"),
                         F.lit(view.tables[0]).alias("table"),
                         F.lit(view.kind).alias("kind"),
+                        F.array(*map(F.lit, sorted({*view.endpoints} - _NOT_ASKED_OF_SERVERS)))
+                        .cast("array<string>")
+                        .alias("endpoints"),
                         F.coalesce(F.col(f"reported_{name}"), F.lit(True)).alias("reported"),
                     )
                     for name, view in views.items()
@@ -345,5 +365,11 @@ def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> I
         ("view", "check", "severity"),
     )
     there = reduce(DataFrame.unionByName, presence)
-    absent = wanted.where("reported").join(there, [*key, "table"], "left_anti").join(F.broadcast(known), "view")
-    yield _unknown(absent, F.col("kind"), F.concat(F.lit("the snapshot holds no "), F.col("table")))
+    unasked = F.array_except("endpoints", F.coalesce("asked", "endpoints"))
+    nothing = wanted.withColumn("unasked", unasked).where("reported OR size(unasked) > 0")
+    absent = nothing.join(there, [*key, "table"], "left_anti").join(F.broadcast(known), "view")
+    why = F.when(
+        F.size("unasked") > 0, F.concat(F.lit("the servers were not asked for "), F.array_join("unasked", ", "))
+    )
+    held = F.concat(F.lit("no snapshot holds " if whole else "the snapshot holds no "), F.col("table"))
+    yield _unknown(absent, F.col("kind"), F.coalesce(why, held))

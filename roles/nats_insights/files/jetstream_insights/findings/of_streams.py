@@ -334,7 +334,7 @@ CHECKS = (
         severity=WARNING,
         title="Replicas of a stream share a zone",
         view="stream_copies",
-        applies="num_replicas > 1 AND unique_tag <> ''",
+        applies="num_replicas > 1 AND (unique_tag <> '' OR varz_reported IS NULL)",
         knows="copies >= num_replicas AND zoned >= copies",
         unknown="of {copies} replicas {zoned} reported their zone",
         fails="size(zones) < copies",

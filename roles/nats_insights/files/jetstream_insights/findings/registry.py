@@ -106,9 +106,10 @@ class Check:
 @dataclass(frozen=True)
 class View:
     """Rows to be judged. `kind` and `keys`: what a row is about. `endpoints`: the questions of which the answers are made;
-    a server that did not answer one of them is unknown to all checks of the view. `tables`: what it is made of. `period`:
-    whether a row is about all snapshots of the time that is judged, rather than about one. `reported`: in terms of the silver
-    table servers, whether there must be rows; nothing where there may be none. `overridden`: rows have metadata.
+    a server that did not answer one of them is unknown to all checks of a view of moments. `tables`: what it is made of;
+    there is nothing to judge where the first is empty. `period`: whether a row is about all snapshots of the time that is
+    judged, rather than about one. `reported`: in terms of the silver table servers, whether the first table must have rows;
+    nothing where it may have none. `overridden`: rows have metadata.
     """
 
     name: str

@@ -105,6 +105,11 @@ def _named_servers(servers: DataFrame) -> DataFrame:
     )
 
 
+def _tags_reported() -> Column:
+    """Return whether all servers with JetStream reported VARZ, which alone has the unique_tag."""
+    return F.bool_and(F.col("varz_reported").isNotNull() | ~F.col("js_on")).alias("tags_reported")
+
+
 def _leaders(streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return how many replicated streams and consumers each server leads."""
     led = [
@@ -128,7 +133,7 @@ def servers(tables: Tables) -> DataFrame:
     joined = known.join(
         F.broadcast(_leaders(tables["streams"], tables["consumers"])), [*_MOMENT, *DOMAIN, "server"], "left"
     )
-    carriers = F.when(F.col("js_on"), F.coalesce("leaders", F.lit(0)))
+    carriers = F.when(F.col("js_on") & F.col("jsz_reported"), F.coalesce("leaders", F.lit(0)))
     whole = joined.withColumn("leaders", carriers).select(
         "*",
         F.least("tls_cert_not_after", *(f"tls_{name}" for name in _CERTIFICATES)).alias("tls_ends"),
@@ -163,6 +168,7 @@ _HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords", "disk_free"
 def clusters(tables: Tables) -> DataFrame:
     known = _named_servers(tables["servers"])
     failed = tables["failures"].where("endpoint = 'gatewayz'").select(*_MOMENT, "server").distinct()
+    asked = tables["snapshots"].select(*_MOMENT, "asked")
     gateways = (
         tables["gateways"]
         .groupBy(*_MOMENT, "server")
@@ -177,13 +183,15 @@ def clusters(tables: Tables) -> DataFrame:
     of_supercluster = Window.partitionBy(*_MOMENT, *DOMAIN)
     reported = (
         known.join(F.broadcast(failed.withColumn("failed", F.lit(True))), [*_MOMENT, "server"], "left")
+        .join(F.broadcast(asked), list(_MOMENT))
+        .withColumn("failed", F.expr("coalesce(failed, NOT array_contains(asked, 'gatewayz'), false)"))
         .join(F.broadcast(gateways), [*_MOMENT, "server"], "left")
         .withColumn("clusters", F.collect_set("cluster").over(of_supercluster))
-        .withColumn("configured", F.when(F.col("failed").isNull(), F.coalesce("configured", F.array().cast(_NAMES))))
+        .withColumn("configured", F.when(~F.col("failed"), F.coalesce("configured", F.array().cast(_NAMES))))
         .withColumn(
             "lacking",
             F.expr(
-                "CASE WHEN failed IS NULL THEN array_except(clusters, "
+                "CASE WHEN NOT failed THEN array_except(clusters, "
                 "array_append(coalesce(outbound, CAST(array() AS array<string>)), cluster)) END"
             ),
         )
@@ -198,14 +206,14 @@ def clusters(tables: Tables) -> DataFrame:
     )
     largest = tables["streams"].groupBy(*_MOMENT, *CLUSTER).agg(F.max("num_replicas").alias("most_replicas"))
     zones = F.collect_set(F.when(F.col("js_on"), F.col("zone")))
+    tagged = F.col("js_on") & F.col("varz_reported")
     grouped = reported.groupBy(*SNAPSHOT, *CLUSTER).agg(
         F.count(F.lit(1)).alias("servers"),
         F.count_if("js_on").alias("js_servers"),
         F.count_if((F.col("meta_size").isNotNull()) & F.col("js_on")).alias("meta_members"),
         F.max("meta_size").alias("meta_size"),
-        F.array_sort(F.collect_set(F.when(F.col("js_on"), F.coalesce("js_unique_tag", F.lit(""))))).alias(
-            "unique_tags"
-        ),
+        F.array_sort(F.collect_set(F.when(tagged, F.coalesce("js_unique_tag", F.lit(""))))).alias("unique_tags"),
+        _tags_reported(),
         F.array_sort(zones).alias("zones"),
         F.max(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("most_storage"),
         F.min(F.when(F.col("js_on"), F.col("js_max_storage"))).alias("least_storage"),
@@ -240,6 +248,7 @@ def meta(tables: Tables) -> DataFrame:
         F.array_sort(F.collect_set(F.when(F.col("js_on"), F.col("server")))).alias("answered"),
         F.array_sort(F.collect_set("meta_size")).alias("sizes"),
         F.max("meta_size").alias("size"),
+        _tags_reported(),
         *(F.max_by(name, F.when(leads, 1)).alias(name) for name in of_leader),
     )
     parts = known.where("js_on").withColumn("part", F.explode(F.array("cluster", "zone"))).where("part IS NOT NULL")
@@ -308,7 +317,7 @@ def _with_origins(replicas: DataFrame) -> DataFrame:
 def stream_copies(tables: Tables) -> DataFrame:
     """Return a row for each stream with what its replicas have in common, and what they have not."""
     places = _named_servers(tables["servers"]).select(
-        *_MOMENT, "server_id", "zone", "tags", "js_unique_tag", "js_api_level"
+        *_MOMENT, "server_id", "zone", "tags", "js_unique_tag", "js_api_level", "varz_reported"
     )
     placed = tables["stream_replicas"].join(F.broadcast(places), [*_MOMENT, "server_id"], "left")
     suits = F.expr(
@@ -325,6 +334,7 @@ def stream_copies(tables: Tables) -> DataFrame:
             *_copies("messages", "first_seq", "last_seq"),
             F.collect_set("zone").alias("zones"),
             F.max("js_unique_tag").alias("unique_tag"),
+            F.bool_or("varz_reported").alias("varz_reported"),
             F.count("zone").alias("zoned"),
             F.array_sort(F.collect_set(F.when(~F.col("suits"), F.col("server")))).alias("misplaced"),
             F.count("suits").alias("tagged"),
@@ -427,7 +437,11 @@ def accounts(tables: Tables) -> DataFrame:
     system = (
         tables["servers"]
         .groupBy(*_MOMENT, *DOMAIN)
-        .agg(F.mode("system_account").alias("system_account"), F.bool_and("auth_required").alias("auth_required"))
+        .agg(
+            F.mode("system_account").alias("system_account"),
+            F.bool_and("auth_required").alias("auth_required"),
+            F.bool_or("jsz_reported").alias("jsz_reported"),
+        )
     )
     limits = tables["account_limits"].select(
         *_MOMENT,

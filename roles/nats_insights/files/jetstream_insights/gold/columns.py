@@ -469,6 +469,11 @@ DIVERGENCE = (
     Col("account", "string", "account"),
     Col("stream", "string", "stream"),
     Col("server", "string", "a server with a replica that is not its leader"),
+    Col(
+        "created",
+        "timestamp",
+        "when the stream was created, as the replica reported; one that was made again is another",
+    ),
     Col("leader", "string", "the leader that it was last compared with"),
     Col("compared", "int", "snapshots in which both reported; 0: nothing is known"),
     Col("differing", "int", "of which with the same last_seq, but other messages, bytes or first_seq"),
@@ -476,11 +481,12 @@ DIVERGENCE = (
     Col(
         "begin",
         "timestamp",
-        "begin of what is not over: the first snapshot in a row, up to the last compared, that differs or lags; null when "
-        "all is well",
+        "begin of what is not over, also on days before: the first snapshot in a row, up to the last compared, that differs "
+        "or lags; null when all is well",
     ),
     Col("end", "timestamp", "last snapshot that was compared; the figures below are of it"),
-    Col("in_a_row", "int", "snapshots from begin to end"),
+    Col("in_a_row", "int", "snapshots since begin that differ or lag"),
+    Col("differs_in_a_row", "int", "of which differ; the others lag"),
     Col("diverged", "boolean", "whether it differs in at least 3 compared snapshots in a row, up to the last"),
     Col("behind", "boolean", "whether it lags in at least 3 compared snapshots in a row, up to the last"),
     *(
