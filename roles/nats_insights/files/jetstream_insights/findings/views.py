@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import NANOSECONDS, ORIGIN, Field
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS, NANOSECONDS, ORIGIN, Field
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -152,12 +152,9 @@ def servers(tables: Tables) -> DataFrame:
 
 def hosts(tables: Tables) -> DataFrame:
     """Return the servers with what is known of their hosts, which no server tells."""
-    facts = (F.col(name).alias(f"host_{name}") for name in _HOST_FACTS)
+    facts = (F.col(field.name).alias(f"host_{field.name}") for field in HOSTS.fields)
     reported = tables["hosts"].select(*_MOMENT, "server", *facts)
     return _now(tables["servers"].join(F.broadcast(reported), [*_MOMENT, "server"], "left"))
-
-
-_HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords", "disk_free")
 
 
 def clusters(tables: Tables) -> DataFrame:
