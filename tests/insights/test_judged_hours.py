@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from jetstream_insights.findings.lifetime import COLUMNS
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import make_silver
-from jetstream_insights.judging import Hosts, Looks, looks_of, make_findings
+from jetstream_insights.judging import Looks, looks_of, make_findings
 from jetstream_insights.lake import JUDGED, Lake
 from jetstream_insights.maintenance import Keep, Maintained, maintain
 from pyspark.sql import SparkSession
@@ -26,9 +26,11 @@ from support.fleet import START
 from support.snapshots import HOUR, recorded, write_snapshot
 from support.truth import planted
 
-#: Of moments but for SERVER_205, which is of the whole day.
-CHECKS = {"HOST_102", "META_002", "SERVER_101", "SERVER_104", "SERVER_205"}
+#: Of moments but for FLEET_201, which is of the whole day.
+CHECKS = {"HOST_102", "FLEET_103", "FLEET_104", "FLEET_201"}
 ALL = Settings()
+#: When all runs of this test were long ago.
+LATER = datetime(2100, 1, 1, tzinfo=timezone.utc)
 FEW = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS))
 
 
@@ -45,8 +47,8 @@ class Made:
     def silver(self) -> None:
         make_silver(self.lake, hours_of(self.day), quiet)
 
-    def findings(self, wanted: Settings = ALL, force: bool = False, hosts: Hosts | None = None) -> None:
-        assert make_findings(self.lake, [self.day], quiet, force, wanted, hosts).made == 1
+    def findings(self, wanted: Settings = ALL, force: bool = False) -> None:
+        assert make_findings(self.lake, [self.day], quiet, force, wanted, None).made == 1
 
     def runs(self) -> dict[int, str]:
         """Return which run judged each hour that is."""
@@ -104,24 +106,23 @@ def test_what_is_judged_again(spark: SparkSession, tmp_path: Path) -> None:
     first = made.runs()
     assert set(first) == {start, start + 1} and len({*first.values()}) == 1
     # A threshold of the whole day says nothing of hours, one of moments does.
-    made.findings(replace(FEW, thresholds={"server_205_hours": 1.0}))
+    made.findings(replace(FEW, thresholds={"fleet_201_times": 9.0}))
     assert made.runs() == first
     stricter = replace(FEW, thresholds={"host_102_files": 99.0})
     assert "host_102_files" in REGISTRY.thresholds() and not VIEWS[REGISTRY.checks["HOST_102"].view].period
     made.findings(stricter)
-    assert {*made.runs().values()}.isdisjoint(first.values())
-    made.findings(FEW)
     second = made.runs()
+    assert {*second.values()}.isdisjoint(first.values())
     # Of an hour with one snapshot, the one before is of another hour, which is judged again with that.
     write_snapshot(made.path, replies, HOUR + timedelta(minutes=30))
     made.silver()
-    made.findings(FEW)
+    made.findings(stricter)
     third = made.runs()
     assert {*third.values()}.isdisjoint(second.values())
     # What is before another snapshot of its own hour is no matter of the hour before.
     write_snapshot(made.path, replies, HOUR + timedelta(hours=1, minutes=30))
     made.silver()
-    made.findings(FEW)
+    made.findings(stricter)
     fourth = made.runs()
     assert (fourth[start], fourth[start + 1] == third[start + 1]) == (third[start], False)
     # With hosts in one hour, those that others lack are not reported there.
@@ -131,13 +132,11 @@ def test_what_is_judged_again(spark: SparkSession, tmp_path: Path) -> None:
     tell = {**replies, "more": {"hosts": {"open_files": 100}}}
     write_snapshot(made.path, tell, HOUR + timedelta(hours=2))
     made.silver()
-    made.findings(FEW)
+    made.findings(stricter)
     assert {*made.runs().values()}.isdisjoint(fourth.values())
     by_hours, last = made.tables(), made.runs()
-    made.findings(FEW, force=True)
+    made.findings(stricter, force=True)
     assert made.tables() == by_hours and {*made.runs().values()}.isdisjoint(last.values())
-    made.findings(FEW, hosts=[("n1", None, 1 << 20, None, None)])
-    assert {*made.runs().values()}.isdisjoint(last.values())
 
 
 def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(spark: SparkSession, tmp_path: Path) -> None:
@@ -152,34 +151,36 @@ def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(spark: Spar
     maintain(made.lake, HOUR + timedelta(days=1, hours=1), keep, quiet)
     assert not made.lake.pointer("silver", HOUR) and made.lake.pointer("silver", HOUR + timedelta(hours=1))
     # What was not asked for since is not in the day, whatever is known of the hour.
-    fewer = Settings(skip=FEW.skip | {"META_002"})
+    fewer = Settings(skip=FEW.skip | {"FLEET_104"})
     made.findings(fewer)
     second = made.runs()
     assert second[HOUR.hour] == first[HOUR.hour] and second[HOUR.hour + 1] != first[HOUR.hour + 1]
     summary = made.rows("findings_summary")
-    judged = {(row["check"], row["taken"].hour) for row in summary if row["check"] != "SERVER_205"}
-    assert judged == {(check, HOUR.hour + hour) for check in CHECKS - {"META_002", "SERVER_205"} for hour in (0, 1)}
+    judged = {(row["check"], row["taken"].hour) for row in summary if row["check"] != "FLEET_201"}
+    assert judged == {(check, HOUR.hour + hour) for check in CHECKS - {"FLEET_104", "FLEET_201"} for hour in (0, 1)}
     lasts = {row["since"].hour for row in made.rows("findings") if row["check"] == "HOST_102"}
     assert lasts == {HOUR.hour}
     # What was replaced goes, what is kept stays, until nothing of the day can be made again.
-    while maintain(made.lake, HOUR + timedelta(days=1, hours=1), keep, quiet) != Maintained():
+    while maintain(made.lake, LATER, Keep(unused=timedelta(0)), quiet) != Maintained():
         pass
-    assert {path.name for path in (made.path / JUDGED / "results").iterdir()} == {
-        f"run={run}" for run in second.values()
+    kept = {
+        str(path.relative_to(made.path / JUDGED / "summary")) for path in made.path.glob(f"{JUDGED}/summary/*/*/hour=*")
     }
+    assert kept == {f"run={run}/date={HOUR:%Y-%m-%d}/hour={hour}" for hour, run in second.items()}
     found = made.tables()
-    end = datetime.combine(HOUR.date(), datetime.min.time(), HOUR.tzinfo) + timedelta(days=2)
-    while maintain(made.lake, end, keep, quiet) != Maintained():
+    while maintain(made.lake, LATER, keep, quiet) != Maintained():
         pass
-    assert made.runs() == {} and not (made.path / JUDGED / "results").exists()
+    assert made.runs() == {} and not [*made.path.glob(f"{JUDGED}/*/run=*")]
     assert made.tables() == found
 
 
 def test_the_last_snapshot_of_each_hour_is_judged_by_fleet() -> None:
-    snapshots = [("A", 3, "a3", 2), ("A", 1, "a1", 0), ("B", 2, "b2", 2), ("A", 4, "a4", 2), ("B", 5, "b5", 4)]
-    assert looks_of(snapshots) == {
+    first = [("A", 3, "a3", 2), ("A", 1, "a1", 0), ("A", 4, "a4", 2)]
+    others = [("C", 9, "c9", 6), ("B", 2, "b2", 2), ("B", 5, "b5", 4)]
+    assert looks_of([*others, *first]) == {
         0: Looks(["a1"], set()),
         2: Looks(["a4", "b2"], {2}),
         4: Looks(["b5"], {2}),
+        6: Looks(["c9"], set()),
     }
     assert looks_of(()) == {}

@@ -23,6 +23,8 @@ from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import checks_of, judge, judge_moments, judge_time, summary
 from jetstream_insights.findings.lifetime import OF_HOURS, findings, of_hours, reasons, with_hours
+from jetstream_insights.findings.over_time import KEPT, name_of_hours
+from jetstream_insights.findings.over_time import kept as kept_of
 from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import Outcome, Say, empty
@@ -187,7 +189,8 @@ class _Day:
         run = new_run()
         with self._results(run, judge_moments(tables, snapshots, REGISTRY, wanted)) as results:
             try:
-                for name, frame in of_hours(results, summary(results, REGISTRY)).items():
+                rows = {name: kept_of(name, self._silver(name, stale)) for name in KEPT}
+                for name, frame in (*of_hours(results, summary(results, REGISTRY)).items(), *rows.items()):
                     lake.write(JUDGED, name, run, frame.repartition("taken"))
             except Exception:
                 lake.delete_run(JUDGED, run)
@@ -200,7 +203,11 @@ class _Day:
         before; `again`: whether a run before has made those of the day."""
         lake, day = self._lake, self._day
         if kept:
-            parts = judge_time(self._tables(self._hours, period=True), REGISTRY, self._wanted)
+            tables = self._tables(self._hours, period=True)
+            for name in KEPT:
+                if (rows := lake.read(JUDGED, name, self._known())) is not None:
+                    tables[name_of_hours(name)] = rows
+            parts = judge_time(tables, REGISTRY, self._wanted)
         else:
             tables = {**self._tables(self._hours, period=False), **self._tables(self._hours, period=True)}
             snapshots = [name for looks in self._looks.values() for name in looks.snapshots]
@@ -237,12 +244,15 @@ class _Day:
         finally:
             lake.files.delete(judged)
 
+    def _known(self) -> list[datetime]:
+        """Return the hours of which something is kept."""
+        return [hour for hour in self._hours if self._lake.pointer(JUDGED, hour).get("format") == JUDGED_FORMAT]
+
     def _judged(self) -> dict[str, DataFrame]:
         """Return what is kept of the hours, of the checks that are made."""
         lake = self._lake
-        known = [hour for hour in self._hours if lake.pointer(JUDGED, hour).get("format") == JUDGED_FORMAT]
         made = F.col("check").isin([check.code for check in checks_of(REGISTRY, self._wanted, period=False)])
-        found = {name: lake.read(JUDGED, name, known) for name in OF_HOURS}
+        found = {name: lake.read(JUDGED, name, self._known()) for name in OF_HOURS}
         return {name: frame.where(made) for name, frame in found.items() if frame is not None}
 
     def _tables(self, of_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from jetstream_insights import gold, silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.files import LakeError, files_of
-from jetstream_insights.findings import lifetime
+from jetstream_insights.findings import lifetime, over_time
 
 #: Of manifests and of pointers. A column more is none: it is null in older files. See docs/internals/lake.md.
 BRONZE_FORMATS = (1, 2)
@@ -59,7 +59,7 @@ _COLUMNS = {
     "gold": {name: table.schema for name, table in gold.TABLES.items()},
     FACTS: {name: table.schema for name, table in gold.FACTS.items()},
     "findings": lifetime.COLUMNS,
-    JUDGED: lifetime.OF_HOURS,
+    JUDGED: {**lifetime.OF_HOURS, **over_time.KEPT},
 }
 _HOUR = timedelta(hours=1)
 _HOURS = 24
