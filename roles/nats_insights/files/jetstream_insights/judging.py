@@ -203,11 +203,8 @@ class _Day:
         before; `again`: whether a run before has made those of the day."""
         lake, day = self._lake, self._day
         if kept:
-            tables = self._tables(self._hours, period=True)
-            for name in KEPT:
-                if (rows := lake.read(JUDGED, name, self._known())) is not None:
-                    tables[name_of_hours(name)] = rows
-            parts = judge_time(tables, REGISTRY, self._wanted)
+            of_time = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
+            parts = judge_time({**self._tables(self._hours, period=True), **of_time}, REGISTRY, self._wanted)
         else:
             tables = {**self._tables(self._hours, period=False), **self._tables(self._hours, period=True)}
             snapshots = [name for looks in self._looks.values() for name in looks.snapshots]
@@ -244,16 +241,17 @@ class _Day:
         finally:
             lake.files.delete(judged)
 
-    def _known(self) -> list[datetime]:
-        """Return the hours of which something is kept."""
-        return [hour for hour in self._hours if self._lake.pointer(JUDGED, hour).get("format") == JUDGED_FORMAT]
+    def _kept(self, names: Iterable[str]) -> dict[str, DataFrame]:
+        """Return what is kept of the hours."""
+        lake = self._lake
+        known = [hour for hour in self._hours if lake.pointer(JUDGED, hour).get("format") == JUDGED_FORMAT]
+        found = {name: lake.read(JUDGED, name, known) for name in names}
+        return {name: frame for name, frame in found.items() if frame is not None}
 
     def _judged(self) -> dict[str, DataFrame]:
-        """Return what is kept of the hours, of the checks that are made."""
-        lake = self._lake
+        """Return what is kept of the hours' results, of the checks that are made."""
         made = F.col("check").isin([check.code for check in checks_of(REGISTRY, self._wanted, period=False)])
-        found = {name: lake.read(JUDGED, name, self._known()) for name in OF_HOURS}
-        return {name: frame.where(made) for name, frame in found.items() if frame is not None}
+        return {name: frame.where(made) for name, frame in self._kept(OF_HOURS).items()}
 
     def _tables(self, of_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:
         """Return what there is to judge moments or the whole time by: silver, also where it is empty, and of gold and of the
