@@ -22,10 +22,10 @@ from pathlib import Path
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
 from bench.insights.pipeline import measure
-from jetstream_insights.lake import FACTS
+from jetstream_insights.lake import FACTS, JUDGED
 from support.fleet import START, Fleet
 
-JOBS = ("gold", "findings")
+KEPT = {"gold": FACTS, "findings": JUDGED}
 _DAY = 24 * 60
 
 
@@ -40,9 +40,9 @@ def write(fleet: Fleet, lake: Path, minutes: Iterable[int]) -> None:
 
 
 def forget(lake: Path, job: str, hour: str) -> None:
-    """Remove what points to what a job made of the day, and to the facts of an hour."""
+    """Remove what points to what a job made of the day, and to what it keeps of an hour."""
     day = f"date={START:%Y-%m-%d}"
-    for name in (f"{job}/_published/{day}", *([f"{FACTS}/_published/{day}/hour={hour}"] if job == "gold" else [])):
+    for name in (f"{job}/_published/{day}", f"{KEPT[job]}/_published/{day}/hour={hour}"):
         (lake / f"{name}.json").unlink()
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=30)
     parser.add_argument("--streams", type=int, default=600)
     parser.add_argument("--every", type=int, default=4, metavar="MINUTES", help="between two snapshots")
-    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
+    parser.add_argument("--jobs", nargs="+", choices=KEPT, default=list(KEPT))
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default="3g", help="memory of the driver")
     parser.add_argument("--lake", type=Path, help="keep the lake in this folder")

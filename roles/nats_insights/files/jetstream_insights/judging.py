@@ -7,30 +7,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from datetime import date, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.days import hours_of, inputs_of, up_to_date
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.evaluate import judge, summary
-from jetstream_insights.findings.lifetime import findings, reasons
+from jetstream_insights.findings.evaluate import checks_of, judge, judge_moments, judge_time, summary
+from jetstream_insights.findings.lifetime import OF_HOURS, findings, of_hours, reasons, with_hours
+from jetstream_insights.findings.over_time import KEPT, name_of_hours
+from jetstream_insights.findings.over_time import kept as kept_of
 from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.jobs import Outcome, Say, empty
-from jetstream_insights.lake import FINDINGS_FORMAT, Lake, new_run
+from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, new_run
 from jetstream_insights.side_by_side import each
 from jetstream_insights.silver import TABLES as SILVER
 
 LAYER = "findings"
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
-_HOSTS = {"server": str, "config_digest": str, "open_files": int, "plaintext_passwords": int, "disk_free": int}
-_HOSTS_SCHEMA = "server string, config_digest string, open_files bigint, plaintext_passwords bigint, disk_free bigint"
+#: What is known of a host, with the types of Spark.
+_HOSTS = {"server": "string", **{field.name: field.type for field in HOSTS.fields}}
+_OF_JSON = {"string": str, "bigint": int}
 _SILVER = (*SILVER, "snapshots", "failures")
 
 #: Rows of hosts: what no server tells of itself.
@@ -63,7 +69,7 @@ def read_hosts(path: Path | None) -> Hosts | None:
         good = isinstance(host, dict) and isinstance(host.get("server"), str) and set(host) <= set(_HOSTS)
         # A truth value is a number to Python.
         if not good or any(
-            isinstance(value, bool) or not isinstance(value, _HOSTS[name])
+            isinstance(value, bool) or not isinstance(value, _OF_JSON[_HOSTS[name]])
             for name, value in host.items()
             if value is not None
         ):
@@ -82,8 +88,7 @@ def make_findings(
         gold = lake.pointer("gold", day)
         yesterday = lake.pointer(LAYER, day - timedelta(days=1))
         earlier = yesterday.get("run") if yesterday.get("format") == FINDINGS_FORMAT else None
-        reported = (gold.get("run"), earlier, REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
-        basis = hashlib.sha256(repr(reported).encode()).hexdigest()
+        basis = _hash(gold.get("run"), earlier, REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
         known = lake.pointer(LAYER, day)
         if not inputs:
             outcome.empty += 1
@@ -92,48 +97,136 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            again = known.get("format") == FINDINGS_FORMAT
-            _write(lake, day, run, _tables(lake, day, hosts), wanted, earlier is not None, again)
+            with _without_whole_stages(lake):
+                of_day = _Day(lake, day, wanted, hosts)
+                # To write them takes longer than to judge little again.
+                kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in hours_of(day))
+                if kept:
+                    of_day.judge_hours(say, force)
+                again = known.get("format") == FINDINGS_FORMAT
+                of_day.write(run, kept, earlier is not None, again)
             lake.repoint(LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "basis": basis})
             outcome.made += 1
     return outcome
 
 
-def _tables(lake: Lake, day: date, hosts: Hosts | None) -> dict[str, DataFrame]:
-    """Return what there is to judge by: silver, also where it is empty, and of gold and of the hosts what there is. `hosts`: in
-    place of what the snapshots hold of them."""
-    tables: dict[str, DataFrame] = {}
-    for name in sorted({"failures", *(name for view in VIEWS.values() for name in view.tables)}):
-        if name in _SILVER or name == "advisories":
-            silver = lake.read("silver", name, hours_of(day))
-            if silver is not None or name not in ("advisories", "hosts"):
-                tables[name] = empty(lake, name) if silver is None else silver
-        elif (found := lake.read_days("gold", name, [day])) is not None:
-            tables[name] = found
-    if hosts is not None:
-        given = lake.spark.createDataFrame(list(hosts), _HOSTS_SCHEMA)
-        tables["hosts"] = tables["snapshots"].select("fleet", "snapshot").crossJoin(F.broadcast(given))
-    return tables
+def _hash(*parts: Any) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _write(
-    lake: Lake, day: date, run: str, tables: dict[str, DataFrame], wanted: Settings, goes_on: bool, again: bool
-) -> None:
-    """Judge the last snapshot of each hour, and the day. `goes_on`: whether there are findings of the day before; `again`:
-    whether a run before has made those of the day."""
-    hourly = (
-        tables["snapshots"]
-        .groupBy("fleet", F.date_trunc("hour", "taken"))
-        .agg(F.max_by("snapshot", "taken").alias("last"))
-    )
-    # Passes are only counted, and therefore not kept, but judging is most of the work: both tables are made of one judgement.
-    judged = f"{LAYER}/_judged/run={run}"
+@contextmanager
+def _without_whole_stages(lake: Lake) -> Iterator[None]:
+    """Dozens of checks are too much for one method of Java: Spark would try, say so at length, and then go on without."""
     conf = lake.spark.conf
     as_set = str(conf.get(_WHOLE_STAGE))
-    # Dozens of checks are too much for one method of Java: Spark would try, say so at length, and then go on without.
     conf.set(_WHOLE_STAGE, "false")
     try:
-        parts = judge(tables, [row["last"] for row in hourly.collect()], REGISTRY, wanted)
+        yield
+    finally:
+        conf.set(_WHOLE_STAGE, as_set)
+
+
+@dataclass
+class Looks:
+    """What is judged of an hour: the last snapshot of each fleet. `before`: the hours of the snapshots before those."""
+
+    snapshots: list[str] = field(default_factory=list)
+    before: set[int] = field(default_factory=set)
+
+
+def looks_of(snapshots: Iterable[tuple[str, int, str, int]]) -> dict[int, Looks]:
+    """Return what is judged of each hour of a day; each snapshot is fleet, moment, name and hour."""
+    found: dict[int, Looks] = {}
+    in_order = [None, *sorted(snapshots), None]
+    for before, (fleet, _moment, name, hour), after in zip(in_order, filter(None, in_order), in_order[2:]):
+        if after is None or (after[0], after[3]) != (fleet, hour):
+            looks = found.setdefault(hour, Looks())
+            looks.snapshots.append(name)
+            if before is not None and before[0] == fleet:
+                looks.before.add(before[3])
+    return found
+
+
+class _Day:
+    """A day whose findings are made. `hosts`: in place of what the snapshots hold of them."""
+
+    def __init__(self, lake: Lake, day: date, wanted: Settings, hosts: Hosts | None) -> None:
+        self._lake, self._day, self._wanted, self._hosts = lake, day, wanted, hosts
+        self._hours = hours_of(day)
+        snapshots = self._silver("snapshots", self._hours)
+        known = snapshots.select("fleet", F.unix_micros("taken"), "snapshot", F.hour("taken"))
+        self._looks = looks_of(tuple(row) for row in known.collect())
+
+    def judge_hours(self, say: Say, force: bool) -> None:
+        """Judge the last snapshots of the hours whose silver rows, thresholds or checks are not those that they were judged with.
+        Hours without silver rows keep what was said of them."""
+        lake, wanted = self._lake, self._wanted
+        checks = checks_of(REGISTRY, wanted, period=False)
+        thresholds = [
+            wanted.thresholds.get(check.name(threshold.key)) for check in checks for threshold in check.thresholds
+        ]
+        # An hour without any is judged otherwise where others of the day have some.
+        any_hosts = self._hosts is None and lake.read("silver", "hosts", self._hours) is not None
+        basis = _hash(checks, thresholds, self._hosts, any_hosts)
+        runs = {hour.hour: lake.pointer("silver", hour).get("run") for hour in self._hours}
+        inputs = {
+            hour: [f"{of:02}:{runs[of]}" for of in sorted({hour.hour, *self._looks.get(hour.hour, Looks()).before})]
+            for hour in self._hours
+            if runs[hour.hour]
+        }
+        stale = [
+            hour
+            for hour, made_of in inputs.items()
+            if force or not up_to_date(lake.pointer(JUDGED, hour), JUDGED_FORMAT, basis, made_of)
+        ]
+        if not stale:
+            return
+        say(f"{self._day}  {len(stale)} hours")
+        looks = [self._looks[hour.hour] for hour in stale if hour.hour in self._looks]
+        read = {*(hour.hour for hour in stale), *(hour for look in looks for hour in look.before)}
+        tables = self._tables([hour for hour in self._hours if hour.hour in read], period=False)
+        snapshots = [name for look in looks for name in look.snapshots]
+        run = new_run()
+        with self._results(run, judge_moments(tables, snapshots, REGISTRY, wanted)) as results:
+            try:
+                rows = {name: kept_of(name, self._silver(name, stale)) for name in KEPT}
+                for name, frame in (*of_hours(results, summary(results, REGISTRY)).items(), *rows.items()):
+                    lake.write(JUDGED, name, run, frame.repartition("taken"))
+            except Exception:
+                lake.delete_run(JUDGED, run)
+                raise
+        for hour in stale:
+            lake.repoint(JUDGED, hour, {"format": JUDGED_FORMAT, "run": run, "inputs": inputs[hour], "basis": basis})
+
+    def write(self, run: str, kept: bool, goes_on: bool, again: bool) -> None:
+        """Write the tables of the day. `kept`: whether its hours were judged; `goes_on`: whether there are findings of the day
+        before; `again`: whether a run before has made those of the day."""
+        lake, day = self._lake, self._day
+        if kept:
+            of_time = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
+            parts = judge_time({**self._tables(self._hours, period=True), **of_time}, REGISTRY, self._wanted)
+        else:
+            tables = {**self._tables(self._hours, period=False), **self._tables(self._hours, period=True)}
+            snapshots = [name for looks in self._looks.values() for name in looks.snapshots]
+            parts = judge(tables, snapshots, REGISTRY, self._wanted)
+        # Passes are only counted, and therefore not kept, but judging is most of the work: all tables are made of one judgement.
+        with self._results(run, parts) as results:
+            try:
+                counted = summary(results, REGISTRY)
+                looks, counted = with_hours(results, counted, self._judged() if kept else {})
+                earlier = lake.read_days(LAYER, "findings", [day - timedelta(days=1)]) if goes_on else None
+                before = lake.read_days(LAYER, "findings", [day]) if again else None
+                found = lake.write_day(LAYER, "findings", run, day, findings(looks, earlier, before).coalesce(1))
+                lake.write_day(LAYER, "findings_unknown", run, day, reasons(found).coalesce(1))
+                lake.write_day(LAYER, "findings_summary", run, day, counted.coalesce(1))
+            except Exception:
+                lake.delete_run(LAYER, run)
+                raise
+
+    @contextmanager
+    def _results(self, run: str, parts: Iterable[DataFrame]) -> Iterator[DataFrame]:
+        """Give the rows of all parts, which are there as long."""
+        lake, judged = self._lake, f"{LAYER}/_judged/run={run}"
         paths: list[str] = []
 
         def write(part: DataFrame) -> None:
@@ -141,16 +234,44 @@ def _write(
             paths.append(path := f"{lake.uri}/{judged}/{new_run()}")
             part.write.parquet(path)
 
-        each(parts, write, lake.at_once)
-        results = lake.spark.read.parquet(*paths)
-        earlier = lake.read_days(LAYER, "findings", [day - timedelta(days=1)]) if goes_on else None
-        before = lake.read_days(LAYER, "findings", [day]) if again else None
-        found = lake.write_day(LAYER, "findings", run, day, findings(results, earlier, before).coalesce(1))
-        lake.write_day(LAYER, "findings_unknown", run, day, reasons(found).coalesce(1))
-        lake.write_day(LAYER, "findings_summary", run, day, summary(results, REGISTRY).coalesce(1))
-    except Exception:
-        lake.delete_run(LAYER, run)
-        raise
-    finally:
-        conf.set(_WHOLE_STAGE, as_set)
-        lake.files.delete(judged)
+        try:
+            each(parts, write, lake.at_once)
+            read = lake.spark.read.schema(OF_HOURS["results"])
+            yield read.parquet(*paths) if paths else lake.spark.createDataFrame([], OF_HOURS["results"])
+        finally:
+            lake.files.delete(judged)
+
+    def _kept(self, names: Iterable[str]) -> dict[str, DataFrame]:
+        """Return what is kept of the hours."""
+        lake = self._lake
+        known = [hour for hour in self._hours if lake.pointer(JUDGED, hour).get("format") == JUDGED_FORMAT]
+        found = {name: lake.read(JUDGED, name, known) for name in names}
+        return {name: frame for name, frame in found.items() if frame is not None}
+
+    def _judged(self) -> dict[str, DataFrame]:
+        """Return what is kept of the hours' results, of the checks that are made."""
+        made = F.col("check").isin([check.code for check in checks_of(REGISTRY, self._wanted, period=False)])
+        return {name: frame.where(made) for name, frame in self._kept(OF_HOURS).items()}
+
+    def _tables(self, of_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:
+        """Return what there is to judge moments or the whole time by: silver, also where it is empty, and of gold and of the
+        hosts what there is."""
+        lake = self._lake
+        tables: dict[str, DataFrame] = {}
+        names = {name for view in VIEWS.values() if view.period == period for name in view.tables}
+        for name in sorted({"failures", "servers", "snapshots", *names}):
+            if name in _SILVER or name == "advisories":
+                if name not in ("advisories", "hosts") or lake.read("silver", name, self._hours) is not None:
+                    tables[name] = self._silver(name, of_hours)
+            elif (found := lake.read_days("gold", name, [self._day])) is not None:
+                tables[name] = found
+        if self._hosts is not None and "hosts" in names:
+            given = lake.spark.createDataFrame(
+                list(self._hosts), ", ".join(f"{name} {type_}" for name, type_ in _HOSTS.items())
+            )
+            tables["hosts"] = tables["snapshots"].select("fleet", "snapshot").crossJoin(F.broadcast(given))
+        return tables
+
+    def _silver(self, name: str, of_hours: Sequence[datetime]) -> DataFrame:
+        found = self._lake.read("silver", name, of_hours)
+        return empty(self._lake, name) if found is None else found

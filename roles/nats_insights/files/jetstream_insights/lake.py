@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from jetstream_insights import gold, silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.files import LakeError, files_of
-from jetstream_insights.findings import lifetime
+from jetstream_insights.findings import lifetime, over_time
 
 #: Of manifests and of pointers. A column more is none: it is null in older files. See docs/internals/lake.md.
 BRONZE_FORMATS = (1, 2)
@@ -30,15 +30,19 @@ SILVER_FORMAT = 4
 GOLD_FORMAT = 3
 FACTS_FORMAT = 1
 FINDINGS_FORMAT = 4
+JUDGED_FORMAT = 1
 ADVISORIES_FORMAT = 3
 #: The layer of what gold needs of an hour. Readers of gold pass over it.
 FACTS = "gold/_hours"
+#: That of what findings need of an hour.
+JUDGED = "findings/_hours"
 _FORMATS = {
     "silver": SILVER_FORMAT,
     "silver/advisories": ADVISORIES_FORMAT,
     "gold": GOLD_FORMAT,
     FACTS: FACTS_FORMAT,
     "findings": FINDINGS_FORMAT,
+    JUDGED: JUDGED_FORMAT,
 }
 
 #: How the name of a bronze file ends that has typed columns; others are lines of JSON.
@@ -55,6 +59,7 @@ _COLUMNS = {
     "gold": {name: table.schema for name, table in gold.TABLES.items()},
     FACTS: {name: table.schema for name, table in gold.FACTS.items()},
     "findings": lifetime.COLUMNS,
+    JUDGED: {**lifetime.OF_HOURS, **over_time.KEPT},
 }
 _HOUR = timedelta(hours=1)
 _HOURS = 24

@@ -21,7 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 
 from jetstream_insights.fields import columns_of
 from jetstream_insights.jobs import Say
-from jetstream_insights.lake import APART, COLUMNS, FACTS, PACK, Lake, home_of, new_run, place
+from jetstream_insights.lake import APART, COLUMNS, FACTS, JUDGED, PACK, Lake, home_of, new_run, place
 
 #: Bytes of a pack's file, compressed, after which the next one begins: gzip cannot be read by two tasks at once.
 _PACKED = 32 << 20
@@ -111,6 +111,10 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
             if hour + timedelta(hours=1) <= silver_end:
                 lake.files.delete(f"{layer}/_published/{name}")
                 done.silver_hours += layer == "silver"
+    # A day of which there is no silver is not made again.
+    for day in lake.days(f"{JUDGED}/_published") if keep.silver else ():
+        if day + timedelta(days=1) <= silver_end:
+            lake.files.delete(f"{JUDGED}/_published/{place(day.date())}")
     for file in lake.files.names("silver/_compacted") if keep.silver else ():
         if _date(file) + timedelta(days=1) <= silver_end:
             lake.files.delete(f"silver/_compacted/{file}")
@@ -270,7 +274,10 @@ def _since(lake: Lake) -> dict[str, datetime]:
 def _unused(lake: Lake, limit: datetime) -> Iterator[str]:
     """Yield the files and folders that nothing names, and that nobody who began after `limit` is about to name."""
     of_days = [(layer, used_days(lake, layer)) for layer in ("gold", "findings")]
-    of_hours = (("silver", used_hours(lake, *_LAYERS)), (FACTS, used_hours(lake, FACTS)))
+    of_hours = (
+        ("silver", used_hours(lake, *_LAYERS)),
+        *((layer, used_hours(lake, layer)) for layer in (FACTS, JUDGED)),
+    )
     for layer, used in (*of_hours, *of_days):
         for table in lake.files.names(layer):
             for run in lake.files.names(f"{layer}/{table}"):

@@ -47,13 +47,38 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
     time on reading that plan.
 
     `tables`: the silver tables of a time, also those that are empty, and what there is of gold tables and `hosts`. Checks of
-    one moment are made of these `snapshots`, the others of the whole time. What is critical in a moment is a warning as long as
-    the snapshot before did not show it, if there is one: servers do not answer at the same time, and elections take a second.
+    one moment are made of these `snapshots`, the others of the whole time.
     """
-    checks = [check for check in registry.checks.values() if check.code not in settings.skip]
+    yield from judge_moments(tables, snapshots, registry, settings)
+    yield from judge_time(tables, registry, settings)
+
+
+def judge_moments(
+    tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings
+) -> Iterator[DataFrame]:
+    """Yield the results of the checks of one moment. What is critical is a warning as long as the snapshot before did not show
+    it, if there is one: servers do not answer at the same time, and elections take a second."""
+    checks = checks_of(registry, settings, period=False)
     of_moments = _at(tables, snapshots)
     looks = _looks(tables["snapshots"], snapshots)
     before = _at(tables, sorted({row["before"] for row in looks.collect()}))
+    moments = of_moments["snapshots"].withColumn("since", F.col("taken"))
+    for view, mine in _by_view(checks):
+        if lacking := [name for name in view.tables if name not in tables]:
+            yield _missing(moments, view, mine, lacking)
+            continue
+        made = _judged(MAKE[view.name](of_moments), view, mine, settings)
+        grave = [check for check in mine if check.severity == CRITICAL or check.worse or check.twice]
+        if grave:
+            made = _confirmed(made, _judged(MAKE[view.name](before), view, grave, settings), looks, grave)
+        yield made
+    yield from _silent(of_moments, checks)
+    yield from _unreported(of_moments, checks, moments)
+
+
+def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterator[DataFrame]:
+    """Yield the results of the checks of a whole time."""
+    checks = checks_of(registry, settings, period=True)
     spans = (
         tables["snapshots"]
         .groupBy("fleet")
@@ -64,29 +89,24 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
             F.when(F.bool_and(F.col("asked").isNotNull()), F.flatten(F.collect_set("asked"))).alias("asked"),
         )
     )
-    moments = of_moments["snapshots"].withColumn("since", F.col("taken"))
+    for view, mine in _by_view(checks):
+        if lacking := [name for name in view.tables if name not in tables]:
+            yield _missing(spans, view, mine, lacking)
+        else:
+            yield _judged(MAKE[view.name](tables).join(F.broadcast(spans.drop("asked")), "fleet"), view, mine, settings)
+    yield from _unreported(tables, checks, spans)
+
+
+def checks_of(registry: Registry, settings: Settings, period: bool) -> list[Check]:
+    """Return the checks that are made, those of one moment or those of a whole time."""
+    wanted = (check for check in registry.checks.values() if check.code not in settings.skip)
+    return [check for check in wanted if VIEWS[check.view].period == period]
+
+
+def _by_view(checks: Sequence[Check]) -> Iterator[tuple[View, list[Check]]]:
     for view in VIEWS.values():
-        mine = [check for check in checks if check.view == view.name]
-        there = tables if view.period else of_moments
-        if not mine:
-            continue
-        if any(name not in there for name in view.tables):
-            yield _missing(
-                spans if view.period else moments, view, mine, [name for name in view.tables if name not in there]
-            )
-            continue
-        frame = MAKE[view.name](there)
-        if view.period:
-            yield _judged(frame.join(F.broadcast(spans.drop("asked")), "fleet"), view, mine, settings)
-            continue
-        made = _judged(frame, view, mine, settings)
-        grave = [check for check in mine if check.severity == CRITICAL or check.worse or check.twice]
-        if grave:
-            made = _confirmed(made, _judged(MAKE[view.name](before), view, grave, settings), looks, grave)
-        yield made
-    yield _silent(of_moments, checks)
-    yield from _unreported(of_moments, [check for check in checks if not VIEWS[check.view].period], moments)
-    yield from _unreported(tables, [check for check in checks if VIEWS[check.view].period], spans)
+        if mine := [check for check in checks if check.view == view.name]:
+            yield view, mine
 
 
 def _at(tables: Tables, snapshots: Sequence[str]) -> dict[str, DataFrame]:
@@ -160,10 +180,11 @@ def _judged(frame: DataFrame, view: View, checks: Sequence[Check], settings: Set
         for threshold in check.thresholds
     }
     subject = [F.col(name) if name in view.keys else F.lit(None).cast("string").alias(name) for name in SUBJECT]
-    structs = ", ".join(_result(check, view) for check in checks)
+    structs = ", ".join(_content(check, view) for check in checks)
     # Spark Connect refuses to add none.
+    known = frame.withColumns(thresholds) if thresholds else frame
     return (
-        (frame.withColumns(thresholds) if thresholds else frame)
+        known.withColumns({check.code: F.expr(_result(check, view)) for check in checks})
         .select(*_MOMENT, F.lit(view.kind).alias("kind"), *subject, F.expr(f"inline(array({structs}))"))
         .where("result IS NOT NULL")
         .select(*RESULTS)
@@ -195,21 +216,32 @@ def _number(text: Column, threshold: Threshold) -> Column:
     return F.coalesce(number, F.when(text.rlike(_DURATION), go_seconds(text)))
 
 
+def _columns(check: Check) -> list[str]:
+    return [check.sql(f":{threshold.key}") for threshold in check.thresholds]
+
+
 def _result(check: Check, view: View) -> str:
-    """Return the struct that is a check's result for a row, as SQL. Its texts are made only where they are wanted."""
+    """Return a check's result for a row, as SQL; null where the row is none of its own."""
     sql = check.sql
-    columns = [sql(f":{threshold.key}") for threshold in check.thresholds]
     applies = f"({sql(check.applies)})"
     if view.overridden:
         unwanted = f"split(try_element_at(metadata, {literal(SKIP_METADATA)}), ' *, *')"
         applies += f" AND NOT coalesce(array_contains({unwanted}, '{check.code}'), false)"
-    needs = [f"{name} IS NOT NULL" for name in (*columns, *check.needs)]
+    needs = [f"{name} IS NOT NULL" for name in (*_columns(check), *check.needs)]
     known = " AND ".join([*needs, f"({sql(check.knows)})"] if check.knows else needs)
     fails = f"({sql(check.fails)})"
-    result = (
+    return (
         f"CASE WHEN ({applies}) IS NOT TRUE THEN NULL WHEN ({known or 'true'}) IS NOT TRUE THEN '{UNKNOWN}' "
         f"WHEN {fails} THEN '{FAIL}' WHEN NOT {fails} THEN '{PASS}' ELSE '{UNKNOWN}' END"
     )
+
+
+def _content(check: Check, view: View) -> str:
+    """Return the struct of what there is to say of a row, as SQL. Its result is in a column that is called like the check: an
+    expression would be planned and computed for each use. Its texts are made only where they are wanted."""
+    sql, result = check.sql, f"`{check.code}`"
+    columns = _columns(check)
+    fails = f"({sql(check.fails)})"
     severity = f"'{check.severity}'"
     if check.worse:
         severity = f"CASE WHEN ({sql(check.worse)}) AND {fails} THEN 'critical' ELSE {severity} END"
@@ -219,9 +251,9 @@ def _result(check: Check, view: View) -> str:
         f"named_struct('check', '{check.code}', 'severity', {severity}, 'result', {result}, "
         f"'peer', {f'CASE WHEN {fails} THEN {sql(check.peer)} END' if check.peer else 'CAST(NULL AS STRING)'}, "
         f"'value', CAST({sql(check.value)} AS DOUBLE), 'threshold', CAST({against} AS DOUBLE), "
-        f"'text', CASE WHEN ({known or 'true'}) IS NOT TRUE THEN {_why_unknown(check, columns)} "
-        f"WHEN {fails} THEN {sql(text_sql(check.text))} WHEN NOT {fails} THEN NULL ELSE {_why_unknown(check, columns)} END, "
-        f"'remedy', CASE WHEN ({known or 'true'}) IS TRUE AND {fails} THEN {remedy} END)"
+        f"'text', CASE {result} WHEN '{UNKNOWN}' THEN {_why_unknown(check, columns)} "
+        f"WHEN '{FAIL}' THEN {sql(text_sql(check.text))} END, "
+        f"'remedy', CASE WHEN {result} = '{FAIL}' THEN {remedy} END)"
     )
 
 
@@ -283,11 +315,13 @@ def _missing(moments: DataFrame, view: View, checks: Sequence[Check], tables: Se
     return _unknown(crossed, F.lit(view.kind), F.lit(why))
 
 
-def _silent(tables: Tables, checks: Sequence[Check]) -> DataFrame:
-    """Return that checks do not know of servers which did not answer what the checks need."""
+def _silent(tables: Tables, checks: Sequence[Check]) -> Iterator[DataFrame]:
+    """Yield that checks do not know of servers which did not answer what the checks need."""
     asked = sorted(
         {(endpoint, check.code, check.severity) for check in checks for endpoint in _endpoints(VIEWS[check.view])}
     )
+    if not asked:
+        return
     known = _values(tables["failures"], asked, ("endpoint", "check", "severity"))
     failed = (
         tables["failures"]
@@ -302,7 +336,7 @@ def _silent(tables: Tables, checks: Sequence[Check]) -> DataFrame:
     text = F.concat(
         F.lit("did not answer "), F.array_join("endpoints", ", "), F.lit(": "), F.coalesce("why", F.lit("?"))
     )
-    return _unknown(joined.withColumn("since", F.col("taken")), F.lit("server"), text, F.col("server"))
+    yield _unknown(joined.withColumn("since", F.col("taken")), F.lit("server"), text, F.col("server"))
 
 
 def _endpoints(view: View) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ and neither does one that barely passes: a value that hovers at its threshold is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -20,16 +22,28 @@ from jetstream_insights.keys import CLUSTER
 
 OPEN, FIXED = "open", "fixed"
 _NO_TEXTS = {"since": "timestamp", "taken": "timestamp", "value": "double", "threshold": "double"}
+#: What makes two findings the same one.
+IDENTITY = ("fleet", "check", "kind", *SUBJECT)
+
+
+def _columns(*names: str) -> str:
+    return ", ".join(f"{name} {_NO_TEXTS.get(name, 'string')}" for name in names)
+
+
 #: The columns of the tables, as Spark SQL schemas.
 COLUMNS = {
-    "findings": ", ".join(f"{name} {_NO_TEXTS.get(name, 'string')}" for name in (*RESULTS, "state")),
+    "findings": _columns(*RESULTS, "state"),
     "findings_unknown": "fleet string, text string, findings bigint, checks array<string>, servers array<string>, "
     "since timestamp",
     "findings_summary": "fleet string, snapshot string, taken timestamp, since timestamp, check string, severity string, "
     "title string, failed bigint, critical bigint, unknown bigint, passed bigint",
 }
-#: What makes two findings the same one.
-IDENTITY = ("fleet", "check", "kind", *SUBJECT)
+#: The columns of what is kept of an hour. Passes are by far the most, and of them little matters.
+OF_HOURS = {
+    "results": _columns(*RESULTS),
+    "passes": _columns("taken", *IDENTITY, "value", "threshold"),
+    "summary": COLUMNS["findings_summary"],
+}
 #: What a finding names beside the servers that may be silent.
 _ASSETS = tuple(name for name in SUBJECT if name not in (*CLUSTER, "server"))
 _STEADY = sorted(check.code for check in REGISTRY.checks.values() if check.steady)
@@ -93,6 +107,28 @@ def findings(results: DataFrame, earlier: DataFrame | None = None, before: DataF
         .select(*IDENTITY, "state", "result", "since", "taken", "content.*")
         .select(*results.columns, "state")
     )
+
+
+def of_hours(results: DataFrame, counted: DataFrame) -> dict[str, DataFrame]:
+    """Return what is kept of hours, of results and their summary."""
+    near = (F.when(_barely(), F.col(name)).alias(name) for name in ("value", "threshold"))
+    passes = results.where(F.col("result") == PASS).select("taken", *IDENTITY, *near)
+    return {"results": results.where(F.col("result") != PASS), "passes": passes, "summary": counted}
+
+
+def with_hours(results: DataFrame, counted: DataFrame, kept: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
+    """Add what is kept of hours to results and their summary."""
+    none = F.lit(None).cast("string")
+    if "results" in kept:
+        results = results.unionByName(kept["results"])
+    if "passes" in kept:
+        known = {
+            "result": F.lit(PASS),
+            **{name: F.col(name) for name in kept["passes"].columns},
+            "since": F.col("taken"),
+        }
+        results = results.unionByName(kept["passes"].select(*(known.get(name, none).alias(name) for name in RESULTS)))
+    return results, counted.unionByName(kept["summary"]) if "summary" in kept else counted
 
 
 def reasons(found: DataFrame) -> DataFrame:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import NANOSECONDS, ORIGIN, Field
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS, NANOSECONDS, ORIGIN, Field
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import with_fields
+from jetstream_insights.findings.over_time import over_time
 from jetstream_insights.keys import ACCOUNT, CLUSTER, CONSUMER, DOMAIN, SNAPSHOT, STREAM
 
 Tables = Mapping[str, DataFrame]
@@ -157,12 +158,9 @@ def servers(tables: Tables) -> DataFrame:
 
 def hosts(tables: Tables) -> DataFrame:
     """Return the servers with what is known of their hosts, which no server tells."""
-    facts = (F.col(name).alias(f"host_{name}") for name in _HOST_FACTS)
+    facts = (F.col(field.name).alias(f"host_{field.name}") for field in HOSTS.fields)
     reported = tables["hosts"].select(*_MOMENT, "server", *facts)
     return _now(tables["servers"].join(F.broadcast(reported), [*_MOMENT, "server"], "left"))
-
-
-_HOST_FACTS = ("config_digest", "open_files", "plaintext_passwords", "disk_free")
 
 
 def clusters(tables: Tables) -> DataFrame:
@@ -733,34 +731,8 @@ def meta_periods(tables: Tables) -> DataFrame:
     )
 
 
-def _leaderless() -> Column:
-    """Return in how many snapshots no server that answered led, nor was named as leader: asked one after the other while they
-    elect, one no longer leads and the other does not yet."""
-    named = F.exists(F.coalesce("views", F.array().cast(_NAMES)), lambda view: F.array_contains("hosts", view))
-    return F.count_if((F.size("leaders") == 0) & ~named).alias("leaderless")
-
-
-def _led(name: str) -> tuple[Column, Column]:
-    """Return the highest and the last value of a column that a leader reported: without one, any server may have reported it."""
-    led = F.col("leader").isNotNull()
-    last = F.max_by(name, F.when(led, F.col("taken"))).alias(f"{name}_last")
-    return F.max(F.when(led, F.col(name))).alias(f"{name}_most"), last
-
-
 def stream_periods(tables: Tables) -> DataFrame:
-    return (
-        tables["streams"]
-        .groupBy("fleet", *STREAM)
-        .agg(
-            *_period(_leaderless(), _last("metadata").alias("metadata"), *_led("last_seq")),
-            F.min(F.when(F.col("leader").isNotNull(), F.col("last_seq"))).alias("last_seq_least"),
-            _last("messages"),
-            F.max("consumer_count").alias("consumers_most"),
-            F.size(F.collect_set("created")).alias("creations"),
-            F.size(F.collect_set("config_hash")).alias("configurations"),
-            F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas")).alias("moving"),
-        )
-    )
+    return over_time(tables, "streams")
 
 
 def origin_periods(tables: Tables) -> DataFrame:
@@ -839,43 +811,11 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
 
 
 def consumer_periods(tables: Tables) -> DataFrame:
-    return (
-        tables["consumers"]
-        .groupBy("fleet", *CONSUMER)
-        .agg(
-            *_period(_leaderless(), _last("metadata").alias("metadata")),
-            *(made(name) for name in ("ack_floor_stream_seq", "delivered_stream_seq") for made in (_first, _last)),
-            *(
-                value.alias(f"ack_floor_led_{which}")
-                for value, which in zip(_led("ack_floor_stream_seq"), ("most", "last"))
-            ),
-            F.min("num_redelivered").alias("num_redelivered_least"),
-            F.max("num_waiting").alias("num_waiting_most"),
-            F.max("num_pending").alias("num_pending_most"),
-            F.bool_or("push_bound").alias("bound"),
-            F.bool_or("paused").alias("paused"),
-            F.max("ack_policy").alias("ack_policy"),
-            F.size(F.collect_set("created")).alias("creations"),
-            F.bool_or("durable").alias("durable"),
-        )
-    )
+    return over_time(tables, "consumers")
 
 
 def raft_periods(tables: Tables) -> DataFrame:
-    return (
-        tables["raft_groups"]
-        .withColumn("unapplied", F.col("committed") - F.col("applied"))
-        .groupBy("fleet", *CLUSTER, "server", "account", F.col("raft_group").alias("name"))
-        .agg(
-            *_period(_first("wal_bytes"), _last("wal_bytes")),
-            (F.max("term") - F.min("term")).alias("terms"),
-            F.min("unapplied").alias("unapplied_least"),
-            F.count("unapplied").alias("unapplied_reported"),
-            F.min("wal_bytes").alias("wal_bytes_least"),
-            F.max("wal_bytes").alias("wal_bytes_most"),
-            F.count("wal_bytes").alias("wal_reported"),
-        )
-    )
+    return over_time(tables, "raft_groups").withColumnRenamed("raft_group", "name")
 
 
 # --- from gold: of a day, and with what is known of the days before --------------------------------------------------------
@@ -898,9 +838,8 @@ def consumer_lag(tables: Tables) -> DataFrame:
     """Return how far consumers are behind, whether a client asked for messages (`asked`), and for how long the stream keeps
     them."""
     key = ["fleet", *STREAM]
-    asked = F.coalesce(F.col("num_waiting") > 0, F.lit(False)) | F.coalesce("push_bound", F.lit(False))
-    clients = tables["consumers"].groupBy(*key, "consumer").agg(F.bool_or(asked).alias("asked"))
-    kept = tables["streams"].groupBy(*key).agg(*(_last(name) for name in ("max_age", "retention")))
+    clients = over_time(tables, "consumers").select(*key, "consumer", "asked")
+    kept = over_time(tables, "streams").select(*key, "max_age_last", "retention_last")
     reported = tables["consumer_lag"].withColumn("samples", F.col("snapshots"))
     joined = reported.join(clients, [*key, "consumer"], "left").join(kept, key, "left")
     # What waits came in so many seconds; at these rates it grows by so many each second.

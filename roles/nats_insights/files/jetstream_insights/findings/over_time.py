@@ -1,0 +1,191 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of streams, consumers and Raft groups over a time: aggregates of their rows, or of what is kept of its hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jetstream_insights.keys import CLUSTER, CONSUMER, STREAM
+
+
+class Over(NamedTuple):
+    """An aggregate of a time: `of_rows`, or `of_hours` by what is `kept` of each."""
+
+    of_rows: Column
+    kept: Mapping[str, Column]
+    of_hours: Column
+
+
+def _by(aggregate: Callable[[Column], Column], name: str, value: Column, merge: Callable[[str], Column]) -> Over:
+    return Over(aggregate(value), {name: aggregate(value)}, merge(name))
+
+
+def _count(name: str, value: Column) -> dict[str, Over]:
+    """`value`: an aggregate that counts."""
+    return {name: Over(value, {name: value}, F.sum(name))}
+
+
+def _most(name: str, value: str) -> dict[str, Over]:
+    return {name: _by(F.max, name, F.col(value), F.max)}
+
+
+def _least(name: str, value: Column) -> dict[str, Over]:
+    return {name: _by(F.min, name, value, F.min)}
+
+
+def _any(name: str, value: Column) -> dict[str, Over]:
+    return {name: _by(F.bool_or, name, value, F.bool_or)}
+
+
+def _different(name: str, value: str) -> dict[str, Over]:
+    """Return how many values there are."""
+    of_hours = F.size(F.array_distinct(F.flatten(F.collect_list(name))))
+    return {name: Over(F.size(F.collect_set(value)), {name: F.collect_set(value)}, of_hours)}
+
+
+def _first(value: str) -> dict[str, Over]:
+    name, first = f"{value}_first", F.min_by(value, "taken")
+    return {name: Over(first, {name: first}, F.min_by(name, "begin"))}
+
+
+def _last(value: str, name: str = "") -> dict[str, Over]:
+    name, last = name or f"{value}_last", F.max_by(value, "taken")
+    return {name: Over(last, {name: last}, F.max_by(name, "taken"))}
+
+
+def _led(name: str, value: str) -> dict[str, Over]:
+    """Return the highest and the last value of a column that a leader reported: without one, any server may have reported it."""
+    most, last, when = f"{name}_most", f"{name}_last", f"{name}_when"
+    led = F.col("leader").isNotNull()
+    moment = F.when(led, F.col("taken"))
+    highest, latest = F.max(F.when(led, F.col(value))), F.max_by(value, moment)
+    return {
+        most: Over(highest, {most: highest}, F.max(most)),
+        last: Over(latest, {last: latest, when: F.max(moment)}, F.max_by(last, when)),
+    }
+
+
+def _span() -> dict[str, Over]:
+    """Return what every view of a time has, see views._period."""
+    seconds = {
+        begin: (F.unix_micros(F.max("taken")) - F.unix_micros(F.min(begin))) / F.lit(1e6)
+        for begin in ("taken", "begin")
+    }
+    kept = {"begin": F.min("taken"), "taken": F.max("taken")}
+    return {**_count("samples", F.count(F.lit(1))), "seconds": Over(seconds["taken"], kept, seconds["begin"])}
+
+
+def _leaderless() -> dict[str, Over]:
+    """Return in how many snapshots no server that answered led, nor was named as leader: asked one after the other while they
+    elect, one no longer leads and the other does not yet."""
+    views = F.coalesce("views", F.array().cast("array<string>"))
+    named = F.exists(views, lambda view: F.array_contains("hosts", view))
+    return _count("leaderless", F.count_if((F.size("leaders") == 0) & ~named))
+
+
+def _of_streams() -> dict[str, Over]:
+    return {
+        **_span(),
+        **_leaderless(),
+        **_last("metadata", "metadata"),
+        **_led("last_seq", "last_seq"),
+        **_least("last_seq_least", F.when(F.col("leader").isNotNull(), F.col("last_seq"))),
+        **_last("messages"),
+        **_last("max_age"),
+        **_last("retention"),
+        **_most("consumers_most", "consumer_count"),
+        **_different("creations", "created"),
+        **_different("configurations", "config_hash"),
+        **_count("moving", F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas"))),
+    }
+
+
+def _of_consumers() -> dict[str, Over]:
+    asked = F.coalesce(F.col("num_waiting") > 0, F.lit(False)) | F.coalesce("push_bound", F.lit(False))
+    return {
+        **_span(),
+        **_leaderless(),
+        **_last("metadata", "metadata"),
+        **_first("ack_floor_stream_seq"),
+        **_last("ack_floor_stream_seq"),
+        **_first("delivered_stream_seq"),
+        **_last("delivered_stream_seq"),
+        **_led("ack_floor_led", "ack_floor_stream_seq"),
+        **_least("num_redelivered_least", F.col("num_redelivered")),
+        **_most("num_waiting_most", "num_waiting"),
+        **_most("num_pending_most", "num_pending"),
+        **_any("bound", F.col("push_bound")),
+        **_any("paused", F.col("paused")),
+        **_most("ack_policy", "ack_policy"),
+        **_different("creations", "created"),
+        **_any("durable", F.col("durable")),
+        **_any("asked", asked),
+    }
+
+
+def _of_raft_groups() -> dict[str, Over]:
+    ends = {"least_term": F.min("term"), "most_term": F.max("term")}
+    unapplied = F.col("committed") - F.col("applied")
+    return {
+        **_span(),
+        **_first("wal_bytes"),
+        **_last("wal_bytes"),
+        "terms": Over(F.max("term") - F.min("term"), ends, F.max("most_term") - F.min("least_term")),
+        **_least("unapplied_least", unapplied),
+        **_count("unapplied_reported", F.count(unapplied)),
+        **_least("wal_bytes_least", F.col("wal_bytes")),
+        **_most("wal_bytes_most", "wal_bytes"),
+        **_count("wal_reported", F.count("wal_bytes")),
+    }
+
+
+#: By table of silver: what a row is about, and what is known of it.
+_ABOUT = {
+    "streams": (STREAM, _of_streams),
+    "consumers": (CONSUMER, _of_consumers),
+    "raft_groups": ((*CLUSTER, "server", "account", "raft_group"), _of_raft_groups),
+}
+_OF_ALL = "fleet string, domain string, account string, taken timestamp, begin timestamp, samples bigint"
+#: The columns of what is kept of an hour, as Spark SQL schemas.
+KEPT = {
+    "streams": f"{_OF_ALL}, stream string, leaderless bigint, metadata map<string, string>, last_seq_most bigint, "
+    "last_seq_last bigint, last_seq_when timestamp, last_seq_least bigint, messages_last bigint, max_age_last double, "
+    "retention_last string, consumers_most bigint, "
+    "creations array<timestamp>, configurations array<string>, moving bigint",
+    "consumers": f"{_OF_ALL}, stream string, consumer string, leaderless bigint, metadata map<string, string>, "
+    "ack_floor_stream_seq_first bigint, ack_floor_stream_seq_last bigint, delivered_stream_seq_first bigint, "
+    "delivered_stream_seq_last bigint, ack_floor_led_most bigint, ack_floor_led_last bigint, "
+    "ack_floor_led_when timestamp, num_redelivered_least bigint, num_waiting_most bigint, num_pending_most bigint, "
+    "bound boolean, paused boolean, ack_policy string, creations array<timestamp>, durable boolean, asked boolean",
+    "raft_groups": f"{_OF_ALL}, cluster string, server string, raft_group string, wal_bytes_first bigint, "
+    "wal_bytes_last bigint, least_term bigint, most_term bigint, unapplied_least bigint, unapplied_reported bigint, "
+    "wal_bytes_least bigint, wal_bytes_most bigint, wal_reported bigint",
+}
+
+
+def name_of_hours(table: str) -> str:
+    """Return by which name views find what is kept of the hours of a table of silver."""
+    return f"{table} of hours"
+
+
+def kept(table: str, rows: DataFrame) -> DataFrame:
+    """Return what is kept of hours, of the rows of a table of silver."""
+    key, about = _ABOUT[table]
+    columns = [column.alias(name) for over in about().values() for name, column in over.kept.items()]
+    return rows.groupBy("fleet", *key, F.date_trunc("hour", "taken").alias("of")).agg(*columns).drop("of")
+
+
+def over_time(tables: Mapping[str, DataFrame], table: str) -> DataFrame:
+    """Return a row for each asset: of what is kept of hours where it is, otherwise of all rows."""
+    key, about = _ABOUT[table]
+    of_hours = tables.get(name_of_hours(table))
+    if of_hours is None:
+        columns = [over.of_rows.alias(name) for name, over in about().items()]
+        return tables[table].groupBy("fleet", *key).agg(*columns)
+    return of_hours.groupBy("fleet", *key).agg(*(over.of_hours.alias(name) for name, over in about().items()))

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What findings need of an hour is judged once, and findings that are made hour by hour are those that are made at once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from jetstream_insights.days import hours_of
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.lifetime import COLUMNS
+from jetstream_insights.findings.registry import Settings
+from jetstream_insights.findings.subjects import VIEWS
+from jetstream_insights.jobs import make_silver
+from jetstream_insights.judging import Looks, looks_of, make_findings
+from jetstream_insights.lake import JUDGED, Lake
+from jetstream_insights.maintenance import Keep, Maintained, maintain
+from pyspark.sql import SparkSession
+from support.fleet import START
+from support.snapshots import HOUR, recorded, write_snapshot
+from support.truth import planted
+
+#: Of moments but for FLEET_201, which is of the whole day.
+CHECKS = {"HOST_102", "FLEET_103", "FLEET_104", "FLEET_201"}
+ALL = Settings()
+#: When all runs of this test were long ago.
+LATER = datetime(2100, 1, 1, tzinfo=timezone.utc)
+FEW = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS))
+
+
+def quiet(_text: str) -> None:
+    pass
+
+
+class Made:
+    """A lake of which the findings of a day are made."""
+
+    def __init__(self, spark: SparkSession, path: Path, day: date, little: bool = False) -> None:
+        self.path, self.day, self.lake = path, day, Lake(spark, str(path), little)
+
+    def silver(self) -> None:
+        make_silver(self.lake, hours_of(self.day), quiet)
+
+    def findings(self, wanted: Settings = ALL, force: bool = False) -> None:
+        assert make_findings(self.lake, [self.day], quiet, force, wanted, None).made == 1
+
+    def runs(self) -> dict[int, str]:
+        """Return which run judged each hour that is."""
+        pointers = {hour.hour: self.lake.pointer(JUDGED, hour) for hour in hours_of(self.day)}
+        return {hour: pointer["run"] for hour, pointer in pointers.items() if pointer}
+
+    def tables(self) -> dict[str, list[str]]:
+        return {name: sorted(map(str, self.rows(name))) for name in COLUMNS}
+
+    def rows(self, table: str) -> Sequence[Any]:
+        frame = self.lake.read_days("findings", table, [self.day])
+        assert frame is not None
+        return frame.collect()
+
+
+def test_the_truth_is_the_same_hour_by_hour_and_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    whole = planted(servers=20, snapshots=15)
+    hours = sorted({int(at // 3600) for at in whole.moments})
+    first = [at for at in whole.moments if at // 3600 == hours[0]]
+    made = Made(spark, tmp_path / "lake", START.date())
+    # Of the second hour the last snapshot is late, and of all hours after it nothing is known yet.
+    second = [at for at in whole.moments if at // 3600 == hours[1]]
+    replace(whole, moments=(*first, *second[:-1])).write(made.path)
+    made.silver()
+    made.findings()
+    before = made.runs()
+    assert set(before) == set(hours[:2])
+    replace(whole, moments=tuple(at for at in whole.moments if at >= second[-1])).write(made.path)
+    made.silver()
+    shutil.copytree(made.path, tmp_path / "little")
+    shutil.rmtree(tmp_path / "little" / JUDGED)
+    made.findings()
+    after = made.runs()
+    assert set(after) == set(hours) and len(hours) > 2
+    assert after[hours[0]] == before[hours[0]]
+    assert {after[hour] for hour in hours[1:]}.isdisjoint(before.values())
+    # Of little nothing is kept: all hours are judged at once.
+    little = Made(spark, tmp_path / "little", START.date(), little=True)
+    little.findings()
+    assert little.runs() == {}
+    by_hours = made.tables()
+    assert by_hours == little.tables()
+    states = {(row["state"], row["result"]) for row in made.rows("findings")}
+    assert states == {("open", "fail"), ("open", "unknown"), ("fixed", "fail")}
+
+
+def test_what_is_judged_again(spark: SparkSession, tmp_path: Path) -> None:
+    made = Made(spark, tmp_path / "lake", HOUR.date())
+    start = HOUR.hour
+    replies = recorded("2.15.1")
+    for hour in (0, 1):
+        write_snapshot(made.path, replies, HOUR + timedelta(hours=hour))
+    made.silver()
+    made.findings(FEW)
+    first = made.runs()
+    assert set(first) == {start, start + 1} and len({*first.values()}) == 1
+    # A threshold of the whole day says nothing of hours, one of moments does.
+    made.findings(replace(FEW, thresholds={"fleet_201_times": 9.0}))
+    assert made.runs() == first
+    stricter = replace(FEW, thresholds={"host_102_files": 99.0})
+    assert "host_102_files" in REGISTRY.thresholds() and not VIEWS[REGISTRY.checks["HOST_102"].view].period
+    made.findings(stricter)
+    second = made.runs()
+    assert {*second.values()}.isdisjoint(first.values())
+    # Of an hour with one snapshot, the one before is of another hour, which is judged again with that.
+    write_snapshot(made.path, replies, HOUR + timedelta(minutes=30))
+    made.silver()
+    made.findings(stricter)
+    third = made.runs()
+    assert {*third.values()}.isdisjoint(second.values())
+    # What is before another snapshot of its own hour is no matter of the hour before.
+    write_snapshot(made.path, replies, HOUR + timedelta(hours=1, minutes=30))
+    made.silver()
+    made.findings(stricter)
+    fourth = made.runs()
+    assert (fourth[start], fourth[start + 1] == third[start + 1]) == (third[start], False)
+    # With hosts in one hour, those that others lack are not reported there.
+    assert {row["text"] for row in made.rows("findings") if row["check"] == "HOST_102"} == {
+        "no host was read (docs/insights.md)"
+    }
+    tell = {**replies, "more": {"hosts": {"open_files": 100}}}
+    write_snapshot(made.path, tell, HOUR + timedelta(hours=2))
+    made.silver()
+    made.findings(stricter)
+    assert {*made.runs().values()}.isdisjoint(fourth.values())
+    by_hours, last = made.tables(), made.runs()
+    made.findings(stricter, force=True)
+    assert made.tables() == by_hours and {*made.runs().values()}.isdisjoint(last.values())
+
+
+def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(spark: SparkSession, tmp_path: Path) -> None:
+    made = Made(spark, tmp_path / "lake", HOUR.date())
+    replies = {**recorded("2.15.1"), "more": {"hosts": {"open_files": 100}}}
+    for hour in (0, 1):
+        write_snapshot(made.path, replies, HOUR + timedelta(hours=hour))
+    made.silver()
+    made.findings(FEW)
+    first = made.runs()
+    keep = Keep(silver=1, unused=timedelta(0))
+    maintain(made.lake, HOUR + timedelta(days=1, hours=1), keep, quiet)
+    assert not made.lake.pointer("silver", HOUR) and made.lake.pointer("silver", HOUR + timedelta(hours=1))
+    # What was not asked for since is not in the day, whatever is known of the hour.
+    fewer = Settings(skip=FEW.skip | {"FLEET_104"})
+    made.findings(fewer)
+    second = made.runs()
+    assert second[HOUR.hour] == first[HOUR.hour] and second[HOUR.hour + 1] != first[HOUR.hour + 1]
+    summary = made.rows("findings_summary")
+    judged = {(row["check"], row["taken"].hour) for row in summary if row["check"] != "FLEET_201"}
+    assert judged == {(check, HOUR.hour + hour) for check in CHECKS - {"FLEET_104", "FLEET_201"} for hour in (0, 1)}
+    lasts = {row["since"].hour for row in made.rows("findings") if row["check"] == "HOST_102"}
+    assert lasts == {HOUR.hour}
+    # What was replaced goes, what is kept stays, until nothing of the day can be made again.
+    while maintain(made.lake, LATER, Keep(unused=timedelta(0)), quiet) != Maintained():
+        pass
+    kept = {
+        str(path.relative_to(made.path / JUDGED / "summary")) for path in made.path.glob(f"{JUDGED}/summary/*/*/hour=*")
+    }
+    assert kept == {f"run={run}/date={HOUR:%Y-%m-%d}/hour={hour}" for hour, run in second.items()}
+    found = made.tables()
+    while maintain(made.lake, LATER, keep, quiet) != Maintained():
+        pass
+    assert made.runs() == {} and not [*made.path.glob(f"{JUDGED}/*/run=*")]
+    assert made.tables() == found
+
+
+def test_the_last_snapshot_of_each_hour_is_judged_by_fleet() -> None:
+    first = [("A", 3, "a3", 2), ("A", 1, "a1", 0), ("A", 4, "a4", 2)]
+    others = [("C", 9, "c9", 6), ("B", 2, "b2", 2), ("B", 5, "b5", 4)]
+    assert looks_of([*others, *first]) == {
+        0: Looks(["a1"], set()),
+        2: Looks(["a4", "b2"], {2}),
+        4: Looks(["b5"], {2}),
+        6: Looks(["c9"], set()),
+    }
+    assert looks_of(()) == {}
