@@ -28,7 +28,8 @@ from jetstream_insights.findings import lifetime
 BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 3
-FACTS_FORMAT = 1
+#: Facts are kept, and read beside those of other hours: a new one for whatever they hold otherwise, columns or rows.
+FACTS_FORMAT = 2
 FINDINGS_FORMAT = 4
 ADVISORIES_FORMAT = 3
 #: The layer of what gold needs of an hour. Readers of gold pass over it.
@@ -149,6 +150,10 @@ class Lake:
         self.at_once = AT_ONCE if little else 1
         self.uri = uri.rstrip("/")
         self.files = files_of(spark, self.uri)
+
+    def nothing(self, columns: str) -> DataFrame:
+        """Return a table without rows, which plans know of: what would be joined with it costs nothing."""
+        return self.spark.createDataFrame([], columns).limit(0)
 
     # --- folders ------------------------------------------------------------------------------------------------------
 
