@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from jetstream_insights.days import hours_of, make_gold
+from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.common import Settings
 from jetstream_insights.jobs import make_silver
-from jetstream_insights.lake import FACTS, Lake
+from jetstream_insights.lake import FACTS, FACTS_FORMAT, Lake
 from jetstream_insights.maintenance import Keep, Maintained, maintain
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage
@@ -91,7 +93,10 @@ def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSe
     assert (second[20], set(second)) == (first[20], {20, 21, 23})
     assert second[21] == second[23] != first[21]
     by_hours = made.tables()
-    known = ("usage", "timeline", "moments", "leader_changes", "restarts", "activity", "consumer_lag")
+    known = (
+        "usage", "timeline", "moments", "leader_changes", "restarts", "activity", "consumer_lag", "states", "changes",
+        "account_usage", "incidents",
+    )  # fmt: skip
     assert all(by_hours[name] for name in known)
     made.gold(force=True)
     assert set(made.runs()) == set(second)
@@ -103,6 +108,30 @@ def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSe
     little = Made(spark, tmp_path / "little", little=True)
     assert make_gold(little.lake, [DAY], quiet).made == 1
     assert little.tables() == by_hours and little.runs() == {}
+
+
+def test_a_day_begins_with_the_last_hour_before_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Of which the day before need not have been made."""
+    lake, day = Made(spark, tmp_path).lake, DAY + timedelta(days=1)
+    write(tmp_path, 23, 5)
+    write(tmp_path, 24, 0)
+    make_silver(lake, [hour(23), hour(24)], quiet)
+    assert make_gold(lake, [day], quiet).made == 1
+    assert all(lake.pointer(FACTS, hour(number)) for number in (23, 24))
+
+    def rows(table: str) -> list[Any]:
+        frame = lake.read_days("gold", table, [day])
+        assert frame is not None
+        return frame.collect()
+
+    # Each server has one snapshot in the day: what it counted is the step to that.
+    assert [row["measured"] for row in rows("activity")] == [3]
+    assert {row["observed"] for row in rows("account_usage")} == {3.0 * STEP}
+
+
+def test_other_columns_are_another_format() -> None:
+    digest = hashlib.sha256(repr([(name, table.schema) for name, table in FACTS_OF_HOURS.items()]).encode())
+    assert (FACTS_FORMAT, digest.hexdigest()[:12]) == (2, "582466ba1e38"), "raise FACTS_FORMAT, then pin both here"
 
 
 def test_hours_whose_silver_is_gone_keep_their_facts(spark: SparkSession, tmp_path: Path) -> None:
@@ -132,3 +161,7 @@ def test_hours_whose_silver_is_gone_keep_their_facts(spark: SparkSession, tmp_pa
     while maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet) != Maintained():
         pass
     assert {path.name for path in (tmp_path / FACTS / "usage").iterdir()} == {f"run={run}" for run in second.values()}
+    # Of a day that has no silver left there is nothing to make. It is long after these runs, too.
+    while maintain(made.lake, hour(24) + timedelta(days=36525), keep, quiet) != Maintained():
+        pass
+    assert made.runs() == {} and not list((tmp_path / FACTS / "usage").glob("run=*"))

@@ -261,7 +261,7 @@ def test_a_log_tells_causes_at_the_collectors_time(spark: SparkSession) -> None:
         reported, "fleet string, snapshot string, server string, time timestamp, kind string, text string"
     )
     clocks = spark.createDataFrame(
-        [("f", "s1", "n1", 90.0)], "fleet string, snapshot string, server string, clock_offset double"
+        [("f", "s1", "n1", 90.0)], "fleet string, snapshot string, server string, ahead double"
     )
     (row,) = logged(lines, clocks).collect()
     assert (row["member"], row["kind"], row["rank"], at(row["at"])) == ("n1", "route", 3, 0.0)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.gold import TABLES, columns
-from jetstream_insights.gold.accounts import account_usage
-from jetstream_insights.gold.activity import activity, waiting
+from jetstream_insights.gold.accounts import account_usage, flows, stocks
+from jetstream_insights.gold.activity import activity, counters, waiting
 from jetstream_insights.gold.balance import gini
 from jetstream_insights.gold.capacity import capacity, growth, sums_of
 from jetstream_insights.gold.changes import suspects
@@ -237,8 +237,8 @@ def test_formulas(spark: SparkSession) -> None:
 
 
 def _server(minute: int, name: str, identity: str, start: int) -> tuple[Any, ...]:
-    taken = NOON + timedelta(minutes=minute)
-    return "fleet", f"s{minute}", taken, name, identity, "C1", "2.15.1", NOON + timedelta(minutes=start), None
+    taken, nothing = NOON + timedelta(minutes=minute), (None, None, None)
+    return "fleet", f"s{minute}", taken, name, identity, "C1", "2.15.1", NOON + timedelta(minutes=start), *nothing
 
 
 def test_a_name_that_two_servers_have_is_no_identity(spark: SparkSession) -> None:
@@ -250,10 +250,10 @@ def test_a_name_that_two_servers_have_is_no_identity(spark: SparkSession) -> Non
     rows += [_server(3, "n1", "b", 2)]
     form = (
         "fleet string, snapshot string, taken timestamp, server string, server_id string, cluster string, version string, "
-        "start timestamp, uptime double"
+        "start timestamp, uptime double, health string, clock_offset double"
     )
     nothing = spark.createDataFrame([], schema(columns.SERVER_AVAILABILITY))
-    (row,) = restarts(spark.createDataFrame(rows, form), nothing, DEFAULTS).collect()
+    (row,) = restarts(answers(spark.createDataFrame(rows, form)), nothing, DEFAULTS).collect()
     assert (row["server"], row["before"].timestamp(), row["down"]) == (
         "n1",
         (NOON + timedelta(minutes=2)).timestamp(),
@@ -280,7 +280,8 @@ def test_counters_that_begin_anew_or_go_back_are_gaps(spark: SparkSession) -> No
         [(*row[:4], NOON - timedelta(hours=1) if row[3] == "a" else NOON + timedelta(minutes=15)) for row in rows],
         f"{key}, start timestamp",
     )
-    (row,) = account_usage(accounts, servers, accounts.limit(0), servers.limit(0), DEFAULTS).collect()
+    of_flows = flows(accounts, servers, DEFAULTS)
+    (row,) = account_usage(of_flows, stocks(accounts), of_flows.limit(0), DEFAULTS).collect()
     assert (row["sent_msgs"], row["gaps"], row["observed"], row["coverage"]) == (50 + 20, 2, 1200.0, 0.5)
     assert (row["connections"], row["storage_max"], row["byte_hours"]) == (7.0, 7, pytest.approx(7 * 40 / 60))
 
@@ -500,7 +501,9 @@ def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> N
         "fleet string, snapshot string, object string, server string, account string, stream string, consumer string, "
         "hosts array<string>, created timestamp, alike bigint"
     )
-    all_things = spark.createDataFrame(things, of_things).withColumn("domain", F.lit(""))
+    all_things = spark.createDataFrame(things, of_things).withColumns(
+        {"domain": F.lit(""), "snapshots": F.array("snapshot")}
+    )
     found = suspects(all_things, spark.createDataFrame(moments, of_all))
     assert {(row["server"], row["stream"]) for row in found.collect()} == {
         ("", "gone"), ("", "changed"), ("", "new"), ("n3", "")
@@ -572,7 +575,6 @@ def test_a_storm_of_log_lines_is_not_multiplied_by_the_groups(spark: SparkSessio
         of_timeline,
         of_moments,
         answers(servers),
-        servers,
         failures,
         advisories,
         server_events,
@@ -640,7 +642,8 @@ def test_activity_is_of_counters_that_can_be_compared(spark: SparkSession) -> No
         [("fleet", LAST, NOON + timedelta(minutes=minute)) for minute in (10, 20)],
         "fleet string, day date, taken timestamp",
     )
-    (row,) = activity(servers, waiting(consumers), changes, servers.limit(0), DEFAULTS).collect()
+    of_hours = counters(servers, DEFAULTS)
+    (row,) = activity(of_hours, waiting(consumers), changes, of_hours.limit(0), DEFAULTS).collect()
     # 600 in 600 seconds, and 300 in 600 seconds of the second start; of what lies between nothing is known.
     assert (row["hour"], row["measured"], row["in_msgs"]) == (12, 1, pytest.approx(900 / 1200))
     assert (row["api_errors"], row["connections"]) == (2, 10)

@@ -15,15 +15,17 @@ from jetstream_insights.cli import main
 from jetstream_insights.session import session
 from pyspark.sql import SparkSession
 
-ONE = "from jetstream_insights.session import session; session('local[1]', '512m', little=True); print('done')"
+ONE = "from jetstream_insights.session import session; session('local[1]', '512m', {}=True); print('done')"
 SUBMIT = "--conf spark.driver.extraJavaOptions=-XX:+PrintCodeCache pyspark-shell"
 
 
-def test_what_the_jvm_says_is_not_among_the_results() -> None:
-    """It tells at its end how full its cache of compiled code was, by the way that it warns of a full one."""
+@pytest.mark.parametrize("size", ["little", "soon"])
+def test_what_the_jvm_says_is_not_among_the_results(size: str) -> None:
+    """It tells at its end how full its cache of compiled code was, by the way that it warns of a full one: one cache, where there
+    is no optimising compiler."""
     own = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
     done = subprocess.run(
-        [sys.executable, "-c", ONE],
+        [sys.executable, "-c", ONE.format(size)],
         capture_output=True,
         text=True,
         check=True,

@@ -31,7 +31,7 @@ from jetstream_insights.files import LakeError
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.judging import make_findings, read_hosts, read_thresholds
-from jetstream_insights.lake import Lake, hours, is_little
+from jetstream_insights.lake import LITTLE, SOON, Lake, hours, is_little
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
 from jetstream_insights.report.content import make_report
@@ -184,7 +184,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LakeError as error:
         parser().error(str(error))
     # The other jobs read what is not of these days.
-    given.little = set(given.jobs) <= OF_DAYS and is_local(given.master) and is_little(given.lake, days(start, end))
+    given.little, given.soon = (
+        set(given.jobs) <= OF_DAYS and is_local(given.master) and is_little(given.lake, days(start, end), most)
+        for most in (LITTLE, SOON)
+    )
     status = DONE
     for job in given.jobs:
         try:
@@ -205,7 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Do a job and return what was done."""
-    lake = Lake(session(given.master, given.memory, given.little, dict(given.conf)), given.lake, given.little)
+    spark = session(given.master, given.memory, given.little, dict(given.conf), given.soon)
+    lake = Lake(spark, given.lake, given.little)
     if job == "advisories":
         reported = make_advisories(lake, captures_of(given.streams), say)
         return {**asdict(reported), "quarantined": reported.unreadable}

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold import TABLES, made_before
+from jetstream_insights.gold.changes import edits
 from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings, last_of_day
 from jetstream_insights.gold.tables import days_before
 from jetstream_insights.jobs import Outcome, Say, empty
@@ -90,11 +91,16 @@ def make_gold(
     return outcome
 
 
+def hour_before(lake: Lake, day: date) -> list[datetime]:
+    """Return the last hour of the day before that has silver rows, as the only one."""
+    return [hour for hour in hours_of(day - timedelta(days=1)) if lake.pointer("silver", hour)][-1:]
+
+
 def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings) -> None:
-    """Make the facts of the hours of a day whose silver rows or settings are not those that they were made from. Hours without
-    silver rows keep those that they have."""
+    """Make the facts of the hours that a day is made of whose silver rows or settings are not those that they were made from.
+    Hours without silver rows keep those that they have."""
     basis = _hash(repr(_of_facts(settings)))
-    runs = {hour: lake.pointer("silver", hour).get("run") for hour in hours_of(day)}
+    runs = {hour: lake.pointer("silver", hour).get("run") for hour in [*hour_before(lake, day), *hours_of(day)]}
     stale = [
         hour
         for hour, made in runs.items()
@@ -160,7 +166,7 @@ class _Day:
         self._lake, self._day, self._run, self._settings, self._say = lake, day, run, settings, say
         self._kept = kept
         self._frames: dict[str, DataFrame] = {}
-        self._last: dict[str, int] = {}
+        self._snapshots: dict[str, dict[str, datetime]] = {}
 
     def make(self) -> None:
         """Write all tables of the day."""
@@ -185,27 +191,37 @@ class _Day:
         layer, _dot, name = source.partition(".")
         if layer == "silver":
             return _silver(self._lake, source, hours_of(self._day))
-        if layer == "before":
-            known = [hour for hour in hours_of(self._day - timedelta(days=1)) if self._lake.pointer("silver", hour)]
-            return _silver(self._lake, source, known[-1:])
-        if layer == "last":
-            latest = self._latest()
-            rows = _silver(self._lake, source, [hour for hour in hours_of(self._day) if hour.hour in latest.values()])
+        if layer in ("last", "edited"):
+            wanted = self._wanted(layer)
+            rows = _silver(self._lake, source, sorted(set(wanted.values())))
             # Named one by one, so that Parquet's statistics tell what need not be read.
-            return rows.where(F.col("snapshot").isin(list(latest)))
-        if layer == "hours" and not self._kept:
-            return _facts(self._lake, name, self._settings, hours_of(self._day))
-        if layer == "hours":
-            found, schema = self._lake.read(FACTS, name, hours_of(self._day)), FACTS_OF_HOURS[name].schema
-        else:
-            table = name.partition(":")[0]
-            past = [self._day - timedelta(days=back) for back in days_before(source)]
-            found, schema = self._lake.read_days("gold", table, past), TABLES[table].schema
-        return found if found is not None else self._lake.spark.createDataFrame([], schema)
+            return rows.where(F.col("snapshot").isin(list(wanted)))
+        if layer in ("hours", "before"):
+            return self._of_hours(name, hours_of(self._day) if layer == "hours" else hour_before(self._lake, self._day))
+        table = name.partition(":")[0]
+        past = [self._day - timedelta(days=back) for back in days_before(source)]
+        found = self._lake.read_days("gold", table, past)
+        return self._lake.nothing(TABLES[table].schema) if found is None else found
 
-    def _latest(self) -> dict[str, int]:
-        """Return the last snapshot of each fleet, with its hour."""
-        if not self._last:
-            of_fleets = last_of_day(self._frames["gold.moments"]).select("snapshot", F.hour("taken").alias("hour"))
-            self._last = {row["snapshot"]: row["hour"] for row in of_fleets.collect()}
-        return self._last
+    def _of_hours(self, name: str, of_hours: Sequence[datetime]) -> DataFrame:
+        """Return the facts of some hours, made where they are not kept."""
+        if not self._kept:
+            return _facts(self._lake, name, self._settings, of_hours)
+        # Of those of an older format the silver rows are gone.
+        known = [hour for hour in of_hours if self._lake.pointer(FACTS, hour).get("format") == FACTS_FORMAT]
+        found = self._lake.read(FACTS, name, known)
+        return self._lake.nothing(FACTS_OF_HOURS[name].schema) if found is None else found
+
+    def _wanted(self, layer: str) -> dict[str, datetime]:
+        """Return the snapshots that are wanted of silver, with their hours: each fleet's last one, or those beside an edit."""
+        if layer not in self._snapshots:
+            found = (
+                last_of_day(self._frames["gold.moments"])
+                if layer == "last"
+                else edits(self._frames["gold.states"], F.lit(self._day))
+            )
+            rows = found.select(
+                "snapshot", F.date_format("taken", "yyyy-MM-dd'T'HH:00:00'+00:00'").alias("hour")
+            ).collect()
+            self._snapshots[layer] = {row["snapshot"]: datetime.fromisoformat(row["hour"]) for row in rows}
+        return self._snapshots[layer]

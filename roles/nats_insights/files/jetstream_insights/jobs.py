@@ -203,7 +203,7 @@ def _write(lake: Lake, run: str, inputs: Inputs, begin: Say) -> dict[str, DataFr
 
 def empty(lake: Lake, name: str) -> DataFrame:
     """Return a silver table without rows."""
-    return lake.spark.createDataFrame([], silver.COLUMNS[name])
+    return lake.nothing(silver.COLUMNS[name])
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:

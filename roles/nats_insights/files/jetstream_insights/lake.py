@@ -28,7 +28,8 @@ from jetstream_insights.findings import lifetime, over_time
 BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 3
-FACTS_FORMAT = 1
+#: Facts are kept, and read beside those of other hours: a new one for whatever they hold otherwise, columns or rows.
+FACTS_FORMAT = 2
 FINDINGS_FORMAT = 4
 JUDGED_FORMAT = 1
 ADVISORIES_FORMAT = 3
@@ -115,11 +116,12 @@ def hour_of(file: Column) -> Column:
 
 #: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
 AT_ONCE = 2
-#: What a lake may hold of some days and still be little: bytes and files.
-_LITTLE = (4 << 20, 5000)
+#: What a lake may hold of some days for being little, and for its jobs to be over soon: bytes and files.
+LITTLE = (4 << 20, 5000)
+SOON = (128 << 20, 50_000)
 
 
-def is_little(uri: str, of_days: Iterable[date]) -> bool:
+def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE) -> bool:
     """Return whether a lake on this machine's disk holds little of these days and of the day before them, without Spark, which is
     started accordingly. Others are never little."""
     parts = urlsplit(uri)
@@ -129,7 +131,7 @@ def is_little(uri: str, of_days: Iterable[date]) -> bool:
         return False
     listed = sorted(of_days)
     wanted = {place(day) for day in [*listed, *(day - timedelta(days=1) for day in listed[:1])]}
-    left, files = _LITTLE
+    left, files = most
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith("date=") or name in wanted]
         for name in names:
@@ -153,6 +155,10 @@ class Lake:
         self.at_once = AT_ONCE if little else 1
         self.uri = uri.rstrip("/")
         self.files = files_of(spark, self.uri)
+
+    def nothing(self, columns: str) -> DataFrame:
+        """Return a table without rows, which plans know of: what would be joined with it costs nothing."""
+        return self.spark.createDataFrame([], columns).limit(0)
 
     # --- folders ------------------------------------------------------------------------------------------------------
 

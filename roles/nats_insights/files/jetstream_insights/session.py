@@ -23,9 +23,9 @@ _FOR_LITTLE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
 }
-#: The run is over before the optimising compiler and the parallel collector pay off. Without that compiler the JVM reserves 48 MB
-#: for code, which gold fills; then nothing is compiled any more.
-_JAVA_FOR_LITTLE = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+#: The run is over before the optimising compiler pays off, which takes as long as all the rest. Without it the JVM
+#: reserves 48 MB for code, which gold fills; then nothing is compiled any more.
+_JAVA_FOR_SOON = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 #: The JVM prints its own warnings to the standard output, where programs read what the jobs have done.
 _JAVA = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
 #: What the pipeline relies on.
@@ -81,14 +81,15 @@ def session(
     memory: str | None = None,
     little: bool = False,
     settings: Mapping[str, str] | None = None,
+    soon: bool = False,
 ) -> SparkSession:
     """Return the session: the one that there is, or a new one on `master`, such as ``local[2]``, on what spark-submit says, or on
     this machine. ``sc://host:15002`` is a server of Spark Connect, to which SPARK_REMOTE may lead, too.
 
     `memory` is that of the driver, such as ``2g``: on a local master all there is, with Spark Connect the server's own choice.
-    `little`: on a local master, whether what there is to read is so little that starting costs more than reading. Results do not
-    depend on it. `settings` are Spark's own; they and what spark-submit, its defaults or PYSPARK_SUBMIT_ARGS set win over what is
-    chosen here.
+    On a local master, `little`: whether what there is to read is so little that starting costs more than reading; `soon`: whether
+    it is little enough for the run to be over soon. Results do not depend on either. `settings` are Spark's own; they and what
+    spark-submit, its defaults or PYSPARK_SUBMIT_ARGS set win over what is chosen here.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -100,7 +101,7 @@ def session(
     wanted = dict(settings or {})
     if memory is not None:
         wanted["spark.driver.memory"] = memory
-    chosen = _chosen(little) if is_local(master) else dict(_EVERYWHERE)
+    chosen = _chosen(little, little or soon) if is_local(master) else dict(_EVERYWHERE)
     # The JVM is started with what only its start takes, and then knows what the user has set.
     at_start = {**{key: value for key, value in chosen.items() if key in _AT_START}, **wanted}
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(at_start.items())))
@@ -138,9 +139,9 @@ def _connected(url: str, settings: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def _chosen(little: bool) -> dict[str, str]:
+def _chosen(little: bool, soon: bool) -> dict[str, str]:
     """Return the settings of a local master."""
-    java = [*_JAVA, *(_JAVA_FOR_LITTLE if little else ())]
+    java = [*_JAVA, *(_JAVA_FOR_SOON if soon else ())]
     # Throughput is what counts, not short pauses: a tenth less CPU time than with the JVM's default collector. There may be
     # only one choice of it, and extraJavaOptions are the user's.
     if not any("GC" in os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")):

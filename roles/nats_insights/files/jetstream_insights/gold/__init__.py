@@ -40,15 +40,16 @@ THEMES: dict[str, tuple[Table, ...]] = {
 #: are made together, and no row may depend on another one. `of`: `silver.NAME` and `settings`.
 FACTS: dict[str, Table] = {
     table.name: table
-    for theme in (report, balance, leadership, health, consumers, activity, capacity)
+    for theme in (report, balance, leadership, health, consumers, changes, activity, accounts, capacity)
     for table in theme.FACTS
 }
 
 
 def made_before(table: Table) -> list[str]:
-    """Return the gold tables of the day that a table is made from. Of the last snapshots, `moments` tells which these are."""
+    """Return the gold tables of the day that a table is made from, or that tell which snapshots of silver it is made from."""
     layers = [source.partition(".")[::2] for source in table.of]
-    return ["moments" if layer == "last" else name for layer, name in layers if layer in ("gold", "last")]
+    telling = {"last": "moments", "edited": "states"}
+    return [telling.get(layer, name) for layer, name in layers if layer in ("gold", *telling)]
 
 
 def _in_order() -> dict[str, Table]:

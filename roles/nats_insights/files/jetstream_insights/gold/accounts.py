@@ -11,90 +11,79 @@ as it does the limits, `reserved` (monitor.go `accountDetail`).
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings
+from jetstream_insights.gold.common import Settings, whole_hour, with_day
 from jetstream_insights.gold.tables import Table, ratio, seconds
-from jetstream_insights.keys import ACCOUNT
+from jetstream_insights.keys import ACCOUNT, SNAPSHOT
 
-_COUNTERS = ("sent_msgs", "sent_bytes", "received_msgs", "received_bytes", "slow_consumers")
-_SERVER = ("fleet", "snapshot", "server_id")
+_COUNTERS = columns.ACCOUNT_COUNTERS.names
+#: Of them the mean is wanted.
+_MEANS = ("connections", "js_storage", "js_memory")
+#: What counts at the end.
+_LAST = ("js_reserved_storage", "js_reserved_memory", "js_ha_assets")
 
 
-def steps(rows: DataFrame, settings: Settings) -> DataFrame:
-    """Return what each account did between two snapshots of a server, with null counts where they cannot be compared.
+def flows(accounts: DataFrame, servers: DataFrame, settings: Settings) -> DataFrame:
+    """Return what each account did on each server in an hour.
 
-    A server that started again begins a new series: its counters began at zero. One that went down within a series is a gap. The
-    step belongs to the day of its second snapshot.
+    A server that started again begins at zero. One whose counters went down within a start is a gap.
     """
-    by_name = Window.partitionBy("fleet", *ACCOUNT, "server").orderBy("taken")
-    rises = {name: F.col(name) - F.lag(name).over(by_name) for name in _COUNTERS}
-    elapsed = seconds(F.lag("taken").over(by_name), F.col("taken"))
-    same = (F.lag("server_id").over(by_name) == F.col("server_id")) & F.lag("start").over(by_name).eqNullSafe(
-        F.col("start")
-    )
-    measured = rows.withColumns(
-        {**{f"rise_{name}": value for name, value in rises.items()}, "elapsed": elapsed, "same": same}
-    )
-    whole = F.col("same") & (F.col("elapsed") <= F.lit(settings.longest_gap))
-    for name in _COUNTERS:
-        whole = whole & (F.coalesce(F.col(f"rise_{name}"), F.lit(0)) >= 0)
-    return measured.withColumn("whole", whole).where(F.col("elapsed").isNotNull())
+    starts = servers.select("fleet", "snapshot", "server_id", "start")
+    started = accounts.join(starts, on=["fleet", "snapshot", "server_id"], how="left")
+    return columns.ACCOUNT_COUNTERS.of_hours(started, settings)
 
 
-def account_usage(
-    accounts: DataFrame, servers: DataFrame, accounts_before: DataFrame, servers_before: DataFrame, settings: Settings
-) -> DataFrame:
-    """Return what each account used, over all servers of a domain. Nothing is extrapolated over gaps: `coverage` tells of how
-    much of the time the counts are."""
-    today = accounts.join(servers.select(*_SERVER, "start"), on=list(_SERVER), how="left").withColumn(
-        "today", F.lit(True)
-    )
-    last = accounts_before.join(servers_before.select(*_SERVER, "start"), on=list(_SERVER), how="left")
-    latest = Window.partitionBy("fleet", *ACCOUNT, "server")
-    before = (
-        last.withColumn("latest", F.max("taken").over(latest)).where(F.col("taken") == F.col("latest")).drop("latest")
-    )
-    key = ["fleet", "day", *ACCOUNT]
-    rows = today.unionByName(before.withColumn("today", F.lit(False))).withColumn("day", F.to_date("taken"))
-    flow = (
-        steps(rows, settings)
-        .where("today")
-        .groupBy(*key)
-        .agg(
-            *(F.sum(F.when(F.col("whole"), F.col(f"rise_{name}"))).alias(name) for name in _COUNTERS),
-            F.coalesce(F.sum(F.when(F.col("whole"), F.col("elapsed"))), F.lit(0.0)).alias("observed"),
-            F.count_if(~F.coalesce("whole", F.lit(False))).alias("gaps"),
-            F.sum("elapsed").alias("possible"),
-        )
-    )
+def stocks(accounts: DataFrame) -> DataFrame:
+    """Return what each account had in an hour, over all servers of a domain."""
     sums = ("connections", "leafnodes", "num_subscriptions", "js_ha_assets")
     # Each server tells what the account has on all of them (jetstream.go storageTotals), and its limits.
     reported_by_each = ("js_storage", "js_memory", "js_reserved_storage", "js_reserved_memory")
-    moments = (
-        rows.where("today")
-        .groupBy(*key, "snapshot", "taken")
-        .agg(
-            *(F.sum(name).alias(name) for name in sums),
-            *(F.max(name).alias(name) for name in reported_by_each),
-        )
+    moments = accounts.groupBy(*SNAPSHOT, *ACCOUNT).agg(
+        *(F.sum(name).alias(name) for name in sums),
+        *(F.max(name).alias(name) for name in reported_by_each),
     )
-    stock = moments.groupBy(*key).agg(
+    return moments.groupBy("fleet", *ACCOUNT, whole_hour()).agg(
+        F.min("taken").alias("begin"),
+        F.max("taken").alias("taken"),
         F.count(F.lit(1)).alias("snapshots"),
-        F.avg("connections").alias("connections"),
-        F.max("connections").alias("connections_max"),
-        F.max("leafnodes").alias("leafnodes_max"),
-        F.max("num_subscriptions").alias("subscriptions_max"),
-        F.avg("js_storage").alias("storage"),
-        F.max("js_storage").alias("storage_max"),
-        F.avg("js_memory").alias("memory"),
-        F.max("js_memory").alias("memory_max"),
-        F.max_by("js_reserved_storage", "taken").alias("reserved_storage"),
-        F.max_by("js_reserved_memory", "taken").alias("reserved_memory"),
-        F.max_by("js_ha_assets", "taken").alias("ha_assets"),
-        (seconds(F.min("taken"), F.max("taken")) / 3600).alias("hours"),
+        *(
+            F.struct(F.sum(F.col(name).cast("double")).alias("sum"), F.count(name).alias("count")).alias(name)
+            for name in _MEANS
+        ),
+        *(F.max(name).alias(f"{name}_max") for name in (*_MEANS, "leafnodes", "num_subscriptions")),
+        *(F.max_by(name, "taken").alias(name) for name in _LAST),
+    )
+
+
+def account_usage(of_flows: DataFrame, of_stocks: DataFrame, flows_before: DataFrame, settings: Settings) -> DataFrame:
+    """Return what each account used, over all servers of a domain. Nothing is extrapolated over gaps: `coverage` tells of how
+    much of the time the counts are."""
+    key = ["fleet", "day", *ACCOUNT]
+    flow = (
+        with_day(columns.ACCOUNT_COUNTERS.of_day(of_flows, flows_before, settings))
+        .groupBy(*key)
+        .agg(*(F.sum(name).alias(name) for name in (*_COUNTERS, "observed", "gaps", "possible")))
+    )
+    mean = {name: ratio(F.sum(f"{name}.sum"), F.sum(f"{name}.count")) for name in _MEANS}
+    stock = (
+        with_day(of_stocks)
+        .groupBy(*key)
+        .agg(
+            F.sum("snapshots").alias("snapshots"),
+            mean["connections"].alias("connections"),
+            F.max("connections_max").alias("connections_max"),
+            F.max("leafnodes_max").alias("leafnodes_max"),
+            F.max("num_subscriptions_max").alias("subscriptions_max"),
+            mean["js_storage"].alias("storage"),
+            F.max("js_storage_max").alias("storage_max"),
+            mean["js_memory"].alias("memory"),
+            F.max("js_memory_max").alias("memory_max"),
+            *(F.max_by(name, "taken").alias(name.removeprefix("js_")) for name in _LAST),
+            (seconds(F.min("begin"), F.max("taken")) / 3600).alias("hours"),
+        )
     )
     return stock.join(flow, on=key, how="left").withColumns(
         {
@@ -106,12 +95,22 @@ def account_usage(
     )
 
 
+FACTS = (
+    Table(
+        "flows",
+        "account on a server",
+        columns.FLOWS,
+        ("silver.accounts", "silver.servers", "settings"),
+        flows,
+    ),
+    Table("stocks", "account, in each domain", columns.STOCKS, ("silver.accounts",), stocks),
+)
 TABLES = (
     Table(
         "account_usage",
         "account, in each domain",
         columns.ACCOUNT_USAGE,
-        ("silver.accounts", "silver.servers", "before.accounts", "before.servers", "settings"),
+        ("hours.flows", "hours.stocks", "before.flows", "settings"),
         account_usage,
     ),
 )

@@ -10,36 +10,27 @@ time between them. They count what servers receive from clients and from each ot
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import Settings, whole_hour, with_hour
-from jetstream_insights.gold.tables import Table, seconds
+from jetstream_insights.gold.tables import Table
 
-_COUNTERS = ("in_msgs", "in_bytes", "js_api_total", "js_api_errors")
+_COUNTERS = columns.SERVER_COUNTERS.names
 
 
 def activity(
-    servers: DataFrame, of_waiting: DataFrame, leader_changes: DataFrame, before: DataFrame, settings: Settings
+    of_hours: DataFrame, of_waiting: DataFrame, leader_changes: DataFrame, before: DataFrame, settings: Settings
 ) -> DataFrame:
     """Return what each fleet did in each hour that has a snapshot."""
-    wanted = ("fleet", "taken", "server", "server_id", "start", *_COUNTERS)
-    today = servers.select(*wanted, F.lit(True).alias("today"))
-    rows = today.unionByName(before.select(*wanted, F.lit(False).alias("today")))
-    series = Window.partitionBy("fleet", "server_id", "start").orderBy("taken")
-    rises = {name: F.col(name) - F.lag(name).over(series) for name in _COUNTERS}
-    steps = rows.withColumns({**rises, "elapsed": seconds(F.lag("taken").over(series), F.col("taken"))}).where("today")
-    whole = F.col("elapsed") <= settings.longest_gap
-    for name in _COUNTERS:
-        whole = whole & (F.coalesce(F.col(name), F.lit(0)) >= 0)
     key = ("fleet", "day", "hour")
     of_server = (
-        with_hour(steps)
+        with_hour(columns.SERVER_COUNTERS.of_day(of_hours, before, settings))
         .groupBy(*key, "server")
         .agg(
-            F.sum(F.when(whole, F.col("elapsed"))).alias("elapsed"),
-            *(F.sum(F.when(whole, F.col(name))).alias(name) for name in _COUNTERS),
+            F.sum("observed").alias("elapsed"),
+            *(F.sum(name).alias(name) for name in _COUNTERS),
         )
     )
     busy = of_server.groupBy(*key).agg(
@@ -50,7 +41,7 @@ def activity(
         ),
         F.sum("js_api_errors").alias("api_errors"),
     )
-    clients = with_hour(_last_of_hour(servers, "connections")).drop("taken")
+    clients = with_hour(_last_of_hour(of_hours.select("fleet", "last.*"), "connections")).drop("taken")
     consumers = with_hour(of_waiting).drop("taken")
     elections = leader_changes.groupBy("fleet", "day", F.hour("taken").alias("hour")).agg(
         F.count(F.lit(1)).alias("elections")
@@ -61,6 +52,11 @@ def activity(
         .join(elections, on=list(key), how="left")
         .withColumn("elections", F.coalesce("elections", F.lit(0)))
     )
+
+
+def counters(servers: DataFrame, settings: Settings) -> DataFrame:
+    """Return what each start of a server counted in an hour."""
+    return columns.SERVER_COUNTERS.of_hours(servers, settings)
 
 
 def waiting(consumers: DataFrame) -> DataFrame:
@@ -75,13 +71,16 @@ def _last_of_hour(frame: DataFrame, *names: str) -> DataFrame:
     return moments.groupBy("fleet", whole_hour()).agg(*latest).drop("whole_hour")
 
 
-FACTS = (Table("waiting", "fleet", columns.WAITING, ("silver.consumers",), waiting),)
+FACTS = (
+    Table("waiting", "fleet", columns.WAITING, ("silver.consumers",), waiting),
+    Table("counters", "start of a server", columns.COUNTERS, ("silver.servers", "settings"), counters),
+)
 TABLES = (
     Table(
         "activity",
         "hour",
         columns.ACTIVITY,
-        ("silver.servers", "hours.waiting", "gold.leader_changes", "before.servers", "settings"),
+        ("hours.counters", "hours.waiting", "gold.leader_changes", "before.counters", "settings"),
         activity,
     ),
 )

@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, union
-from jetstream_insights.gold.report import looks, meta_groups, moments
+from jetstream_insights.gold.common import SNAPSHOT_KEY, union, whole_hour
+from jetstream_insights.gold.report import meta_groups, moments
 from jetstream_insights.gold.tables import Table
 from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
 
@@ -43,6 +43,10 @@ _NEW = 60
 _AT_START = "at start"
 
 
+#: What of a state is a list.
+_LISTS = ("members", "tags")
+
+
 def _things(
     object_: str,
     frame: DataFrame,
@@ -51,20 +55,35 @@ def _things(
     known: Column | None = None,
     **names: Column,
 ) -> DataFrame:
-    """Return things as rows of one form: names, who tells of them, when they were created, and their state as text, null where it
-    is not `known`: such a row only tells that the thing is there."""
-    alike = F.xxhash64(*state.values())
-    texts = F.create_map(*(item for name, value in state.items() for item in (F.lit(name), value.cast("string"))))
-    return frame.select(
+    """Return things as rows of one form, one for the snapshots of an hour that reported the same: names, who tells of them, when
+    they were created, and their state as text, null where it is not `known`: such a row only tells that the thing is there."""
+    shown = F.struct(*(value.alias(name) for name, value in state.items()))
+    each = frame.select(
         *SNAPSHOT_KEY,
         "taken",
-        F.lit(object_).alias("object"),
+        whole_hour(),
         *(names.get(name, F.lit("")).alias(name) for name in _NAMES),
-        hosts.alias("hosts"),
+        F.array_sort(hosts).alias("hosts"),
         (F.col("created") if "created" in frame.columns else F.lit(None)).cast("timestamp").alias("created"),
-        (texts if known is None else F.when(known, texts)).alias("state"),
-        (alike if known is None else F.when(known, alike)).alias("alike"),
+        (shown if known is None else F.when(known, shown)).alias("shown"),
     )
+    alike = each.groupBy("fleet", "whole_hour", *_NAMES, "hosts", "created", "shown").agg(
+        F.max("taken").alias("taken"),
+        F.array_sort(F.collect_list(F.struct("taken", "snapshot"))).alias("snapshots"),
+    )
+
+    def text(name: str) -> Column:
+        value = F.col("shown")[name]
+        return F.to_json(value) if name in _LISTS else value.cast("string")
+
+    texts = F.create_map(*(item for name in state for item in (F.lit(name), text(name))))
+    return alike.withColumns(
+        {
+            "object": F.lit(object_),
+            "state": F.when(F.col("shown").isNotNull(), texts),
+            "alike": F.when(F.col("shown").isNotNull(), F.xxhash64("shown")),
+        }
+    ).drop("shown", "whole_hour")
 
 
 def things(
@@ -80,10 +99,10 @@ def things(
     of_server = {
         **{name: F.col(name) for name in same},
         **{name: F.col(f"js_{name}") for name in ("max_storage", "max_memory", "max_ha_assets")},
-        "tags": F.to_json(F.array_sort("tags")),
+        "tags": F.array_sort("tags"),
         "config_load_time": loaded,
     }
-    members, hosts, led = {"members": F.to_json("members")}, F.col("hosts"), F.col("leader").isNotNull()
+    members, hosts, led = {"members": F.col("members")}, F.col("hosts"), F.col("leader").isNotNull()
     of_asset = {**members, "config": F.col("config_hash")}
     domain, account, stream = ({name: F.col(name) for name in key} for key in (DOMAIN, ACCOUNT, STREAM))
     durable = consumers.where("durable")
@@ -102,31 +121,11 @@ def things(
 
 
 def states(
-    snapshots: DataFrame,
-    servers: DataFrame,
-    meta_peers: DataFrame,
-    streams: DataFrame,
-    consumers: DataFrame,
-    accounts: DataFrame,
-    snapshots_before: DataFrame,
-    servers_before: DataFrame,
-    meta_peers_before: DataFrame,
-    streams_before: DataFrame,
-    consumers_before: DataFrame,
-    accounts_before: DataFrame,
-    day: Column,
+    of_looks: DataFrame, of_things: DataFrame, looks_before: DataFrame, things_before: DataFrame, day: Column
 ) -> DataFrame:
     """Return the states of what was not the same in all snapshots. The frames `before`: the last hour before the day."""
-    all_servers, all_peers = servers.unionByName(servers_before), meta_peers.unionByName(meta_peers_before)
-    every = things(
-        all_servers,
-        all_peers,
-        streams.unionByName(streams_before),
-        consumers.unionByName(consumers_before),
-        accounts.unionByName(accounts_before),
-    )
     of_fleet = Window.partitionBy("fleet").orderBy("number")
-    of_all = moments(looks(snapshots.unionByName(snapshots_before), all_servers, all_peers)).select(
+    of_all = moments(of_looks.unionByName(looks_before)).select(
         *SNAPSHOT_KEY,
         "number",
         F.col("taken").alias("began"),
@@ -136,18 +135,13 @@ def states(
         F.lead("taken").over(of_fleet).alias("following"),
         F.lead("silent").over(of_fleet).alias("following_silent"),
     )
-    return suspects(every, of_all).join(F.broadcast(of_all), on=SNAPSHOT_KEY).withColumn("day", day)
+    found = suspects(of_things.unionByName(things_before), of_all)
+    every = found.withColumn("of", F.explode("snapshots")).drop("taken").select("*", "of.*")
+    return every.join(F.broadcast(of_all), on=SNAPSHOT_KEY).withColumn("day", day)
 
 
-def changes(
-    of_states: DataFrame,
-    streams: DataFrame,
-    consumers: DataFrame,
-    streams_before: DataFrame,
-    consumers_before: DataFrame,
-    day: Column,
-) -> DataFrame:
-    """Return what changed in the day, in order."""
+def _in_order(of_states: DataFrame) -> DataFrame:
+    """Return the states, each with the one before it of the same thing."""
     one = Window.partitionBy(*_THING).orderBy("number")
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)
     known = F.col("state").isNotNull()
@@ -155,7 +149,7 @@ def changes(
         f"old_{name}": F.last(F.when(known, F.col(name)), ignorenulls=True).over(earlier)
         for name in ("state", "taken", "snapshot")
     }
-    seen = of_states.withColumns(
+    return of_states.withColumns(
         {
             **old,
             "old_created": F.lag("created").over(one),
@@ -163,7 +157,10 @@ def changes(
             "next": F.lead("number").over(one),
         }
     )
-    today = F.to_date("taken") == day
+
+
+def _changed(seen: DataFrame, day: Column) -> DataFrame:
+    """Return the states of the day that are not the same as the one before, once for each `field`."""
     recreated = F.coalesce(F.col("created") != F.col("old_created"), F.lit(False))
 
     def differs(name: Column) -> Column:
@@ -172,11 +169,31 @@ def changes(
         return F.coalesce((new != before) & (new != _AT_START), F.lit(False))
 
     fields = F.when(recreated, F.array(F.lit("created"))).otherwise(F.filter(F.map_keys("state"), differs))
-    changed = seen.where(today & known & F.col("old_state").isNotNull()).withColumn("field", F.explode(fields))
+    known = F.col("state").isNotNull() & F.col("old_state").isNotNull()
+    return seen.where((F.to_date("taken") == day) & known).withColumn("field", F.explode(fields))
+
+
+def _configured() -> Column:
+    """Return whether a change is one that the configurations themselves tell."""
+    return (F.col("field") == "config") & F.col("object").isin("stream", "consumer")
+
+
+def edits(of_states: DataFrame, day: Column) -> DataFrame:
+    """Return the snapshots that have the configurations before and after a change."""
+    changed = _changed(_in_order(of_states), day).where(_configured())
+    old = (F.col(f"old_{name}").alias(name) for name in ("snapshot", "taken"))
+    both = F.array(F.struct("snapshot", "taken"), F.struct(*old))
+    return changed.select(F.inline(both)).distinct()
+
+
+def changes(of_states: DataFrame, streams: DataFrame, consumers: DataFrame, day: Column) -> DataFrame:
+    """Return what changed in the day, in order. `streams`, `consumers`: of the snapshots of `edits`."""
+    seen = _in_order(of_states)
+    changed = _changed(seen, day)
     what = F.coalesce(
         F.create_map(*(F.lit(text) for pair in _WHAT.items() for text in pair))[F.col("field")], F.lit("config")
     )
-    plain = changed.where((F.col("field") != "config") | ~F.col("object").isin("stream", "consumer")).select(
+    plain = changed.where(~_configured()).select(
         *_THING, "taken", F.col("old_taken").alias("before"),
         F.when(F.col("field") == "created", "recreated").otherwise(what).alias("what"), "field",
         F.when(F.col("field") == "created", F.col("old_created").cast("string")).otherwise(F.col("old_state")[F.col("field")])
@@ -184,11 +201,9 @@ def changes(
         F.when(F.col("field") == "created", F.col("created").cast("string")).otherwise(F.col("state")[F.col("field")])
         .alias("new"),
     )  # fmt: skip
-    configured = changed.where((F.col("field") == "config") & F.col("object").isin("stream", "consumer"))
-    configurations = _configurations(
-        configured, streams.unionByName(streams_before), consumers.unionByName(consumers_before)
-    )
-    return union([plain, configurations, _came(seen.where(today)), _went(seen, day)]).withColumn("day", day)
+    configurations = _configurations(changed.where(_configured()), streams, consumers)
+    came = _came(seen.where(F.to_date("taken") == day))
+    return union([plain, configurations, came, _went(seen, day)]).withColumn("day", day)
 
 
 def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
@@ -207,7 +222,7 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
         .join(silences, on="fleet", how="left")
     )
     counted = of_things.groupBy(*_THING).agg(
-        F.count(F.lit(1)).alias("reported"),
+        F.sum(F.size("snapshots")).alias("reported"),
         F.array_distinct(F.flatten(F.collect_set("hosts"))).alias("hosts"),
         F.max("created").alias("created"),
         (F.min("alike") != F.max("alike")).alias("differs"),
@@ -226,7 +241,7 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
 
 
 def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
-    """Return the top-level fields in which configurations differ. Only those that did are read again."""
+    """Return the top-level fields in which configurations differ."""
     key = ["fleet", "snapshot", *CONSUMER]
 
     def of(snapshot: str, name: str) -> DataFrame:
@@ -277,21 +292,29 @@ def _went(seen: DataFrame, day: Column) -> DataFrame:
     )
 
 
-_FRAMES = ("snapshots", "servers", "meta_peers", "streams", "consumers", "accounts")
 _ASSETS = ("streams", "consumers")
+FACTS = (
+    Table(
+        "things",
+        "server, meta group, account, stream and durable consumer, for the snapshots that reported the same of it",
+        columns.THINGS,
+        tuple(f"silver.{name}" for name in ("servers", "meta_peers", *_ASSETS, "accounts")),
+        things,
+    ),
+)
 TABLES = (
     Table(
         "states",
         "server, meta group, account, stream and durable consumer that was not the same in all snapshots, in each of them",
         columns.STATES,
-        (*(f"silver.{name}" for name in _FRAMES), *(f"before.{name}" for name in _FRAMES), "day"),
+        ("hours.looks", "hours.things", "before.looks", "before.things", "day"),
         states,
     ),
     Table(
         "changes",
         "change between two snapshots",
         columns.CHANGES,
-        ("gold.states", *(f"silver.{name}" for name in _ASSETS), *(f"before.{name}" for name in _ASSETS), "day"),
+        ("gold.states", *(f"edited.{name}" for name in _ASSETS), "day"),
         changes,
     ),
 )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from jetstream_insights.gold.counters import Counters
 from jetstream_insights.gold.tables import DAY, DOMAIN, GROUP, MOMENT, Col
-from jetstream_insights.keys import CONSUMER, STREAM
+from jetstream_insights.keys import ACCOUNT, CONSUMER, STREAM
 
 REPLICAS = "array<struct<name:string,id:string,leader:boolean,current:boolean,online:boolean,active:double,lag:bigint>>"
 _MEMBERS = Col("members", "array<string>", "every server that any member knows in the group")
@@ -784,6 +785,8 @@ ANSWERS = (
     Col("server", "string", "the server"),
     Col("cluster", "string", "its cluster"),
     Col("healthy", "boolean", "whether it was healthy; null when it did not tell"),
+    Col("ahead", "double", "seconds that its clock was ahead; null when it did not tell"),
+    Col("namesakes", "boolean", "whether another server answered by this name"),
     Col("identity", "struct<start:timestamp,server_id:string,version:string>", "which start of it answered"),
 )
 HOURLY_USAGE = (
@@ -838,4 +841,54 @@ LAGS = (
     Col("moved_at", "timestamp", "last snapshot with progress since the one before, or with nothing to do"),
     Col("moved_delivered", "bigint", "delivered.consumer_seq then"),
     Col("points", f"array<{_struct(CONSUMER_POINT)}>", "all snapshots"),
+)
+#: A name that two servers have has two series.
+SERVER_COUNTERS = Counters(
+    ("in_msgs", "in_bytes", "js_api_total", "js_api_errors"),
+    ("fleet", "server", "server_id", "start"),
+    shown=("connections",),
+)
+COUNTERS = (
+    *_TAKEN,
+    Col("server", "string", "the server"),
+    Col("server_id", "string", "its id"),
+    Col("start", "timestamp", "when it started"),
+    *SERVER_COUNTERS.columns,
+)
+ACCOUNT_COUNTERS = Counters(
+    ("sent_msgs", "sent_bytes", "received_msgs", "received_bytes", "slow_consumers"),
+    ("fleet", *ACCOUNT, "server"),
+    start=("server_id", "start"),
+)
+FLOWS = (
+    *_TAKEN,
+    *_named(ACCOUNT_USAGE, *ACCOUNT),
+    Col("server", "string", "the server"),
+    *ACCOUNT_COUNTERS.columns,
+)
+STOCKS = (
+    *_TAKEN,
+    *_named(ACCOUNT_USAGE, *ACCOUNT),
+    Col("begin", "timestamp", "first snapshot"),
+    Col("snapshots", "int", "how many"),
+    *(
+        column
+        for name in ("connections", "js_storage", "js_memory")
+        for column in (
+            Col(name, "struct<sum:double,count:bigint>", "of all snapshots that reported it"),
+            Col(f"{name}_max", "bigint", "most"),
+        )
+    ),
+    *(Col(f"{name}_max", "bigint", "most") for name in ("leafnodes", "num_subscriptions")),
+    *(
+        Col(name, "bigint", "in the last snapshot")
+        for name in ("js_reserved_storage", "js_reserved_memory", "js_ha_assets")
+    ),
+)
+THINGS = (
+    *_TAKEN,
+    *_THING,
+    *_named(STATES, "hosts", "created", "state"),
+    Col("alike", "bigint", "the same for the same state"),
+    Col("snapshots", "array<struct<taken:timestamp,snapshot:string>>", "those that reported this of it"),
 )

@@ -50,26 +50,19 @@ def _started() -> Column:
     return F.coalesce("start", F.timestamp_micros(F.unix_micros("taken") - (F.col("uptime") * 1e6).cast("bigint")))
 
 
-def restarts(servers: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
+def restarts(of_answers: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
     """Return the starts of servers, by name. `past`: server_availability of the days before, for when each answered last.
 
     A name that two servers have is no identity: it is left out.
     """
-    shared = ("fleet", "server", "server_id", "cluster", "version", "started", "taken")
-    several = Window.partitionBy("fleet", "snapshot", "server")
-    today = servers.withColumns(
-        {"namesakes": F.max("server_id").over(several) != F.min("server_id").over(several), "started": _started()}
-    )
-    renamed = past.withColumns({"taken": F.col("seen"), "started": F.col("start")}).where(F.col("seen").isNotNull())
+    shared = ("fleet", "server", "server_id", "cluster", "version", "start", "taken")
+    today = of_answers.where("NOT namesakes").select("*", "identity.*")
+    renamed = past.withColumn("taken", F.col("seen")).where(F.col("seen").isNotNull())
     before = renamed.groupBy("fleet", "server").agg(F.max_by(F.struct(*shared), "taken").alias("of")).select("of.*")
-    rows = (
-        today.where("NOT namesakes")
-        .select(*shared, F.lit(True).alias("today"))
-        .unionByName(before.withColumn("today", F.lit(False)))
-    )
+    rows = today.select(*shared, F.lit(True).alias("today")).unionByName(before.withColumn("today", F.lit(False)))
     server = Window.partitionBy("fleet", "server").orderBy("taken")
-    old = {f"old_{name}": F.lag(name).over(server) for name in ("server_id", "version", "started", "taken")}
-    later = F.col("started") > F.col("old_started") + F.expr("INTERVAL 1 SECOND")
+    old = {f"old_{name}": F.lag(name).over(server) for name in ("server_id", "version", "start", "taken")}
+    later = F.col("start") > F.col("old_start") + F.expr("INTERVAL 1 SECOND")
     again = (F.col("server_id") != F.col("old_server_id")) | F.coalesce(later, F.lit(False))
     found = rows.withColumns(old).where(F.col("today") & again)
     return found.select(
@@ -79,9 +72,9 @@ def restarts(servers: DataFrame, past: DataFrame, settings: Settings) -> DataFra
         "cluster",
         "taken",
         F.col("old_taken").alias("before"),
-        F.col("started").alias("start"),
-        F.col("old_started").alias("old_start"),
-        not_negative(seconds(F.col("old_taken"), F.col("started"))).alias("down"),
+        "start",
+        "old_start",
+        not_negative(seconds(F.col("old_taken"), F.col("start"))).alias("down"),
         "old_version",
         "version",
         (F.col("version") != F.col("old_version")).alias("upgraded"),
@@ -141,6 +134,8 @@ def answers(servers: DataFrame) -> DataFrame:
     return servers.groupBy(*SNAPSHOT_KEY, "server", "taken").agg(
         F.min("cluster").alias("cluster"),
         F.min(F.when(F.col("health").isNotNull(), F.col("health") == "ok")).alias("healthy"),
+        F.max("clock_offset").alias("ahead"),
+        (F.min("server_id") != F.max("server_id")).alias("namesakes"),
         F.max(F.struct(_started().alias("start"), "server_id", "version")).alias("identity"),
     )
 
@@ -306,9 +301,9 @@ def _advised(advisories: DataFrame) -> DataFrame:
     )
 
 
-def logged(server_events: DataFrame, servers: DataFrame) -> DataFrame:
+def logged(server_events: DataFrame, of_answers: DataFrame) -> DataFrame:
     """Return what servers' logs tell of why something went wrong, each line once, `at` by the collector's clock."""
-    clocks = servers.groupBy("fleet", "snapshot", "server").agg(F.max("clock_offset").alias("ahead"))
+    clocks = of_answers.select("fleet", "snapshot", "server", "ahead")
     rank = F.coalesce(*(F.when(F.col("kind") == kind, F.lit(number)) for kind, number in _LOGGED.items()))
     ahead = F.coalesce("ahead", F.lit(0.0))
     telling = server_events.where(F.col("kind").isin(*_LOGGED))
@@ -381,7 +376,6 @@ def incidents(
     of_timeline: DataFrame,
     of_moments: DataFrame,
     of_answers: DataFrame,
-    servers: DataFrame,
     failures: DataFrame,
     advisories: DataFrame,
     server_events: DataFrame,
@@ -417,7 +411,7 @@ def incidents(
     itself = F.when(F.col("kind") == "server", F.col("incident")).otherwise(F.lit("")).alias("itself")
     members = marked.select(*key, since.alias("from"), "last", itself, F.explode("servers").alias("member"))
     reported = _explanations(of_servers, of_restarts, failures, of_moments)
-    by_member = _of_members(members, reported, logged(server_events, servers))
+    by_member = _of_members(members, reported, logged(server_events, of_answers))
     out = marked.select(*key, F.explode("behind").alias("server_behind")).select(
         *key, _candidate(F.lit(5), F.lit("behind"), F.col("server_behind"), F.col("begin"), F.lit(""))
     )
@@ -459,7 +453,7 @@ TABLES = (
         "restarts",
         "start of a server",
         columns.RESTARTS,
-        ("silver.servers", "past.server_availability:7", "settings"),
+        ("hours.answers", "past.server_availability:7", "settings"),
         restarts,
     ),
     Table(
@@ -479,7 +473,6 @@ TABLES = (
         (
             "gold.timeline",
             *_PRESENCE,
-            "silver.servers",
             "silver.failures",
             "silver.advisories",
             "silver.server_events",

@@ -260,7 +260,7 @@ def report_consumers(of_moments: DataFrame, streams: DataFrame, consumers: DataF
 
 
 def report_fleet(
-    snapshots: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
+    of_moments: DataFrame, servers: DataFrame, meta: DataFrame, streams: DataFrame, consumers: DataFrame
 ) -> DataFrame:
     """Return the sums of each fleet, from the other reports and from the snapshots."""
     key = [*SNAPSHOT_KEY, "taken", "day"]
@@ -285,7 +285,7 @@ def report_fleet(
         F.when(F.count("leader") > 0, F.array_join(leaders["leader"], ", ")).alias("meta_leader")
     )
     parts = (
-        snapshots.select(*SNAPSHOT_KEY, "complete"),
+        of_moments.select(*SNAPSHOT_KEY, "complete"),
         of_meta,
         of_streams,
         of_consumers,
@@ -329,7 +329,7 @@ TABLES = (
         "report_fleet",
         "fleet",
         columns.REPORT_FLEET,
-        ("silver.snapshots", *(f"gold.report_{name}" for name in ("servers", "meta", "streams", "consumers"))),
+        ("gold.moments", *(f"gold.report_{name}" for name in ("servers", "meta", "streams", "consumers"))),
         report_fleet,
     ),
 )

@@ -25,9 +25,10 @@ class Col:
 class Table:
     """A gold table of one day. `of`: what `make` takes, in this order:
 
-    - `hours.NAME`: the facts of the day's hours, see `gold.FACTS`;
-    - `silver.NAME`: the silver rows of the day; `before.NAME`: those of the last hour before the day that has any; `last.NAME`:
-      those of the day's last snapshot of each fleet;
+    - `hours.NAME`: the facts of the day's hours, see `gold.FACTS`; `before.NAME`: those of the last hour before the day, of the
+      day before, that has any;
+    - `silver.NAME`: the silver rows of the day; `last.NAME`: those of the day's last snapshot of each fleet; `edited.NAME`: those
+      of the snapshots that have a configuration before or after a change, by `gold.states`;
     - `gold.NAME`: a gold table of the day, made before this one; `past.NAME:DAYS`: the published rows of so many days before,
       or of those that are named, such as `1,7,30`;
     - `day`: the day as a column; `settings`: the Settings.

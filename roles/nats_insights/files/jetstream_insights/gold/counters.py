@@ -1,0 +1,91 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""By how much counters of servers rose: between the snapshots of an hour, and from one hour to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from jetstream_insights.gold.common import Settings, whole_hour
+from jetstream_insights.gold.tables import Col, seconds
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Counters, of which each `series` has one value in a snapshot, at most. They can be compared with those before where `start`
+    is the same, the time between is not too long, and none is lower. `shown`: what is wanted of a snapshot besides, by type."""
+
+    names: tuple[str, ...]
+    series: tuple[str, ...]
+    start: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[Col, ...]:
+        """What is known of an hour, besides the series."""
+        types = {"taken": "timestamp", "server_id": "string", "start": "timestamp"}
+        fields = ",".join(f"{name}:{types.get(name, 'bigint')}" for name in self._of_snapshot)
+        return (
+            Col("first", f"struct<{fields}>", "as its first snapshot reported"),
+            Col("last", f"struct<{fields}>", "as its last snapshot reported"),
+            Col("possible", "double", "seconds between its snapshots"),
+            Col("observed", "double", "seconds of those between snapshots that can be compared"),
+            Col("gaps", "bigint", "pairs of snapshots that cannot"),
+            *(Col(name, "bigint", "rise in the observed time") for name in self.names),
+        )
+
+    @property
+    def _of_snapshot(self) -> tuple[str, ...]:
+        return ("taken", *self.start, *self.names, *self.shown)
+
+    @property
+    def _sums(self) -> tuple[str, ...]:
+        return ("possible", "observed", "gaps", *self.names)
+
+    def of_hours(self, rows: DataFrame, settings: Settings) -> DataFrame:
+        """Return what each series did in an hour. The step from the hour before is left to the day."""
+        key = [*self.series, "whole_hour"]
+        before = F.lag("of").over(Window.partitionBy(*key).orderBy("taken"))
+        of_snapshots = rows.withColumns({"whole_hour": whole_hour(), "of": F.struct(*self._of_snapshot)})
+        steps = of_snapshots.withColumn("step", self._step(before, F.col("of"), settings))
+        return steps.groupBy(*key).agg(
+            F.max("taken").alias("taken"),
+            F.min_by("of", "taken").alias("first"),
+            F.max_by("of", "taken").alias("last"),
+            *(F.sum(F.col("step")[name]).alias(name) for name in self._sums),
+        )
+
+    def of_day(self, of_hours: DataFrame, before: DataFrame, settings: Settings) -> DataFrame:
+        """Return the hours with the steps to each of them; `before`: the last hour before the day."""
+        every = of_hours.withColumn("today", F.lit(True)).unionByName(before.withColumn("today", F.lit(False)))
+        old = F.lag("last").over(Window.partitionBy(*self.series).orderBy("taken"))
+        stepped = every.withColumn("step", self._step(old, F.col("first"), settings)).where("today")
+        sums = {name: (F.col(name), F.col("step")[name]) for name in self._sums}
+        return stepped.withColumns({name: F.coalesce(own + step, own, step) for name, (own, step) in sums.items()})
+
+    def _step(self, old: Column, new: Column, settings: Settings) -> Column:
+        """Return the step between two snapshots, of nulls when there is none before."""
+        elapsed = seconds(old["taken"], new["taken"])
+        rises = {name: new[name] - old[name] for name in self.names}
+        conditions = (
+            elapsed <= F.lit(settings.longest_gap),
+            *(old[name].eqNullSafe(new[name]) for name in self.start),
+            *(F.coalesce(rise, F.lit(0)) >= 0 for rise in rises.values()),
+        )
+        whole = F.coalesce(_all(conditions), F.lit(False))
+        return F.struct(
+            elapsed.alias("possible"),
+            F.when(whole, elapsed).alias("observed"),
+            F.when(elapsed.isNotNull(), (~whole).cast("bigint")).alias("gaps"),
+            *(F.when(whole, rise).alias(name) for name, rise in rises.items()),
+        )
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    return reduce(Column.__and__, conditions)
