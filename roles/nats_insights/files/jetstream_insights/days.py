@@ -207,9 +207,7 @@ class _Day:
         """Return the facts of some hours, made where they are not kept."""
         if not self._kept:
             return _facts(self._lake, name, self._settings, of_hours)
-        # Of those of an older format the silver rows are gone.
-        known = [hour for hour in of_hours if self._lake.pointer(FACTS, hour).get("format") == FACTS_FORMAT]
-        found = self._lake.read(FACTS, name, known)
+        found = self._lake.read(FACTS, name, self._lake.kept_hours(FACTS, of_hours))
         return self._lake.nothing(FACTS_OF_HOURS[name].schema) if found is None else found
 
     def _wanted(self, layer: str) -> dict[str, datetime]:

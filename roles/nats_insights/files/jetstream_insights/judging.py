@@ -244,7 +244,7 @@ class _Day:
     def _kept(self, names: Iterable[str]) -> dict[str, DataFrame]:
         """Return what is kept of the hours."""
         lake = self._lake
-        known = [hour for hour in self._hours if lake.pointer(JUDGED, hour).get("format") == JUDGED_FORMAT]
+        known = lake.kept_hours(JUDGED, self._hours)
         found = {name: lake.read(JUDGED, name, known) for name in names}
         return {name: frame for name, frame in found.items() if frame is not None}
 

@@ -343,6 +343,11 @@ class Lake:
             return self.spark.read.option("mergeSchema", "true").parquet(*paths)
         return self.spark.read.schema(_COLUMNS[layer][table]).parquet(*paths)
 
+    def kept_hours(self, layer: str, of_hours: Iterable[datetime]) -> list[datetime]:
+        """Return the hours of which something is kept in a layer, in its present format: without silver what is of an older one
+        cannot be made again."""
+        return [hour for hour in of_hours if self.pointer(layer, hour).get("format") == _FORMATS[layer]]
+
     def read(self, layer: str, table: str, of_hours: Iterable[datetime], as_written: bool = False) -> DataFrame | None:
         """Return the published rows of a table in these hours, None when there are none; `as_written` also with columns that only
         a newer program knows. Raises LakeError when hours are published in an older format."""

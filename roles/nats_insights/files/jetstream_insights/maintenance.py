@@ -111,17 +111,14 @@ def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -
             if hour + timedelta(hours=1) <= silver_end:
                 lake.files.delete(f"{layer}/_published/{name}")
                 done.silver_hours += layer == "silver"
-    # A day of which there is no silver is not made again.
-    for day in lake.days(f"{JUDGED}/_published") if keep.silver else ():
-        if day + timedelta(days=1) <= silver_end:
-            lake.files.delete(f"{JUDGED}/_published/{place(day.date())}")
     for file in lake.files.names("silver/_compacted") if keep.silver else ():
         if _date(file) + timedelta(days=1) <= silver_end:
             lake.files.delete(f"silver/_compacted/{file}")
     # Of a day without silver nothing is made any more; of one with some, they are what is left of the other hours.
-    for day in lake.days(f"{FACTS}/_published") if keep.silver else ():
-        if day + timedelta(days=1) <= silver_end:
-            lake.files.delete(f"{FACTS}/_published/{place(day.date())}")
+    for layer in (FACTS, JUDGED) if keep.silver else ():
+        for day in lake.days(f"{layer}/_published"):
+            if day + timedelta(days=1) <= silver_end:
+                lake.files.delete(f"{layer}/_published/{place(day.date())}")
 
 
 def _date(file: str) -> datetime:
