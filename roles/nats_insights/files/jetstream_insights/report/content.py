@@ -111,7 +111,9 @@ def _filled(table: Table, frame: DataFrame) -> dict[str, Any]:
     if table.thinned:
         wanted, every = _thinned(wanted, table.most)
         about = about if every == 1 else f"Every {every} hours."
-    chosen = _sorted(wanted, table.order).select(*(column.name for column in table.columns))
+    names = [column.name for column in table.columns]
+    # What is shown decides between equals, so that the same lake gives the same report.
+    chosen = _sorted(wanted, (*table.order, *(f"`{name}`" for name in names))).select(*names)
     # One more than is shown, so that only a table that is cut has to be counted.
     rows = (chosen if table.whole else chosen.limit(table.most + 1)).collect()
     kept = rows if table.whole else rows[: table.most]
@@ -127,13 +129,13 @@ def _thinned(frame: DataFrame, most: int) -> tuple[DataFrame, int]:
 
 
 def _sorted(frame: DataFrame, order: Sequence[str]) -> DataFrame:
-    """Return the rows in an order reported as in SQL."""
+    """Return the rows in an order given as in SQL."""
     columns = []
     for part in order:
         words = part.removesuffix(" NULLS LAST").removesuffix(" DESC")
         column = F.expr(words)
         columns.append(column.desc_nulls_last() if part != words else column.asc_nulls_last())
-    return frame.orderBy(*columns) if columns else frame
+    return frame.orderBy(*columns)
 
 
 def plain(value: Any) -> Any:
