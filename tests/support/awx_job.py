@@ -145,9 +145,14 @@ class Controller:
                 start_new_session=True,
             )
 
+        stopping = False
+
         def handle(event: Event) -> bool:
+            nonlocal stopping
             job.events.append(event)
-            if stop_at is not None and job.status != "canceled" and stop_at(event):
+            # Once: ansible-runner's handler of the signal waits for ever for a lock that it holds when another one interrupts it.
+            if stop_at is not None and not stopping and stop_at(event):
+                stopping = True
                 process.send_signal(signal.SIGTERM)
             return False
 
