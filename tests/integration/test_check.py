@@ -203,8 +203,13 @@ def test_a_consumers_work(check: Check, api: JetStreamApi) -> None:
     config = {"durable_name": "w", "ack_policy": "explicit", "metadata": {"io.nats.monitor.last-ack-critical": "1h"}}
     api.call("CONSUMER.DURABLE.CREATE.WORK.w", {"stream_name": "WORK", "config": config})
     consumer = {"account": "APP", "stream": "WORK", "consumer": "w", "last_delivery_critical": "1h"}
-    result = check({"consumer": consumer})
-    assert result["results"][0]["reasons"]["critical"] == ["No deliveries", "No acks"]
+    # Its replicas are not in step at once.
+    seen = wait_until(
+        lambda: check({"consumer": consumer})["results"][0]["reasons"]["critical"],
+        lambda reasons: reasons == ["No deliveries", "No acks"],
+        20,
+    )
+    assert seen.done, seen.value
 
     publish(api, "WORK", b"1")
     fetch(api, "WORK", "w")

@@ -202,7 +202,10 @@ def test_a_consumer_never_begins_behind_what_the_site_lost(pair: SitePair, versi
     assert row["position"] == 30
     assert {one["name"]: (one["origin_floor"], one["floor"]) for one in row["consumers"]}["fresh"] == (40, 30)
     assert pair.publish(pair.west, "orders.1")["seq"] == 31
-    assert pair.west_api.consumer(row["stream"], "fresh")["num_pending"] == 1
+    pending = wait_until(
+        lambda: pair.west_api.consumer(row["stream"], "fresh")["num_pending"], lambda number: number == 1, 20
+    )
+    assert pending.done, pending.value
 
 
 def test_an_origin_gets_its_subjects_back_when_the_site_does_not_catch_up(pair: SitePair, version: str) -> None:

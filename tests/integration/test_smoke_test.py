@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, free_ports
 
@@ -190,9 +191,11 @@ def test_a_stream_that_cannot_be_written_is_deleted(make_cluster: MakeCluster, r
     assert result["ok"] and result["account"] == "APP", result
     assert result["stream"]["replicas"] == 0
     assert "it cannot be written: the server refused the request: " in result["stream"]["reason"]
-    # Asked by a user who sees all of the account.
-    info = run_module("nats_stream_info", cluster.sys_connection())
-    assert info["streams"] == []
+    # Asked by a user who sees all of the account; each server deletes it in its own time.
+    seen = wait_until(
+        lambda: run_module("nats_stream_info", cluster.sys_connection())["streams"], lambda left: left == [], 20
+    )
+    assert seen.done, seen.value
 
 
 def test_an_account_that_may_have_no_further_stream(make_cluster: MakeCluster, run_module: Runner) -> None:

@@ -301,16 +301,28 @@ def test_consumers_are_recreated_while_replicas_are_copied(site: Site, save: Cal
 
 def test_consumers_of_what_is_new_get_nothing_old(site: Site, save: Callable[..., Path]) -> None:
     """On 2.10 some of the six are missing from the archive, and report an ack floor of 0."""
+
+    def nothing_pends() -> None:
+        # A leader that was elected just now counts from the beginning until it has read its consumer's state.
+        pending = wait_until(
+            lambda: [row["num_pending"] for row in site.api.consumers("NEWS").rows], lambda seen: seen == [0] * 6, 20
+        )
+        assert pending.done, pending.value
+
     site.add("NEWS", 3)
     site.produce(some_messages("NEWS"))
+    # What is new to a replica that lags is old to the others.
+    in_step = wait_until(
+        lambda: site.api.stream("NEWS")["cluster"]["replicas"],
+        lambda replicas: all(replica["current"] and not replica.get("lag") for replica in replicas),
+        20,
+    )
+    assert in_step.done, in_step.value
     for number in range(6):
         site.cluster.add_consumer("NEWS", f"c{number}", num_replicas=1, deliver_policy="new")
+    nothing_pends()
     restore(site, save("NEWS"), "NEWS")
-    # A leader that was elected just now counts from the beginning until it has read its consumer's state.
-    pending = wait_until(
-        lambda: [row["num_pending"] for row in site.api.consumers("NEWS").rows], lambda seen: seen == [0] * 6, 20
-    )
-    assert pending.done, pending.value
+    nothing_pends()
 
 
 def test_a_copy_beside_it(site: Site, save: Callable[..., Path], version: str) -> None:
