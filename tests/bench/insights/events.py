@@ -20,10 +20,10 @@ _ID = "spark.sql.execution.id"
 
 @dataclass
 class Work:
-    """What the tasks for one table took: seconds of CPU time, bytes read, shuffled and spilled to disk."""
+    """What the tasks for one table took: seconds of CPU time, bytes shuffled and spilled to disk. Of what they read from a local
+    disk Spark counts a part only."""
 
     cpu: float = 0.0
-    read: int = 0
     shuffled: int = 0
     spilled: int = 0
 
@@ -57,7 +57,6 @@ def by_table(folder: Path) -> dict[str, Work]:
         elif kind == "SparkListenerTaskEnd" and "Task Metrics" in event:
             spent, work = event["Task Metrics"], found[stages[event["Stage ID"]]]
             work.cpu += spent["Executor CPU Time"] / 1e9
-            work.read += spent["Input Metrics"]["Bytes Read"]
             work.shuffled += spent["Shuffle Write Metrics"]["Shuffle Bytes Written"]
             work.spilled += spent["Disk Bytes Spilled"]
     return dict(sorted(found.items(), key=lambda item: -item[1].cpu))
