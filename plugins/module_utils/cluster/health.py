@@ -298,8 +298,7 @@ def _meta_membership(meta: MetaGroup, expected: Expectations) -> Iterable[Proble
     wanted = expected.jetstream_servers
     if wanted is None:
         return
-    members = frozenset([*meta.group.leaders, *(peer.name for peer in meta.group.peers)])
-    absent = sorted(wanted - members)
+    absent = sorted(wanted - meta.known)
     for name in absent:
         yield _error(
             "meta_peer_missing",
@@ -309,7 +308,7 @@ def _meta_membership(meta: MetaGroup, expected: Expectations) -> Iterable[Proble
         )
     if expected.cluster is not None:
         return
-    extra = sorted(members - wanted)
+    extra = sorted(meta.known - wanted)
     for name in extra:
         message = f"{name} is a member of the meta group, but not one of the expected JetStream servers"
         yield _error("meta_peer_unexpected", "meta group", message, name)

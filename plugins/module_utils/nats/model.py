@@ -124,13 +124,18 @@ class MetaGroup:
         return max(self.group.quorum, self.quorum_needed)
 
     @property
+    def known(self) -> frozenset[str]:
+        """The members in the view of the leader, itself included."""
+        return frozenset([*self.group.leaders, *(peer.name for peer in self.group.peers)])
+
+    @property
     def size(self) -> int:
         """Return how many members there are: the leader may count fewer than it knows.
 
         Before 2.15 it does so for good when a server had not enabled JetStream yet while the first leader counted them
         (jetstream_cluster.go `checkClusterSize`).
         """
-        return max(self.group.size, len({*self.group.leaders, *(peer.name for peer in self.group.peers)}))
+        return max(self.group.size, len(self.known))
 
     @property
     def miscounted(self) -> bool:
