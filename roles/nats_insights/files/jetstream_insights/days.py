@@ -22,7 +22,7 @@ from jetstream_insights.gold import TABLES, made_before
 from jetstream_insights.gold.changes import edits
 from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings, last_of_day
 from jetstream_insights.gold.tables import days_before
-from jetstream_insights.jobs import Outcome, Say, empty
+from jetstream_insights.jobs import Outcome, Say, silver_of
 from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hours, new_run
 from jetstream_insights.side_by_side import each, make_all
 
@@ -126,20 +126,16 @@ def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings
 def _facts(lake: Lake, name: str, settings: Settings, of_hours: Sequence[datetime]) -> DataFrame:
     """Return the facts of some hours, from silver."""
     table = FACTS_OF_HOURS[name]
-    given = (_of_facts(settings) if source == "settings" else _silver(lake, source, of_hours) for source in table.of)
+    given = (
+        _of_facts(settings) if source == "settings" else silver_of(lake, source.partition(".")[2], of_hours)
+        for source in table.of
+    )
     return table.rows(table.make(*given))
 
 
 def _of_facts(settings: Settings) -> Settings:
     """Return the settings that facts depend on: what was meant is judged of days."""
     return replace(settings, maintenance=())
-
-
-def _silver(lake: Lake, source: str, of_hours: Sequence[datetime]) -> DataFrame:
-    """Return the rows of a table of silver in some hours, also where there are none."""
-    name = source.partition(".")[2]
-    found = lake.read("silver", name, of_hours)
-    return empty(lake, name) if found is None else found
 
 
 def touches(window: Maintenance, day: date) -> bool:
@@ -190,10 +186,10 @@ class _Day:
     def _read(self, source: str) -> DataFrame:
         layer, _dot, name = source.partition(".")
         if layer == "silver":
-            return _silver(self._lake, source, hours_of(self._day))
+            return silver_of(self._lake, name, hours_of(self._day))
         if layer in ("last", "edited"):
             wanted = self._wanted(layer)
-            rows = _silver(self._lake, source, sorted(set(wanted.values())))
+            rows = silver_of(self._lake, name, sorted(set(wanted.values())))
             # Named one by one, so that Parquet's statistics tell what need not be read.
             return rows.where(F.col("snapshot").isin(list(wanted)))
         if layer in ("hours", "before"):

@@ -206,6 +206,12 @@ def empty(lake: Lake, name: str) -> DataFrame:
     return lake.nothing(silver.COLUMNS[name])
 
 
+def silver_of(lake: Lake, name: str, of_hours: Sequence[datetime]) -> DataFrame:
+    """Return the rows of a table of silver in some hours, also where there are none."""
+    found = lake.read("silver", name, of_hours)
+    return empty(lake, name) if found is None else found
+
+
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
     """Return what the snapshots of these hours hold. A manifest that cannot be read is named in `broken`."""
     inputs = Inputs()

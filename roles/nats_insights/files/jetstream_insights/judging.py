@@ -27,7 +27,7 @@ from jetstream_insights.findings.over_time import KEPT, name_of_hours
 from jetstream_insights.findings.over_time import kept as kept_of
 from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
-from jetstream_insights.jobs import Outcome, Say, empty
+from jetstream_insights.jobs import Outcome, Say, silver_of
 from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, new_run
 from jetstream_insights.side_by_side import each
 from jetstream_insights.silver import TABLES as SILVER
@@ -153,7 +153,7 @@ class _Day:
     def __init__(self, lake: Lake, day: date, wanted: Settings, hosts: Hosts | None) -> None:
         self._lake, self._day, self._wanted, self._hosts = lake, day, wanted, hosts
         self._hours = hours_of(day)
-        snapshots = self._silver("snapshots", self._hours)
+        snapshots = silver_of(lake, "snapshots", self._hours)
         known = snapshots.select("fleet", F.unix_micros("taken"), "snapshot", F.hour("taken"))
         self._looks = looks_of(tuple(row) for row in known.collect())
 
@@ -189,7 +189,7 @@ class _Day:
         run = new_run()
         with self._results(run, judge_moments(tables, snapshots, REGISTRY, wanted)) as results:
             try:
-                rows = {name: kept_of(name, self._silver(name, stale)) for name in KEPT}
+                rows = {name: kept_of(name, silver_of(lake, name, stale)) for name in KEPT}
                 for name, frame in (*of_hours(results, summary(results, REGISTRY)).items(), *rows.items()):
                     lake.write(JUDGED, name, run, frame.repartition("taken"))
             except Exception:
@@ -237,7 +237,7 @@ class _Day:
         try:
             each(parts, write, lake.at_once)
             read = lake.spark.read.schema(OF_HOURS["results"])
-            yield read.parquet(*paths) if paths else lake.spark.createDataFrame([], OF_HOURS["results"])
+            yield read.parquet(*paths) if paths else lake.nothing(OF_HOURS["results"])
         finally:
             lake.files.delete(judged)
 
@@ -262,7 +262,7 @@ class _Day:
         for name in sorted({"failures", "servers", "snapshots", *names}):
             if name in _SILVER or name == "advisories":
                 if name not in ("advisories", "hosts") or lake.read("silver", name, self._hours) is not None:
-                    tables[name] = self._silver(name, of_hours)
+                    tables[name] = silver_of(lake, name, of_hours)
             elif (found := lake.read_days("gold", name, [self._day])) is not None:
                 tables[name] = found
         if self._hosts is not None and "hosts" in names:
@@ -271,7 +271,3 @@ class _Day:
             )
             tables["hosts"] = tables["snapshots"].select("fleet", "snapshot").crossJoin(F.broadcast(given))
         return tables
-
-    def _silver(self, name: str, of_hours: Sequence[datetime]) -> DataFrame:
-        found = self._lake.read("silver", name, of_hours)
-        return empty(self._lake, name) if found is None else found
