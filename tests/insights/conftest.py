@@ -14,13 +14,14 @@ from pyspark.sql import SparkSession
 # Small tests are over before the optimising compiler and the parallel collector pay off.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
-from jetstream_insights.session import session
+from jetstream_insights.session import FOR_LITTLE, session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     made = session("local[1]", "1g")
-    for name, value in {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}.items():
+    # test_side_by_side compares what comes of it with what any other way makes.
+    for name, value in FOR_LITTLE.items():
         made.conf.set(name, value)
     yield made
     made.stop()

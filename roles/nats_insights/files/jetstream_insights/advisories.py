@@ -102,7 +102,7 @@ def make_advisories(lake: Lake, captures: Sequence[Capture], say: Callable[[str]
         frames = [
             rows_of(_messages(lake, portion), portion.capture.fleet, portion.capture.account) for portion in wanted
         ]
-        new = lake.write(LAYER, TABLE, f"{new_run()}{_NEW}", reduce(DataFrame.unionByName, frames))
+        new = lake.write(LAYER, TABLE, f"{new_run()}{_NEW}", reduce(DataFrame.unionByName, frames), marked=True)
         _publish(lake, new, done)
         say(f"{done.rows} advisories in {done.hours} hours")
     for portion in portions:

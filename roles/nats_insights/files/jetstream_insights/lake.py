@@ -51,6 +51,10 @@ COLUMNS = ".parquet"
 #: How the name of a pack ends: many snapshots of an hour in few files.
 PACK = ".jsonl"
 
+#: Whether Hadoop marks what it wrote as whole, which pointers tell of all that is published. On this machine's disk each file is
+#: a process `chmod`, and one more for its checksum.
+_MARKED = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+
 #: Tables of silver that are not made from snapshots, and have pointers of their own, below their own folder.
 APART = ("advisories",)
 
@@ -304,13 +308,16 @@ class Lake:
         """Return the tables of silver that the hours' own pointers are of."""
         return [name for name in self.files.names("silver") if not name.startswith("_") and name not in APART]
 
-    def write(self, layer: str, table: str, run: str, frame: DataFrame, mode: str = "error") -> DataFrame:
-        """Write a table of a run, in a directory for each hour, and return it as it was written. The hour is that of `taken`."""
+    def write(
+        self, layer: str, table: str, run: str, frame: DataFrame, mode: str = "error", marked: bool = False
+    ) -> DataFrame:
+        """Write a table of a run, in a directory for each hour, and return it as it was written. The hour is that of `taken`.
+        `marked`: with an empty file _SUCCESS when all of it is there."""
         path = f"{self.uri}/{layer}/{table}/run={run}"
         dated = frame.withColumn("date", F.date_format("taken", "yyyy-MM-dd")).withColumn(
             "hour", F.date_format("taken", "HH")
         )
-        dated.write.partitionBy("date", "hour").mode(mode).parquet(path)
+        dated.write.partitionBy("date", "hour").mode(mode).option(_MARKED, marked).parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path).select(*frame.columns)
 
     def write_whole_day(self, table: str, run: str, day: datetime, frame: DataFrame, file_size: int) -> None:
@@ -323,7 +330,7 @@ class Lake:
     def write_day(self, layer: str, table: str, run: str, day: date, frame: DataFrame) -> DataFrame:
         """Write a table of a day, in gold or findings, and return it as it was written."""
         path = f"{self.uri}/{layer}/{table}/run={run}/{place(day)}"
-        frame.write.mode("error").parquet(path)
+        frame.write.mode("error").option(_MARKED, False).parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path)
 
     def read_days(self, layer: str, table: str, of_days: Iterable[date]) -> DataFrame | None:

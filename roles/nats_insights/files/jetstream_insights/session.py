@@ -9,19 +9,20 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
-from py4j.java_gateway import java_import
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-#: What a lake of some minutes costs is planning and compiling, not rows: everything in one task, and no class made for each plan.
-_FOR_LITTLE = {
+#: What a lake of some minutes costs is planning and compiling, not rows: everything in one task, and no class made for any plan.
+FOR_LITTLE = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 #: The run is over before the optimising compiler pays off, which takes as long as all the rest. Without it the JVM
 #: reserves 48 MB for code, which gold fills; then nothing is compiled any more.
@@ -42,13 +43,25 @@ _EVERYWHERE = {
 }
 #: What is chosen that only the start of the JVM takes.
 _AT_START = ("spark.driver.defaultJavaOptions",)
-#: What PySpark asks for by its last name, for each column that it makes. It imports their packages, one after the other, and
-#: each package that does not hold the class costs a look into all jars; what is imported by its whole name is found at once.
+#: What PySpark asks Java for, by its last name or its whole one, with each column that it makes.
 _USED_MOST = (
     "org.apache.spark.sql.functions",
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
 )
+
+
+class _Remembered:
+    """A Java class whose methods are asked for once. Py4J asks Java for the class and then for its method at each call, which
+    is half of what it costs to make a column."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._of, name)
+        setattr(self, name, found)
+        return found
 
 
 def connect_url(master: str | None) -> str:
@@ -113,8 +126,9 @@ def session(
     for key, value in {**free, **wanted, **_MEANING}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    jvm = spark.sparkContext._jvm
     for name in _USED_MOST:
-        java_import(spark.sparkContext._jvm, name)
+        vars(jvm)[name] = vars(jvm)[name.rpartition(".")[2]] = _Remembered(getattr(jvm, name))
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -154,5 +168,5 @@ def _chosen(little: bool, soon: bool) -> dict[str, str]:
         # The default of 200 is for clusters; adaptive execution puts small ones together.
         "spark.sql.shuffle.partitions": "64",
         "spark.driver.defaultJavaOptions": " ".join(java),
-        **(_FOR_LITTLE if little else {}),
+        **(FOR_LITTLE if little else {}),
     }
