@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.gold import TABLES, columns
+from jetstream_insights.gold import FACTS, TABLES, columns
 from jetstream_insights.gold.accounts import account_usage, flows, stocks
 from jetstream_insights.gold.activity import activity, counters, waiting
 from jetstream_insights.gold.balance import gini
 from jetstream_insights.gold.capacity import capacity, growth, sums_of
 from jetstream_insights.gold.changes import suspects
 from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
-from jetstream_insights.gold.divergence import divergence
+from jetstream_insights.gold.divergence import divergence, followers
 from jetstream_insights.gold.forecast import LONG, backtests, forecasts
 from jetstream_insights.gold.health import answers, incidents, restarts
 from jetstream_insights.gold.leadership import flap, leader_changes
@@ -307,14 +307,17 @@ def _diverging(spark: SparkSession, rows: list[tuple[Any, ...]], past: DataFrame
     """Return what gold publishes of a day."""
     table = TABLES["divergence"]
     before = spark.createDataFrame([], table.schema) if past is None else past
-    return table.rows(divergence(spark.createDataFrame(rows, _REPLICAS), before))
+    of_hours = FACTS["followers"].rows(followers(spark.createDataFrame(rows, _REPLICAS)))
+    return table.rows(divergence(of_hours, before))
 
 
-def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession) -> None:
-    """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short."""
+@pytest.mark.parametrize("step", [1, 25, 60])
+def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession, step: int) -> None:
+    """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short. Of an hour there may be
+    one snapshot."""
     rows = [
         _replica(minute, server, seconds, 100_000 + minute * 6000 - behind, 100_000 + minute * 6000 - behind)
-        for minute in range(4)
+        for minute in range(0, 4 * step, step)
         for server, seconds, behind in (("n1", 0.0, 0), ("n2", 0.5, -50), ("n3", 0.0, 9000))
     ]
     found = {row["server"]: row for row in _diverging(spark, rows).collect()}
@@ -328,12 +331,13 @@ def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSessi
     assert (found["n3"]["behind"], found["n3"]["diverged"], found["n3"]["in_a_row"]) == (True, False, 4)
 
 
-def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession) -> None:
+@pytest.mark.parametrize("step", [1, 25, 60])
+def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession, step: int) -> None:
     """The last 101 messages are kept, of which one goes every ten seconds; the answers of n2 come three seconds later, each time
     after the next one. n3 lacks five."""
     rows = [
         _replica(minute, server, seconds, messages, 1000 + minute * 6 + more)
-        for minute in range(4)
+        for minute in range(0, 4 * step, step)
         for server, seconds, messages, more in (("n1", 0.0, 101, 0), ("n2", 3.0, 101, 1), ("n3", 0.0, 96, 0))
     ]
     found = {row["server"]: row for row in _diverging(spark, rows).collect()}

@@ -40,7 +40,7 @@ THEMES: dict[str, tuple[Table, ...]] = {
 #: are made together, and no row may depend on another one. `of`: `silver.NAME` and `settings`.
 FACTS: dict[str, Table] = {
     table.name: table
-    for theme in (report, balance, leadership, health, consumers, changes, activity, accounts, capacity)
+    for theme in (report, balance, leadership, health, consumers, divergence, changes, activity, accounts, capacity)
     for table in theme.FACTS
 }
 

@@ -464,6 +464,8 @@ CONSUMER_LAG = (
 
 # --- divergence ---------------------------------------------------------------------------------------------------------
 
+#: What a replica holds.
+HELD = ("messages", "bytes", "first_seq", "last_seq")
 DIVERGENCE = (
     *DAY,
     DOMAIN,
@@ -492,7 +494,7 @@ DIVERGENCE = (
     Col("behind", "boolean", "whether it lags in at least 3 compared snapshots in a row, up to the last"),
     *(
         Col(f"{who}{name}", "bigint", f"{name} {of}")
-        for name in ("messages", "bytes", "first_seq", "last_seq")
+        for name in HELD
         for who, of in (("", "of the replica"), ("leader_", "of the leader"))
     ),
     Col("share", "double", "messages of difference / messages of the leader"),
@@ -828,6 +830,33 @@ CONSUMER_POINT = {
 def _struct(fields: dict[str, str]) -> str:
     return f"struct<{','.join(f'{name}:{type_}' for name, type_ in fields.items())}>"
 
+
+#: A replica beside its leader in a snapshot.
+PAIR = {
+    "taken": "timestamp",
+    "leader": "string",
+    "apart": "double",
+    **{f"{who}{name}": "bigint" for name in HELD for who in ("", "leader_")},
+}
+SHOWN = {**PAIR, "tolerance": "double"}
+_RATE = "struct<sum:double,count:bigint,max:double>"
+FOLLOWERS = (
+    *_TAKEN,
+    *_named(DIVERGENCE, *STREAM, "server", "created"),
+    Col("first", _struct(PAIR), "as it was in the first snapshot"),
+    Col("last", _struct(PAIR), "as it was in the last snapshot"),
+    Col("write", _RATE, "messages a second that the leader wrote between two snapshots"),
+    Col("trim", _RATE, "messages a second that went from it"),
+    Col("compared", "bigint", "snapshots after the first in which both reported, of which the others are, too"),
+    *_named(DIVERGENCE, "differing", "lagging"),
+    Col("alike_at", "timestamp", "last one in which it neither differed nor lagged"),
+    Col("near_at", "timestamp", "last one in which it did not lag"),
+    Col("still_differs", "bigint", "snapshots after alike_at that differ"),
+    Col("still_lags", "bigint", "snapshots after near_at that lag"),
+    Col("differs_since", "timestamp", "first one after alike_at that differs"),
+    Col("lags_since", "timestamp", "first one after near_at that lags"),
+    Col("shown", _struct(SHOWN), "as it was in the last one"),
+)
 
 LAGS = (
     *_TAKEN,

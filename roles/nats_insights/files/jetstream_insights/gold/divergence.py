@@ -10,10 +10,13 @@ missing in the middle: the difference of messages less that of last_seq.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
+from jetstream_insights.gold.common import whole_hour
 from jetstream_insights.gold.tables import Table, not_negative, ratio, seconds
 from jetstream_insights.keys import STREAM
 
@@ -25,11 +28,19 @@ _SLACK_SECONDS, _SLACK_MESSAGES = 1.0, 10
 
 _STREAM = ("fleet", *STREAM)
 _KEY = (*_STREAM, "server", "created")
-_FIGURES = ("messages", "bytes", "first_seq", "last_seq")
+_FIGURES = tuple(columns.HELD)
+
+
+class Compared(NamedTuple):
+    """How a replica and its leader compare: the tolerance in messages, whether it lags, or differs; null without leader."""
+
+    tolerance: Column
+    lags: Column
+    differs: Column
 
 
 def pairs(stream_replicas: DataFrame) -> DataFrame:
-    """Return each replica of a stream beside its sole leader in each snapshot; `leader_reported` is null where there is none."""
+    """Return each replica of a stream beside its sole leader in each snapshot; `leader` is null where there is none."""
     rank = F.when(F.col("is_backed"), 0).when(F.col("is_leader"), 1).otherwise(2)
     one = F.struct(
         rank.alias("rank"),
@@ -38,7 +49,9 @@ def pairs(stream_replicas: DataFrame) -> DataFrame:
         "received",
         *(F.coalesce(name, F.lit(0)).alias(name) for name in _FIGURES),
     )
-    grouped = stream_replicas.groupBy(*_STREAM, "snapshot", "taken").agg(F.array_sort(F.collect_list(one)).alias("all"))
+    # What else is made of a stream's rows is made where they are then.
+    together = stream_replicas.repartition(*_STREAM)
+    grouped = together.groupBy(*_STREAM, "snapshot", "taken").agg(F.array_sort(F.collect_list(one)).alias("all"))
     # Sorted by rank: the first is the leader when nobody else has its rank.
     best, next_ = F.col("all")[0], F.try_element_at("all", F.lit(2))
     sole = (best["rank"] < 2) & (next_.isNull() | (next_["rank"] > best["rank"]))
@@ -53,70 +66,158 @@ def pairs(stream_replicas: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def divergence(stream_replicas: DataFrame, past: DataFrame) -> DataFrame:
+def _rates(old: Column, new: Column) -> dict[str, Column]:
+    """Return how many messages a second the leader wrote between two pairs, and how many went."""
+    elapsed = seconds(old["taken"], new["taken"])
+    written = new["leader_last_seq"] - old["leader_last_seq"]
+    gone = written - (new["leader_messages"] - old["leader_messages"])
+    return {"write": not_negative(ratio(written, elapsed)), "trim": not_negative(ratio(gone, elapsed))}
+
+
+def _compared(pair: Column, write: Column, trim: Column, trims: Column) -> Compared:
+    """Compare a pair at these rates. `trims`: whether messages go at all."""
+    window = F.coalesce(pair["apart"], F.lit(0.0)) + F.lit(_SLACK_SECONDS)
+    tolerance = F.coalesce(write, F.lit(0.0)) * window + F.lit(_SLACK_MESSAGES)
+    trimmed = F.coalesce(trim, F.lit(0.0)) * window
+    behind = pair["leader_last_seq"] - pair["last_seq"]
+    # What is only on its way is missing at the end too.
+    missing = F.abs((pair["leader_messages"] - pair["messages"]) - behind)
+    other = (pair["leader_bytes"] != pair["bytes"]) | (pair["leader_first_seq"] != pair["first_seq"])
+    # Where any go, the next one may go between two answers, however seldom that is.
+    whole = F.when(trims, 1).otherwise(0)
+    lags = F.abs(behind) > tolerance
+    return Compared(tolerance, lags, ~lags & ((missing > trimmed + whole) | ((behind == 0) & other & (trimmed == 0))))
+
+
+def _of_newest(frame: DataFrame, *of_replica: str) -> DataFrame:
+    """Return the rows of the stream as it was at last: one that was made again has other replicas."""
+    in_order = Window.partitionBy(*of_replica).orderBy("taken")
+    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    return frame.withColumn("newest", F.last("created").over(whole)).where(F.col("created").eqNullSafe(F.col("newest")))
+
+
+def followers(stream_replicas: DataFrame) -> DataFrame:
+    """Return what an hour tells of each replica: its first and its last pair, and what those after the first amount to. The step
+    from the hour before is left to the day."""
+    of_hour = (*_STREAM, "server", "whole_hour")
+    group = Window.partitionBy(*of_hour)
+    of_pair = F.struct(*columns.PAIR)
+    stepped = (
+        _of_newest(pairs(stream_replicas).withColumn("whole_hour", whole_hour()), *of_hour)
+        .withColumn("pair", of_pair)
+        .withColumn("before", F.lag("pair").over(group.orderBy("taken")))
+        .withColumns(_rates(F.col("before"), F.col("pair")))
+    )
+    mean = {name: F.coalesce(name, F.avg(name).over(group)) for name in ("write", "trim")}
+    found = _compared(F.col("pair"), mean["write"], mean["trim"], F.max("trim").over(group) > 0)
+    later = F.col("before").isNotNull() & F.col("leader").isNotNull()
+    compared = stepped.withColumns(
+        {"tolerance": found.tolerance, "lags": later & found.lags, "differs": later & found.differs, "both": later}
+    )
+    near = F.col("both") & ~F.col("lags")
+    # A snapshot in which it lags says nothing of whether it is alike.
+    ended = compared.withColumns(
+        {
+            "alike_at": F.max(F.when(near & ~F.col("differs"), F.col("taken"))).over(group),
+            "near_at": F.max(F.when(near, F.col("taken"))).over(group),
+        }
+    )
+    still = {name: F.when(F.col(name) & _after("taken", end), F.col("taken")) for name, end in _ENDS.items()}
+    return ended.groupBy(*_KEY, "whole_hour").agg(
+        F.min("taken").alias("taken"),
+        F.min_by("pair", "taken").alias("first"),
+        F.max_by("pair", "taken").alias("last"),
+        *(
+            F.struct(F.sum(name).alias("sum"), F.count(name).alias("count"), F.max(name).alias("max")).alias(name)
+            for name in mean
+        ),
+        F.count_if("both").alias("compared"),
+        F.count_if("differs").alias("differing"),
+        F.count_if("lags").alias("lagging"),
+        F.max("alike_at").alias("alike_at"),
+        F.max("near_at").alias("near_at"),
+        *(F.count(since).alias(f"still_{name}") for name, since in still.items()),
+        *(F.min(since).alias(f"{name}_since") for name, since in still.items()),
+        F.max_by(F.struct("pair.*", "tolerance"), F.when(F.col("both"), F.col("taken"))).alias("shown"),
+    )
+
+
+#: What ends that a replica differs or lags.
+_ENDS = {"differs": "alike_at", "lags": "near_at"}
+#: What the pairs of an hour amount to.
+_AMOUNT = (
+    "compared", "differing", "lagging", "alike_at", "near_at", "still_differs", "still_lags", "differs_since", "lags_since",
+    "shown",
+)  # fmt: skip
+
+
+def _after(moment: str, end: str) -> Column:
+    return F.col(end).isNull() | (F.col(moment) > F.col(end))
+
+
+def _with_steps(of_hours: DataFrame) -> DataFrame:
+    """Return the hours of a day in parts: the first pair, with the step from the hour before, and those after it."""
+    of_day = (*_STREAM, "server")
+    group = Window.partitionBy(*of_day)
+    steps = {
+        f"{name}_step": rate
+        for name, rate in _rates(F.lag("last").over(group.orderBy("taken")), F.col("first")).items()
+    }
+    stepped = _of_newest(of_hours, *of_day).withColumns(steps)
+
+    def rate(name: str) -> Column:
+        # Of the first pair of all nothing is known yet: the day's own mean stands in.
+        step, hour = F.col(f"{name}_step"), F.col(name)
+        whole = F.coalesce(F.sum(hour["sum"]).over(group), F.lit(0.0)) + F.coalesce(F.sum(step).over(group), F.lit(0.0))
+        return F.coalesce(step, ratio(whole, F.sum(hour["count"]).over(group) + F.count(step).over(group)))
+
+    trims = F.max(F.greatest(F.col("trim")["max"], F.col("trim_step"))).over(group) > 0
+    found = _compared(F.col("first"), rate("write"), rate("trim"), trims)
+    both = F.col("first.leader").isNotNull()
+    judged = stepped.withColumns(
+        {
+            "both": both,
+            "tolerance": found.tolerance,
+            "first_lags": both & found.lags,
+            "first_differs": both & found.differs,
+        }
+    )
+    lags, differs, taken = F.col("first_lags"), F.col("first_differs"), F.col("first.taken")
+    of_first = {
+        "compared": F.col("both").cast("bigint"),
+        "differing": differs.cast("bigint"),
+        "lagging": lags.cast("bigint"),
+        "alike_at": F.when(F.col("both") & ~lags & ~differs, taken),
+        "near_at": F.when(F.col("both") & ~lags, taken),
+        "still_differs": differs.cast("bigint"),
+        "still_lags": lags.cast("bigint"),
+        "differs_since": F.when(differs, taken),
+        "lags_since": F.when(lags, taken),
+        "shown": F.when(F.col("both"), F.struct("first.*", "tolerance")),
+    }
+    one = F.struct(*(value.alias(name) for name, value in of_first.items()))
+    return judged.select(*_KEY, "taken", F.inline(F.array(one, F.struct(*_AMOUNT))))
+
+
+def divergence(of_hours: DataFrame, past: DataFrame) -> DataFrame:
     """Return of each replica whether it differs from its leader, or lags behind it, for longer than a moment.
 
     Answers come at different times: what was written and what went in between is tolerated. A leader may differ from the one
     before it, so that what is the matter is of the pair. `past`: the same of the day before, so that what was the matter at its
-    end goes on until a snapshot shows that it is over. A stream that was made again has other replicas.
+    end goes on until a snapshot shows that it is over.
     """
     of_replica = Window.partitionBy(*_STREAM, "server")
-    in_order = of_replica.orderBy("taken")
-    newest = F.last("created").over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
-    old = {name: F.lag(f"leader_{name}").over(in_order) for name in ("messages", "last_seq")}
-    elapsed = seconds(F.lag("taken").over(in_order), F.col("taken"))
-    written = F.col("leader_last_seq") - F.col("old_last_seq")
-    gone = written - (F.col("leader_messages") - F.col("old_messages"))
-    window = F.coalesce("apart", F.lit(0.0)) + F.lit(_SLACK_SECONDS)
-    of_newest = pairs(stream_replicas).withColumn("newest", newest).where(F.col("created").eqNullSafe(F.col("newest")))
-    compared = of_newest.withColumns({**{f"old_{name}": value for name, value in old.items()}, "elapsed": elapsed})
-    rated = compared.withColumns(
-        {
-            # Of the first pair nothing is known yet: the day's own mean stands in.
-            "write_rate": not_negative(ratio(written, F.col("elapsed"))),
-            "trim_rate": not_negative(ratio(gone, F.col("elapsed"))),
-        }
-    )
-    tolerant = rated.withColumns(
-        {
-            "tolerance": F.coalesce("write_rate", F.avg("write_rate").over(of_replica), F.lit(0.0)) * window
-            + F.lit(_SLACK_MESSAGES),
-            "trimmed": F.coalesce("trim_rate", F.avg("trim_rate").over(of_replica), F.lit(0.0)) * window,
-        }
-    )
-    both = F.col("leader").isNotNull()
-    far = F.abs(F.col("leader_last_seq") - F.col("last_seq")) > F.col("tolerance")
-    # What is only on its way is missing at the end too.
-    missing = F.abs((F.col("leader_messages") - F.col("messages")) - (F.col("leader_last_seq") - F.col("last_seq")))
-    same_end = F.col("leader_last_seq") == F.col("last_seq")
-    other = (F.col("leader_bytes") != F.col("bytes")) | (F.col("leader_first_seq") != F.col("first_seq"))
-    # Where any go, the next one may go between two answers, however seldom that is.
-    whole = F.when(F.max("trim_rate").over(of_replica) > 0, 1).otherwise(0)
-    differs = (missing > F.col("trimmed") + whole) | (same_end & other & (F.col("trimmed") == 0))
-    judged = tolerant.withColumns({"lags": both & far, "differs": both & ~far & differs}).withColumns(
-        {
-            "alike_at": F.max(F.when(both & ~far & ~F.col("differs"), F.col("taken"))).over(of_replica),
-            "near_at": F.max(F.when(both & ~F.col("lags"), F.col("taken"))).over(of_replica),
-        }
-    )
-    # A snapshot in which it lags says nothing of whether it is alike.
-    still_differs = F.col("differs") & (F.col("alike_at").isNull() | (F.col("taken") > F.col("alike_at")))
-    still_lags = F.col("lags") & (F.col("near_at").isNull() | (F.col("taken") > F.col("near_at")))
-    last = F.max_by(
-        F.struct("leader", "tolerance", *_FIGURES, *(f"leader_{name}" for name in _FIGURES)),
-        F.when(both, F.col("taken")),
-    )
-    grouped = judged.groupBy(*_KEY, F.to_date("taken").alias("day")).agg(
-        F.count_if(both).alias("compared"),
-        F.count_if("differs").alias("differing"),
-        F.count_if("lags").alias("lagging"),
-        F.min(F.when(still_differs | still_lags, F.col("taken"))).alias("began"),
-        F.max(F.when(both, F.col("taken"))).alias("end"),
-        F.count_if(still_differs).alias("differs"),
-        F.count_if(still_lags).alias("lags"),
+    parts = _with_steps(of_hours).withColumns({end: F.max(end).over(of_replica) for end in _ENDS.values()})
+    # What began in a part goes on where no later one has ended it.
+    goes_on = {name: _after(f"{name}_since", end) for name, end in _ENDS.items()}
+    since = [F.min(F.when(is_so, F.col(f"{name}_since"))) for name, is_so in goes_on.items()]
+    grouped = parts.groupBy(*_KEY, F.to_date("taken").alias("day")).agg(
+        *(F.sum(name).alias(name) for name in ("compared", "differing", "lagging")),
+        F.least(*since).alias("began"),
+        *(F.sum(F.when(is_so, F.col(f"still_{name}")).otherwise(0)).alias(name) for name, is_so in goes_on.items()),
         F.max("alike_at").alias("alike_at"),
         F.max("near_at").alias("near_at"),
-        last.alias("of"),
+        F.max_by("shown", "shown.taken").alias("of"),
     )
     before = past.select(
         *_KEY, F.col("begin").alias("past_begin"), F.col("differs_in_a_row").alias("past_differs"),
@@ -130,12 +231,13 @@ def divergence(stream_replicas: DataFrame, past: DataFrame) -> DataFrame:
             "past_lags": F.when(F.col("near_at").isNull(), F.coalesce("past_lags", none)).otherwise(none),
         }
     )
-    goes_on = F.col("past_differs") + F.col("past_lags") > 0
+    began_before = F.col("past_differs") + F.col("past_lags") > 0
     differs, lags = F.col("differs") + F.col("past_differs"), F.col("lags") + F.col("past_lags")
     share = ratio(F.abs(F.col("leader_messages") - F.col("messages")), F.col("leader_messages"))
-    return carried.select("*", "of.*").withColumns(
+    return carried.select("*", *(F.col(f"of.{name}") for name in columns.SHOWN if name != "taken")).withColumns(
         {
-            "begin": F.when(goes_on, F.col("past_begin")).otherwise(F.col("began")),
+            "end": F.col("of.taken"),
+            "begin": F.when(began_before, F.col("past_begin")).otherwise(F.col("began")),
             "in_a_row": differs + lags,
             "differs_in_a_row": differs,
             "diverged": differs >= _IN_A_ROW,
@@ -150,7 +252,16 @@ TABLES = (
         "divergence",
         "replica of a stream that does not lead it",
         columns.DIVERGENCE,
-        ("silver.stream_replicas", "past.divergence:1"),
+        ("hours.followers", "past.divergence:1"),
         divergence,
+    ),
+)
+FACTS = (
+    Table(
+        "followers",
+        "replica of a stream that does not lead it",
+        columns.FOLLOWERS,
+        ("silver.stream_replicas",),
+        followers,
     ),
 )
