@@ -23,6 +23,8 @@ FOR_LITTLE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Spark reads parts of a VARIANT by an expression that there is as generated code only (ScalarCastHelper).
+    "spark.sql.variant.pushVariantIntoScan": "false",
 }
 #: The run is over before the optimising compiler pays off, which takes as long as all the rest. Without it the JVM
 #: reserves 48 MB for code, which gold fills; then nothing is compiled any more.
