@@ -13,6 +13,7 @@ import textwrap
 import pytest
 from jetstream_insights.cli import main
 from jetstream_insights.session import session
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 ONE = "from jetstream_insights.session import session; session('local[1]', '512m', {}=True); print('done')"
@@ -52,6 +53,16 @@ def test_what_the_user_sets_wins() -> None:
         env={**os.environ, "PYSPARK_SUBMIT_ARGS": given},
     )
     assert done.stdout.split() == ["3", "snappy", "UTC", "8000", "600m"]
+
+
+def test_java_is_asked_for_a_function_once(spark: SparkSession) -> None:
+    """PySpark asks for it whenever it makes a column."""
+    jvm = spark.sparkContext._jvm
+    for name in ("functions", "org.apache.spark.sql.functions"):
+        assert getattr(jvm, name).lit is getattr(jvm, name).lit
+    assert jvm.PythonUtils.toSeq is jvm.PythonUtils.toSeq
+    with pytest.raises(Py4JError, match="none_such does not exist"):
+        _ = jvm.functions.none_such
 
 
 @pytest.mark.parametrize("text", ["spark.ui.enabled", "ui=true"])
