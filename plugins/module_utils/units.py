@@ -70,6 +70,11 @@ def human_bytes(size: float) -> str:
     return f"{value:.0f} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
+def counted(number: int, what: str) -> str:
+    """Return how many there are, such as `1 stream` or `2 streams`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def human_seconds(seconds: float) -> str:
     """Return seconds in the two largest units, such as `3d4h`, `12m5s`, `1.5s`, `35ms` or `-2h`."""
     if seconds < 0:

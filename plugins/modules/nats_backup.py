@@ -174,7 +174,7 @@ lines:
   returned: success
   type: list
   elements: str
-  sample: [12 streams are still as their newest backups have them]
+  sample: [12 streams unchanged since the newest backup]
 """
 
 from typing import Any

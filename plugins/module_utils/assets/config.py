@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Limits, group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, RaftGroup, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, parse_duration, size_bytes
 
 Config = Mapping[str, Any]
 Release = tuple[int, int]
@@ -635,7 +635,7 @@ def deletion_dangers(
 ) -> list[Danger]:
     """Return what is dangerous about deleting a stream. `consumers`: their CONSUMER.INFO; `dependents`: the streams of the
     account that mirror or source it."""
-    found = [Danger(DATA_LOSS, f"it holds {messages} messages")] if messages else []
+    found = [Danger(DATA_LOSS, f"it holds {counted(messages, 'message')}")] if messages else []
     active = [str(info["name"]) for info in consumers if activity(info)]
     if active:
         found.append(Danger(IN_USE, f"it has active consumers: {', '.join(sorted(active))}"))

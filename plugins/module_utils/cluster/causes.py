@@ -24,6 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES, MAX_LINES, cut
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 #: The kinds of causes, most fundamental first.
 UNREACHABLE = "cluster_unreachable"
@@ -213,7 +214,7 @@ def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]
         lines += [cut(f"   - {message}") for message in fitting]
         lines += [cut(f"   $ {command}") for command in _commands(cause)]
     if rest:
-        lines.append(cut(f"and {_count(len(rest), 'more cause')}: {'; '.join(cause.title for cause in rest)}"))
+        lines.append(cut(f"and {counted(len(rest), 'more cause')}: {'; '.join(cause.title for cause in rest)}"))
     return lines
 
 
@@ -395,7 +396,7 @@ def _routes_cut(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         if len(gateways) == 1:
             title = gateways[0].message
         else:
-            title = f"{_count(len(names), 'server')} ({_named(names)}) miss a gateway connection to another cluster"
+            title = f"{counted(len(names), 'server')} ({_named(names)}) miss a gateway connection to another cluster"
         yield RootCause(ROUTES_CUT, title, gateways, tuple(names), _ROUTE_COMMANDS)
     disputed = left.take(lambda problem: problem.code.endswith("_leader_disputed"))
     if disputed:
@@ -681,13 +682,9 @@ def _groups(subjects: Iterable[str]) -> str:
         return " and ".join("the meta group" if subject == "meta group" else subject for subject in found)
     counts = Counter(subject.partition(" ")[0] for subject in found)
     parts = ["the meta group"] if counts.pop("meta", 0) else []
-    parts += [_count(counts.pop(kind), kind) for kind in ("stream", "consumer") if kind in counts]
-    parts += [_count(sum(counts.values()), "other")] if counts else []
+    parts += [counted(counts.pop(kind), kind) for kind in ("stream", "consumer") if kind in counts]
+    parts += [counted(sum(counts.values()), "other")] if counts else []
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _named(names: Iterable[str]) -> str:

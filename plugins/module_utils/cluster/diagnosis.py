@@ -38,7 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes, human_seconds
 
 SCHEMA = 1
 CRITICAL, WARNING, NOTE = "critical", "warning", "note"
@@ -363,7 +363,11 @@ def _assets(evidence: Evidence) -> Check:
     streams = evidence.info.get("streams") or ()
     consumers = sum(len(stream["consumers"]) for stream in streams)
     explained = _explained(evidence, "stream_", "consumer_")
-    return Check("streams and consumers", f"{len(streams)} streams, {consumers} consumers", explained=explained)
+    return Check(
+        "streams and consumers",
+        f"{counted(len(streams), 'stream')}, {counted(consumers, 'consumer')}",
+        explained=explained,
+    )
 
 
 def _routes(evidence: Evidence) -> Check:
@@ -401,7 +405,7 @@ def _gateways(evidence: Evidence) -> Check:
     ]
     missing = gateway_problems([dict(server) for server in with_gateway], clusters)
     found += [Finding("gateway_missing", CRITICAL, text) for text in missing]
-    return Check("gateways", f"{len(with_gateway)} servers, {len(clusters)} clusters", found)
+    return Check("gateways", f"{counted(len(with_gateway), 'server')}, {counted(len(clusters), 'cluster')}", found)
 
 
 def _logs(evidence: Evidence) -> Check:
@@ -473,7 +477,7 @@ def _options(evidence: Evidence) -> Check:
         found += _differences(group, _CLUSTER_OPTIONS, WARNING)
         found += _differences([server for server in group if _option(server, "jetstream.config")], _SIZE_OPTIONS, NOTE)
     found += _differences(servers, _SHARED_OPTIONS, WARNING)
-    return Check("configuration equal", f"{len(servers)} servers compared", found)
+    return Check("configuration equal", f"{counted(len(servers), 'server')} compared", found)
 
 
 def _differences(servers: Sequence[Mapping[str, Any]], options: Sequence[str], severity: str) -> Iterable[Finding]:

@@ -21,7 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
 
 Info = Mapping[str, Any]
 
@@ -242,7 +242,7 @@ def _loss(
     if behind is not None:
         if not behind:
             return Loss(True, 0, 0.0, since, "nothing")
-        text = f"at most {_messages(behind)}, of the last {human_seconds(seconds or 0.0)}"
+        text = f"at most {counted(behind, 'message')}, of the last {human_seconds(seconds or 0.0)}"
         return Loss(True, behind, seconds, since, text)
     if site.info is None:
         known = checkpoint.messages if checkpoint else 0
@@ -250,16 +250,12 @@ def _loss(
     position = site.position or 0
     reported = int(upstream(site.info, protected.stream).get("lag") or 0)
     least = max(reported, checkpoint.last_seq - position if checkpoint else 0, 0)
-    text = f"unknown, at least {_messages(least)}: what the origin stored after sequence {position}"
+    text = f"unknown, at least {counted(least, 'message')}: what the origin stored after sequence {position}"
     if since:
         text += f" of {since[:19]}Z"
     if contact is not None:
         text += f"; last heard of it {human_seconds(contact)} ago"
     return Loss(False, least, contact, since, text)
-
-
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
 
 
 def _problems(
@@ -295,7 +291,7 @@ def _problems(
         found.append(f"the origin does not answer for stream {protected.stream}: {origin.problem}")
     if state == BEHIND or not loss.known:
         if limits.messages is not None and loss.messages > limits.messages:
-            found.append(f"RPO exceeded: {loss.messages} messages, the limit is {limits.messages}")
+            found.append(f"RPO exceeded: {counted(loss.messages, 'message')}, the limit is {limits.messages}")
         if limits.seconds is not None and (loss.seconds is None or loss.seconds > limits.seconds):
             seconds = "unknown" if loss.seconds is None else human_seconds(loss.seconds)
             found.append(f"RPO exceeded: {seconds}, the limit is {human_seconds(limits.seconds)}")

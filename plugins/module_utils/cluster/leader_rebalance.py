@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadersh
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import carriers
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Server, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 
 #: The kinds of groups, each spread for itself, and how a plan names them.
 STREAMS, CONSUMERS = "streams", "consumers"
@@ -134,7 +134,7 @@ def leader_lines(plan: LeaderPlan) -> list[str]:
 
 def _figures(leads: ServerLeads) -> str:
     rate = f", {human_bytes(leads.rate)}/s" if leads.rate else ""
-    return f"{leads.streams} streams, {leads.consumers} consumers{rate}"
+    return f"{counted(leads.streams, 'stream')}, {counted(leads.consumers, 'consumer')}{rate}"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import ASIDE
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 #: The first release whose servers can be rescued.
@@ -706,7 +707,7 @@ def _stream_lines(made: Plan) -> Iterable[str]:
         yield f"  and {len(stalled) - MAX_STREAM_LINES} more streams that have lost their majority"
     others = len(made.fates) - len(stalled)
     if others:
-        yield f"  {others} streams have their majority"
+        yield f"  {counted(others, 'stream')} with a majority"
 
 
 def _undeleted(fate: Fate) -> str:

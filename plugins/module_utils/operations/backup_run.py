@@ -35,7 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 
 #: Failures after which no other stream can be saved either.
 _HOPELESS = ("write_failed", "unreachable", "authorization", "tls")
@@ -250,7 +250,7 @@ def _lines(wanted: WantedRun, rows: Sequence[dict[str, Any]], removed: Sequence[
         else []
     )
     same = len(rows) - len(shown_rows)
-    lines += [f"{same} streams are still as their newest backups have them"] if same else []
+    lines += [f"{counted(same, 'stream')} unchanged since the newest backup"] if same else []
     lines += [f"{len(removed)} old backups removed"] if removed else []
     lines += [f"not begun: {', '.join(left)}"] if left else []
     return lines
@@ -263,7 +263,7 @@ def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Op
         return None
     shown = [f"{row['name']}: {row['problem']}" for row in failed[:8]]
     shown += [f"and {len(failed) - 8} more, see `streams` of the result"] if len(failed) > 8 else []
-    shown += [f"not begun: {len(left)} streams"] if left else []
+    shown += [f"not begun: {counted(len(left), 'stream')}"] if left else []
     done = len(rows) - len(failed)
     head = f"{len(failed)} of {len(rows) + len(left)} streams were not saved, {done} are; run this again for the rest"
     return NatsFailure(failed[0]["code"], "\n".join([head, *shown]))

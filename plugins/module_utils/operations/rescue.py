@@ -43,6 +43,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.probl
     problem_folder,
     write_problem_file,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
 #: What the name of the file begins with that keeps what was held.
@@ -247,7 +248,7 @@ class Rescue:
         if not seen.done:
             shown = "; ".join(missing[:10]) + (f"; and {len(missing) - 10} more" if len(missing) > 10 else "")
             raise NatsFailure("rescue_not_seen", f"after {self._settings.timeout:g} s: {shown}")
-        return f"the meta group and {len(before)} streams have leaders, with every message that the servers held"
+        return f"the meta group and {counted(len(before), 'stream')} have leaders, with every message that the servers held"
 
     # --- the record ---------------------------------------------------------------------------------------------------
 

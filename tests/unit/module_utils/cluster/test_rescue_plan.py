@@ -105,7 +105,7 @@ def test_three_of_five_are_destroyed() -> None:
         "  stream APP/EVENTS (R5) has lost its majority (n3, n4, n5); held by n1 up to 20, n2 up to 19: comes back up to 20 with "
         "2 of 5 replicas"
     ) in made.lines
-    assert "  1 streams have their majority" in made.lines
+    assert "  1 stream with a majority" in made.lines
     assert "with 2 of 5 votes instead of 3" in made.steps[0].does
 
 

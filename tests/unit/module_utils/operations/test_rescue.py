@@ -158,5 +158,5 @@ def test_a_rescue_that_is_seen_leaves_no_record(tmp_path: Path) -> None:
     meta = Meta()
     rescue = Told(tmp_path, meta, {"APP/ORDERS"})
     done = rescue.carry_out(rescue.plan())
-    assert done[-1]["seen"] == "the meta group and 1 streams have leaders, with every message that the servers held"
+    assert done[-1]["seen"] == "the meta group and 1 stream have leaders, with every message that the servers held"
     assert list(tmp_path.iterdir()) == []
