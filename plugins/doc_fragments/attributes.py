@@ -39,6 +39,17 @@ attributes:
       - It changes nothing.
 """
 
+    PLAIN_INFO_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and then does the same, since it only reads.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+"""
+
     FACTS_MODULE = r"""
 options: {}
 attributes:

@@ -18,13 +18,7 @@ description:
 extends_documentation_fragment:
   - natsops.jetstream.backup_store
   - natsops.jetstream.backup_identity
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
+  - natsops.jetstream.attributes.plain_info_module
 options:
   path:
     description:

@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - natsops.jetstream.attributes
   - natsops.jetstream.accounts
   - natsops.jetstream.dr
+  - natsops.jetstream.attributes.info_module
 options:
   max_loss_messages:
     description:
@@ -40,15 +41,6 @@ options:
       - Seconds after which the last drill of M(natsops.jetstream.nats_dr_drill) that succeeded is a problem. By default it may be
         of any age, and there need be none; one that failed is a problem in any case.
     type: float
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
-  idempotent:
-    support: full
 seealso:
   - module: natsops.jetstream.nats_dr_checkpoint
   - module: natsops.jetstream.nats_dr_drill

@@ -16,6 +16,8 @@ description:
     that is marked while its server runs, one whose server does not run without a mark, and one that could not be read.
   - It judges what the hosts have reported already, so run it once, on the controller. The playbook
     C(natsops.jetstream.maintenance_status) shows it.
+extends_documentation_fragment:
+  - natsops.jetstream.attributes.plain_info_module
 options:
   hosts:
     description:
@@ -27,13 +29,6 @@ options:
     description: The hosts of the inventory, each with the name of its server.
     type: dict
     default: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only judges.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
 seealso:
   - module: natsops.jetstream.nats_maintenance_plan
 """

@@ -17,17 +17,12 @@ description:
     loaded it.
   - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes nothing.
   - The result holds passwords. Use it with C(no_log).
+extends_documentation_fragment:
+  - natsops.jetstream.attributes.plain_info_module
 options:
   config:
     description: The configuration file of the server that is meant, where several run.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
 """
 
 EXAMPLES = r"""

@@ -16,6 +16,8 @@ description:
   - The text has no secrets, whoever wrote the files. In the place of each stands a variable; which they are is decided by
     the keys of the parsed configuration. A file that cannot be parsed is left out, and RV(problems) says so.
   - Runs on the managed host and needs no connection to NATS.
+extends_documentation_fragment:
+  - natsops.jetstream.attributes.plain_info_module
 options:
   config:
     description: Path of the configuration file.
@@ -25,13 +27,6 @@ options:
     description: What the names in RV(files) begin with, such as the name of the host.
     type: str
     default: ""
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
 """
 
 EXAMPLES = r"""

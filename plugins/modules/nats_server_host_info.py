@@ -18,6 +18,7 @@ description:
   - The result holds the hashes of passwords. Use it with C(no_log).
 extends_documentation_fragment:
   - natsops.jetstream.process
+  - natsops.jetstream.attributes.plain_info_module
 options:
   secrets:
     description: Path of the file with the secrets, which O(config) includes.
@@ -76,13 +77,6 @@ options:
     description: Kernel parameters and their wanted values, for V(sysctl) of O(tunings).
     type: dict
     default: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
 """
 
 EXAMPLES = r"""

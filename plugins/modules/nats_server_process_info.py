@@ -15,6 +15,7 @@ description:
   - Reading the executable and the sockets of another user's process needs root.
 extends_documentation_fragment:
   - natsops.jetstream.process
+  - natsops.jetstream.attributes.plain_info_module
 options:
   includes:
     description: The other configuration files, which O(config) includes.
@@ -30,13 +31,6 @@ options:
     description: Seconds to wait for O(ports). It is no failure when they pass; see RV(missing_ports).
     type: float
     default: 0
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
 """
 
 EXAMPLES = r"""

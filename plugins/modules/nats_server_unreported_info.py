@@ -14,17 +14,12 @@ description:
     O(natsops.jetstream.nats_snapshot#module:hosts) takes it into a snapshot.
   - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes nothing, and
     returns no secret.
+extends_documentation_fragment:
+  - natsops.jetstream.attributes.plain_info_module
 options:
   config:
     description: The configuration file of the server that is meant.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
 seealso:
   - module: natsops.jetstream.nats_snapshot
 """

@@ -20,6 +20,7 @@ description:
   - Of an encrypted store it tells the names of the streams alone.
 extends_documentation_fragment:
   - natsops.jetstream.process
+  - natsops.jetstream.attributes.plain_info_module
 options:
   store_dir:
     description: Directory of the store, as C(jetstream.store_dir) of the configuration has it.
@@ -28,13 +29,6 @@ options:
   copy:
     description: Directory of a copy of the store, as M(natsops.jetstream.nats_store_copy) makes it.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and then does the same, since it only reads.
-    support: full
-  diff_mode:
-    description: Nothing is changed.
-    support: none
 seealso:
   - module: natsops.jetstream.nats_rescue
   - module: natsops.jetstream.nats_server_process_info
