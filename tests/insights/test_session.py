@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 from jetstream_insights.cli import main
@@ -57,7 +58,7 @@ def test_what_the_user_sets_wins() -> None:
 
 def test_java_is_asked_for_a_function_once(spark: SparkSession) -> None:
     """PySpark asks for it whenever it makes a column."""
-    jvm = spark.sparkContext._jvm
+    jvm: Any = spark.sparkContext._jvm
     for name in ("functions", "org.apache.spark.sql.functions"):
         assert getattr(jvm, name).lit is getattr(jvm, name).lit
     assert jvm.PythonUtils.toSeq is jvm.PythonUtils.toSeq

@@ -7,9 +7,9 @@
 as many rows, in as many files as a real one; that is not measured. Each job is the command that users run, on one and on two
 cores, with its start: wall time, CPU time, largest memory of all its processes, and what Spark had on disk at most besides the
 lake. It has no more cores than its master: what the Java machine compiles and collects beside the job would take the second one
-otherwise. With ``--tables`` the tasks' work is shown by the table that they wrote. At last one aggregate is made from the same
-bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are ratios. With ``--lakes`` the bronze files
-are kept, and a later run finds them there.
+otherwise. With ``--together`` they share a session. With ``--tables`` the tasks' work is shown by the table that they wrote. At
+last one aggregate is made from the same bronze files plainly in Spark, DuckDB and pandas, and must be the same. What counts are
+ratios. With ``--lakes`` the bronze files are kept, and a later run finds them there.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ from bench.insights.events import by_table, settings
 from bench.insights.processes import tree
 from support.fleet import START, Fleet
 
-#: Thirty servers; of each stream two and a half replicas, on average.
-SERVERS, STREAMS = 30, 5000
 #: Rows of a day of 1,000 servers with 50,000 streams, a snapshot a minute.
 DAY_OF_1000 = 50_000 * 2.5 * 1440
 PLAIN = Path(__file__).with_name("plain.py")
@@ -95,19 +93,19 @@ def _cores(master: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _write(lake: Path, form: str, minute: int) -> int:
-    return int(Fleet(SERVERS, STREAMS).write(lake, minute * 60.0, form=form)["tables"]["jsz_streams"]["rows"])
+def _write(fleet: Fleet, lake: Path, form: str, minute: int) -> int:
+    return int(fleet.write(lake, minute * 60.0, form=form)["tables"]["jsz_streams"]["rows"])
 
 
-def generate(lake: Path, rows: int, form: str) -> tuple[int, int]:
+def generate(fleet: Fleet, lake: Path, rows: int, form: str) -> tuple[int, int]:
     """Write a lake of at least so many rows, or find it; return how many there are, and of how many minutes."""
     written = lake.with_suffix(".json")
     if not written.exists():
         shutil.rmtree(lake, ignore_errors=True)
-        each = _write(lake, form, 0)
+        each = _write(fleet, lake, form, 0)
         minutes = -(-rows // each)
         with Pool(2) as pool:
-            more = sum(pool.imap_unordered(partial(_write, lake, form), range(1, minutes), chunksize=4))
+            more = sum(pool.imap_unordered(partial(_write, fleet, lake, form), range(1, minutes), chunksize=4))
         written.write_text(json.dumps([each + more, minutes]))
     rows, minutes = json.loads(written.read_text())
     return rows, minutes
@@ -131,8 +129,9 @@ def show_tables(logs: Path) -> None:
     print(flush=True)
 
 
-def run(lake: Path, rows: int, given: argparse.Namespace) -> None:
-    rows, minutes = generate(lake, rows, given.format)
+def run(lake: Path, rows: int, given: argparse.Namespace) -> tuple[int, float]:
+    """Run the jobs; return of how many rows, and the CPU seconds of all by the first master."""
+    rows, minutes = generate(Fleet(given.servers, given.streams), lake, rows, given.format)
     size = size_of(lake / "bronze")
     files = sum(1 for path in (lake / "bronze").rglob("*") if path.is_file() and path.suffix != ".json")
     print(f"\n{rows:,} rows of {minutes} snapshots: {files:,} files with {size / 1e6:,.0f} MB\n")
@@ -141,22 +140,22 @@ def run(lake: Path, rows: int, given: argparse.Namespace) -> None:
         "|---|---:|---:|---:|---:|---:|---:|---:|"
     )
     to = f"{START + timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"
-    hours = 0.0
+    whole = 0.0
     for master in given.masters:
-        for job in given.jobs:
+        for jobs in [given.jobs] if given.together else [[job] for job in given.jobs]:
             with tempfile.TemporaryDirectory(prefix="bench-", dir=lake.parent) as folder:
                 logs, local, report = (Path(folder) / name for name in ("events", "local", "report"))
                 logs.mkdir()
                 # Only days that are over are put together.
-                until = f"{START + timedelta(days=3):%Y-%m-%d}" if job == "maintain" else to
+                until = f"{START + timedelta(days=3):%Y-%m-%d}" if "maintain" in jobs else to
                 of = ["--lake", str(lake), "--from", f"{START:%Y-%m-%d}", "--to", until]
                 how = ["--master", master, "--memory", given.memory, "--conf", f"spark.local.dir={local}"]
-                of += ["--output", str(report)] if job == "report" else []
+                of += ["--output", str(report)] if "report" in jobs else []
                 logged = settings(logs) if given.tables else []
-                command = [sys.executable, "-m", "jetstream_insights", job, *of, *how, *logged, "--force"]
+                command = [sys.executable, "-m", "jetstream_insights", *jobs, *of, *how, *logged, "--force"]
                 cost = measure(command, _cores(master), local)
-                hours += cost.cpu / 3600 if master == given.masters[0] else 0
-                print(show(f"{job}, {master}", rows, cost), flush=True)
+                whole += cost.cpu if master == given.masters[0] else 0
+                print(show(f"{' '.join(jobs)}, {master}", rows, cost), flush=True)
                 if given.tables:
                     show_tables(logs)
     reported = []
@@ -168,16 +167,18 @@ def run(lake: Path, rows: int, given: argparse.Namespace) -> None:
         print(show(f"plain aggregate, {engine}", rows, cost), flush=True)
     if any(sums != reported[0] for sums in reported):
         sys.exit("the aggregates differ")
-    jobs = ", ".join(given.jobs)
-    print(f"\nA day of 1,000 servers and 50,000 streams, {jobs}, by this: {hours * DAY_OF_1000 / rows:.2f} core hours")
+    return rows, whole
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--servers", type=int, default=30)
+    parser.add_argument("--streams", type=int, default=5000, help="each of two and a half replicas, on average")
     parser.add_argument("--masters", nargs="+", default=["local[1]", "local[2]"])
     parser.add_argument("--memory", default="2g", help="memory of the driver")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
+    parser.add_argument("--together", action="store_true", help="run the jobs in one session, as playbook and timer do")
     parser.add_argument("--tables", action="store_true", help="show what the tasks took by the table that they wrote")
     parser.add_argument("--format", choices=FORMATS, default=JSON, help="how the snapshots are written")
     parser.add_argument(
@@ -188,10 +189,17 @@ def main() -> None:
     given = parser.parse_args()
     if not given.bench_python:
         parser.error("--bench-python is missing: make bench sets it")
+    made = []
     for rows in given.rows:
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            lake = (given.lakes or Path(folder)) / f"rows-{rows}-{given.format}"
-            run(lake, rows, given)
+            name = f"{given.servers}-{given.streams}-{rows}-{given.format}"
+            made.append(run((given.lakes or Path(folder)) / name, rows, given))
+    for (few, less), (many, more) in zip(made, made[1:]):
+        each = (more - less) / (many - few)
+        print(
+            f"\n{', '.join(given.jobs)} of {many:,} rows take {more / less:.1f} times what {few:,} take: {each * 1e6:.0f} µs a "
+            f"row more. A day of 1,000 servers with 50,000 streams by that: {each * DAY_OF_1000 / 3600:.1f} core hours"
+        )
 
 
 if __name__ == "__main__":
