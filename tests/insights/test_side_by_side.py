@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from bench.insights.pipeline import measure
-from jetstream_insights.lake import is_little
+from jetstream_insights.lake import is_little, last_published
 from jetstream_insights.session import is_local
 from jetstream_insights.side_by_side import each, make_all
 from support.fleet import START, Fleet, Outage
@@ -92,9 +93,32 @@ def test_what_a_lake_holds_of_other_days_does_not_count(tmp_path: Path) -> None:
     assert is_little(str(tmp_path), [DAY])
 
 
+def test_what_is_new_counts_where_the_rest_is_made(tmp_path: Path) -> None:
+    """What silver and gold had published last is the older of both; the day before counts, too."""
+    assert last_published(str(tmp_path), ["silver"], [DAY]) == 0.0
+    for name, when in (
+        (f"silver/_published/date={DAY}/hour=00.json", 100),
+        (f"silver/_published/date={DAY}/hour=01.json", 300),
+        ("silver/_published/date=2026-09-30/hour=01.json", 900),
+        ("gold/_published/date=2026-10-31.json", 200),
+        (f"bronze/varz/date={DAY}/hour=00/old", 250),
+        (f"bronze/varz/date={DAY}/hour=01/new", 350),
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(1000))
+        os.utime(file, (when, when))
+    for layers, since in ((["silver"], 300.0), (["silver", "gold"], 200.0), (["silver", "gold", "findings"], 0.0)):
+        assert last_published(tmp_path.as_uri(), layers, [DAY]) == since
+    assert not is_little(str(tmp_path), [DAY], (1500, 9), 200.0)
+    assert is_little(str(tmp_path), [DAY], (1500, 9), 300.0)
+    assert not is_little(str(tmp_path), [DAY], (9000, 1), 200.0)
+
+
 def test_what_is_not_on_this_machine_is_not_little(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_little("hdfs://name/insights", [date(2026, 11, 1)])
     assert not is_little("/of/the/default/file/system", [date(2026, 11, 1)])
+    assert last_published("hdfs://name/insights", ["silver"], [DAY]) == 0.0
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert [is_local(master) for master in (None, "yarn", "local[2]")] == [False, False, True]
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT")

@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What gold and findings of a further hour cost, as a part of what a day of them costs.
 
-``make bench BENCH=insights/hourly ARGS='--streams 600 --every 4'``. A synthetic fleet writes snapshots of a day, of which silver
-is made. What counts is the CPU time of a job that knows all hours but the last, by that of the same job when it makes all of them
-(`--force`). Each is the command that users run, with Spark's start, which a run that finds nothing to do shows. With ``--lake``
-the lake is kept, and a later run finds it there.
+``make bench BENCH=insights/hourly ARGS='--streams 600 --every 4'``. A synthetic fleet writes snapshots of a day. What counts is
+the CPU time of a job that has made all hours but the last when silver of that comes, by that of the same job when it makes all
+of them (`--force`). Each is the command that users run, with Spark's start, which a run that finds nothing to do shows. With
+``--lake`` the snapshots are kept, and a later run finds them there.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -22,10 +23,9 @@ from pathlib import Path
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
 from bench.insights.pipeline import measure
-from jetstream_insights.lake import FACTS, JUDGED
 from support.fleet import START, Fleet
 
-KEPT = {"gold": FACTS, "findings": JUDGED}
+JOBS = ("gold", "findings")
 _DAY = 24 * 60
 
 
@@ -39,22 +39,15 @@ def write(fleet: Fleet, lake: Path, minutes: Iterable[int]) -> None:
         pool.map(partial(_write, fleet, lake), minutes, chunksize=4)
 
 
-def forget(lake: Path, job: str, hour: str) -> None:
-    """Remove what points to what a job made of the day, and to what it keeps of an hour."""
-    day = f"date={START:%Y-%m-%d}"
-    for name in (f"{job}/_published/{day}", f"{KEPT[job]}/_published/{day}/hour={hour}"):
-        (lake / f"{name}.json").unlink()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--servers", type=int, default=30)
     parser.add_argument("--streams", type=int, default=600)
     parser.add_argument("--every", type=int, default=4, metavar="MINUTES", help="between two snapshots")
-    parser.add_argument("--jobs", nargs="+", choices=KEPT, default=list(KEPT))
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default="3g", help="memory of the driver")
-    parser.add_argument("--lake", type=Path, help="keep the lake in this folder")
+    parser.add_argument("--lake", type=Path, help="keep the snapshots in this folder")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         lake = given.lake or Path(folder) / "lake"
@@ -66,15 +59,18 @@ def main() -> None:
 
         if not (lake / "bronze").exists():
             write(Fleet(given.servers, given.streams), lake, range(0, _DAY, given.every))
+        for layer in ("silver", *JOBS):
+            shutil.rmtree(lake / layer, ignore_errors=True)
+        before = START + timedelta(hours=23)
+        cost("silver", *given.jobs, more=("--to", f"{before:%Y-%m-%dT%H}"))
         cost("silver")
         print(
             "| job | the whole day, CPU s | a further hour, CPU s | nothing to do, CPU s | of the day | less the start |"
         )
         print("|---|---:|---:|---:|---:|---:|")
         for job in given.jobs:
-            whole = cost(job, more=("--force",))
-            forget(lake, job, "23")
             further, start = cost(job), cost(job)
+            whole = cost(job, more=("--force",))
             ratios = f"×{further / whole:.2f} | ×{(further - start) / (whole - start):.2f}"
             print(f"| {job} | {whole:.0f} | {further:.0f} | {start:.0f} | {ratios} |", flush=True)
 

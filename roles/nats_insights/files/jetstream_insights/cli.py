@@ -31,7 +31,7 @@ from jetstream_insights.files import LakeError
 from jetstream_insights.gold.common import Maintenance, Settings
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.judging import make_findings, read_hosts, read_thresholds
-from jetstream_insights.lake import LITTLE, SOON, Lake, hours, is_little
+from jetstream_insights.lake import SOON, Lake, hours, is_little, last_published
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
 from jetstream_insights.report.content import make_report
@@ -41,6 +41,8 @@ from jetstream_insights.session import connect_url, is_local, session
 DONE, FAILED, QUARANTINED, FOUND = 0, 1, 3, 4
 #: The jobs that read of the lake what is of the days that are asked for.
 OF_DAYS = {"silver", "gold", "findings", "report"}
+#: Those that publish what they make, each in a layer of its name.
+PUBLISHING = ("silver", "gold", "findings")
 
 
 def moment(text: str) -> datetime:
@@ -184,10 +186,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LakeError as error:
         parser().error(str(error))
     # The other jobs read what is not of these days.
-    given.little, given.soon = (
-        set(given.jobs) <= OF_DAYS and is_local(given.master) and is_little(given.lake, days(start, end), most)
-        for most in (LITTLE, SOON)
-    )
+    known = set(given.jobs) <= OF_DAYS and is_local(given.master)
+    of_days = [*days(start, end)]
+    made = 0.0 if given.force else last_published(given.lake, [job for job in PUBLISHING if job in given.jobs], of_days)
+    given.little = known and is_little(given.lake, of_days)
+    given.soon = known and is_little(given.lake, of_days, SOON, made)
     status = DONE
     for job in given.jobs:
         try:

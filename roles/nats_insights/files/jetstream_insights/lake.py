@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -120,33 +121,56 @@ def hour_of(file: Column) -> Column:
 
 #: How many tables of a lake that holds little are made at the same time. Of others one takes all cores, and all memory.
 AT_ONCE = 2
-#: What a lake may hold of some days for being little, and for its jobs to be over soon: bytes and files.
+#: What a lake may hold of some days for being little, and what may be new in it for its jobs to be over soon: bytes and files.
 LITTLE = (4 << 20, 5000)
 SOON = (128 << 20, 50_000)
 
 
-def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE) -> bool:
-    """Return whether a lake on this machine's disk holds little of these days and of the day before them, without Spark, which is
-    started accordingly. Others are never little."""
-    parts = urlsplit(uri)
-    root = unquote(parts.path) if parts.scheme else uri
-    # A path may also be one of Hadoop's default file system.
-    if parts.scheme not in ("", "file") or not os.path.isdir(root):
+def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE, since: float = 0.0) -> bool:
+    """Return whether a lake on this machine's disk holds little of these days and of the day before them that is newer than
+    `since`, without Spark, which is started accordingly. Others are never little."""
+    root = _on_this_disk(uri)
+    if root is None:
         return False
-    listed = sorted(of_days)
-    wanted = {place(day) for day in [*listed, *(day - timedelta(days=1) for day in listed[:1])]}
+    wanted = _with_day_before(of_days)
     left, files = most
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith("date=") or name in wanted]
         for name in names:
             try:
-                left -= os.stat(f"{folder}/{name}").st_size
+                found = os.stat(f"{folder}/{name}")
             except OSError:
                 continue  # removed meanwhile
-        files -= len(names)
+            left -= found.st_size * (found.st_mtime > since)
+            files -= found.st_mtime > since
         if left < 0 or files < 0:
             return False
     return True
+
+
+def last_published(uri: str, layers: Iterable[str], of_days: Iterable[date]) -> float:
+    """Return when each of these layers had been published last, of these days and the day before them, by the clock of files;
+    0 where one has not been, or the lake is not on this machine's disk."""
+    root, wanted = _on_this_disk(uri), _with_day_before(of_days)
+
+    def of(layer: str) -> float:
+        of_layer = Path(root or "", layer, "_published")
+        pointers = (path for day in wanted for form in (f"{day}.json", f"{day}/*.json") for path in of_layer.glob(form))
+        return max((os.stat(path).st_mtime for path in pointers), default=0.0)
+
+    return 0.0 if root is None else min(map(of, layers), default=0.0)
+
+
+def _on_this_disk(uri: str) -> str | None:
+    """Return the folder of a lake. A path may also be one of Hadoop's default file system."""
+    parts = urlsplit(uri)
+    root = unquote(parts.path) if parts.scheme else uri
+    return root if parts.scheme in ("", "file") and os.path.isdir(root) else None
+
+
+def _with_day_before(of_days: Iterable[date]) -> set[str]:
+    listed = sorted(of_days)
+    return {place(day) for day in [*listed, *(day - timedelta(days=1) for day in listed[:1])]}
 
 
 class Lake:
