@@ -10,6 +10,7 @@ import os
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from functools import partial, reduce
 from pathlib import Path
@@ -154,9 +155,14 @@ def last_published(uri: str, layers: Iterable[str], of_days: Iterable[date]) -> 
     root, wanted = _on_this_disk(uri), _with_day_before(of_days)
 
     def of(layer: str) -> float:
-        of_layer = Path(root or "", layer, "_published")
-        pointers = (path for day in wanted for form in (f"{day}.json", f"{day}/*.json") for path in of_layer.glob(form))
-        return max((os.stat(path).st_mtime for path in pointers), default=0.0)
+        pointers = Path(root or "", layer, "_published")
+        last = 0.0
+        for path in (
+            path for day in wanted for form in (f"{day}.json", f"{day}/*.json") for path in pointers.glob(form)
+        ):
+            with suppress(OSError):  # removed meanwhile
+                last = max(last, path.stat().st_mtime)
+        return last
 
     return 0.0 if root is None else min(map(of, layers), default=0.0)
 

@@ -28,7 +28,6 @@ _SLACK_SECONDS, _SLACK_MESSAGES = 1.0, 10
 
 _STREAM = ("fleet", *STREAM)
 _KEY = (*_STREAM, "server", "created")
-_FIGURES = tuple(columns.HELD)
 
 
 class Compared(NamedTuple):
@@ -47,7 +46,7 @@ def pairs(stream_replicas: DataFrame) -> DataFrame:
         "server",
         "created",
         "received",
-        *(F.coalesce(name, F.lit(0)).alias(name) for name in _FIGURES),
+        *(F.coalesce(name, F.lit(0)).alias(name) for name in columns.HELD),
     )
     # What else is made of a stream's rows is made where they are then.
     together = stream_replicas.repartition(*_STREAM)
@@ -61,8 +60,8 @@ def pairs(stream_replicas: DataFrame) -> DataFrame:
         *_STREAM, "taken", F.col("replica.server").alias("server"), F.col("replica.created").alias("created"),
         F.col("leads.server").alias("leader"),
         F.abs(seconds(F.col("leads.received"), F.col("replica.received"))).alias("apart"),
-        *(F.col(f"replica.{name}").alias(name) for name in _FIGURES),
-        *(F.col(f"leads.{name}").alias(f"leader_{name}") for name in _FIGURES),
+        *(F.col(f"replica.{name}").alias(name) for name in columns.HELD),
+        *(F.col(f"leads.{name}").alias(f"leader_{name}") for name in columns.HELD),
     )  # fmt: skip
 
 
@@ -101,10 +100,9 @@ def followers(stream_replicas: DataFrame) -> DataFrame:
     from the hour before is left to the day."""
     of_hour = (*_STREAM, "server", "whole_hour")
     group = Window.partitionBy(*of_hour)
-    of_pair = F.struct(*columns.PAIR)
     stepped = (
         _of_newest(pairs(stream_replicas).withColumn("whole_hour", whole_hour()), *of_hour)
-        .withColumn("pair", of_pair)
+        .withColumn("pair", F.struct(*columns.PAIR))
         .withColumn("before", F.lag("pair").over(group.orderBy("taken")))
         .withColumns(_rates(F.col("before"), F.col("pair")))
     )
