@@ -63,7 +63,7 @@ def test_java_is_asked_for_a_function_once(spark: SparkSession) -> None:
         assert getattr(jvm, name).lit is getattr(jvm, name).lit
     assert jvm.PythonUtils.toSeq is jvm.PythonUtils.toSeq
     with pytest.raises(Py4JError, match="none_such does not exist"):
-        _ = jvm.functions.none_such
+        jvm.functions.none_such()
 
 
 @pytest.mark.parametrize("text", ["spark.ui.enabled", "ui=true"])
