@@ -188,9 +188,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The other jobs read what is not of these days.
     known = set(given.jobs) <= OF_DAYS and is_local(given.master)
     of_days = [*days(start, end)]
-    made = 0.0 if given.force else last_published(given.lake, [job for job in PUBLISHING if job in given.jobs], of_days)
-    given.little = known and is_little(given.lake, of_days)
-    given.soon = known and is_little(given.lake, of_days, SOON, made)
+    given.little = given.soon = known and is_little(given.lake, of_days)
+    if known and not given.little:
+        layers = [job for job in PUBLISHING if job in given.jobs]
+        made = 0.0 if given.force else last_published(given.lake, layers, of_days)
+        given.soon = is_little(given.lake, of_days, SOON, made)
     status = DONE
     for job in given.jobs:
         try:

@@ -142,8 +142,9 @@ def is_little(uri: str, of_days: Iterable[date], most: tuple[int, int] = LITTLE,
                 found = os.stat(f"{folder}/{name}")
             except OSError:
                 continue  # removed meanwhile
-            left -= found.st_size * (found.st_mtime > since)
-            files -= found.st_mtime > since
+            if found.st_mtime > since:
+                left -= found.st_size
+                files -= 1
         if left < 0 or files < 0:
             return False
     return True

@@ -142,11 +142,6 @@ def followers(stream_replicas: DataFrame) -> DataFrame:
 
 #: What ends that a replica differs or lags.
 _ENDS = {"differs": "alike_at", "lags": "near_at"}
-#: What the pairs of an hour amount to.
-_AMOUNT = (
-    "compared", "differing", "lagging", "alike_at", "near_at", "still_differs", "still_lags", "differs_since", "lags_since",
-    "shown",
-)  # fmt: skip
 
 
 def _after(moment: str, end: str) -> Column:
@@ -194,7 +189,7 @@ def _with_steps(of_hours: DataFrame) -> DataFrame:
         "shown": F.when(F.col("both"), F.struct("first.*", "tolerance")),
     }
     one = F.struct(*(value.alias(name) for name, value in of_first.items()))
-    return judged.select(*_KEY, "taken", F.inline(F.array(one, F.struct(*_AMOUNT))))
+    return judged.select(*_KEY, "taken", F.inline(F.array(one, F.struct(*of_first))))
 
 
 def divergence(of_hours: DataFrame, past: DataFrame) -> DataFrame:
