@@ -289,7 +289,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.healt
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_problem_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress, clock_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 #: How many problems of each list the result holds, unless all are asked for.
@@ -329,13 +329,13 @@ class Outcome:
         if self.stalled is not None:
             after += f", and nothing has changed for {self.stalled:.0f} s"
         count = len(self.last.errors)
-        return f"the cluster is not healthy {after}: {count} problem{'' if count == 1 else 's'}"
+        return f"the cluster is not healthy {after}: {counted(count, 'problem')}"
 
     @property
     def description(self) -> str:
         """Return what was refused in a few words."""
         count = len(self.last.errors)
-        return f"the cluster is not healthy: {count} problem{'' if count == 1 else 's'}" if count else self.headline
+        return f"the cluster is not healthy: {counted(count, 'problem')}" if count else self.headline
 
     def as_dict(self, most: int | None = None) -> dict[str, Any]:
         """Return it for the result, with at most so many problems of each kind."""

@@ -31,6 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import fa
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import RaftGroup, Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
 
 CONSTRAINTS_SPEC: dict[str, dict[str, Any]] = {
@@ -133,7 +134,7 @@ class Job(Generic[K]):
         tells = now.before in supporting
         most = MOST_HANDOVERS if tells else MOST_ATTEMPTS_PER_MEMBER * (now.group.size - 1)
         if (sum(self._tried.values()) if tells else self.attempts) >= most:
-            self.failed = f"{now.before} leads after {_times(self.attempts)}{self._because()}"
+            self.failed = f"{now.before} leads after {counted(self.attempts, 'step-down')}{self._because()}"
             return None
         if not self._started:
             self._started = time.monotonic()
@@ -159,7 +160,7 @@ class Job(Generic[K]):
             self.failed = f"was not reached within {wait_timeout:g} s"
         else:
             seen = f"{self.leader} leads" if self.leader else "no leader is seen"
-            self.failed = f"{seen} {wait_timeout:g} s and {_times(self.attempts)} later{self._because()}"
+            self.failed = f"{seen} {wait_timeout:g} s and {counted(self.attempts, 'step-down')} later{self._because()}"
 
     def _because(self) -> str:
         return f" (last trouble: {self._trouble})" if self._trouble else ""
@@ -210,9 +211,7 @@ def step_down(
 
 
 def _elections_line(count: int, left: int, under_way: int) -> str:
-    return (
-        f"{count - left} of {count} leaders have changed, {under_way} election{'' if under_way == 1 else 's'} under way"
-    )
+    return f"{count - left} of {count} leaders have changed, {counted(under_way, 'election')} under way"
 
 
 def _read(groups: Groups[K], jobs: Sequence[Job[K]]) -> list[Reading]:
@@ -288,7 +287,3 @@ def refuse(module: AnsibleModule, reasons: Sequence[str], result: Mapping[str, A
         NatsFailure("step_down_refused", "nothing was done: " + "; ".join(reasons)),
         **{**result, "changed": False},
     )
-
-
-def _times(attempts: int) -> str:
-    return "1 step-down" if attempts == 1 else f"{attempts} step-downs"
