@@ -438,9 +438,9 @@ def _missing(last: Sample, streaks: Streaks) -> str:
     if streaks.good_for is not None:
         return f"healthy for {streaks.good_for:.0f} s, not yet long enough"
     count, most, first = len(last.errors), streaks.most_errors, next(iter(last.causes))
-    fewer = f" of {most}" if most > count else ""
+    of = f"{count} of " if most > count else ""
     lacking = streaks.lacking() if first.kind == CATCHING_UP else ""
-    return f"{count}{fewer} problem{'' if most == 1 else 's'} left{f' ({lacking})' if lacking else ''}: {first.title}"
+    return f"{of}{counted(most, 'problem')} left{f' ({lacking})' if lacking else ''}: {first.title}"
 
 
 def message(outcome: Outcome, file: str | None = None) -> str:

@@ -227,7 +227,7 @@ dangers:
   returned: success
   type: list
   elements: dict
-  sample: [{kind: in_use, message: 3 pull requests wait}]
+  sample: [{kind: in_use, message: 3 waiting pull requests}]
 waited:
   description: Seconds that the run took, with the wait until its success was seen.
   returned: success

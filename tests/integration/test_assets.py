@@ -593,7 +593,7 @@ def test_a_consumer_in_use_is_not_deleted(
     with Client(ConnectionOptions(tuple(app["servers"]), app["user"], app["password"], timeout=5)) as client:
         client.request_many([Call("$JS.API.CONSUMER.MSG.NEXT.ORDERS.worker")])
     told = refused("consumer", "dangerous", **worker, state="absent")
-    assert "1 messages are delivered and not acknowledged (in_use)" in told["msg"]
+    assert "1 message delivered and not acknowledged (in_use)" in told["msg"]
     change_absent(run, "consumer", **worker, allow=["in_use"])
     five.add_stream("INTEREST", 1, retention="interest")
     change("consumer", stream="INTEREST", consumer="only")

@@ -649,9 +649,9 @@ def activity(info: Mapping[str, Any]) -> str:
     if info.get("push_bound"):
         return "a subscriber is bound to it"
     if info.get("num_waiting"):
-        return f"{info['num_waiting']} pull requests wait"
+        return counted(info["num_waiting"], "waiting pull request")
     if info.get("num_ack_pending"):
-        return f"{info['num_ack_pending']} messages are delivered and not acknowledged"
+        return f"{counted(info['num_ack_pending'], 'message')} delivered and not acknowledged"
     return ""
 
 
