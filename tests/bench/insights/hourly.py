@@ -5,8 +5,9 @@
 
 ``make bench BENCH=insights/hourly ARGS='--streams 600 --every 4'``. A synthetic fleet writes snapshots of a day. What counts is
 the CPU time of a job that has made all hours but the last when silver of that comes, by that of the same job when it makes all
-of them (`--force`). Each is the command that users run, with Spark's start, which a run that finds nothing to do shows. With
-``--lake`` the snapshots are kept, and a later run finds them there.
+of them (`--force`). Each is the command that users run, with Spark's start, which a run that finds nothing to do shows; with
+``--together`` one command runs all jobs, as the role does. With ``--lake`` the snapshots are kept, and a later run finds them
+there.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=600)
     parser.add_argument("--every", type=int, default=4, metavar="MINUTES", help="between two snapshots")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
+    parser.add_argument("--together", action="store_true", help="all jobs in one session")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default="3g", help="memory of the driver")
     parser.add_argument("--lake", type=Path, help="keep the snapshots in this folder")
@@ -68,11 +70,11 @@ def main() -> None:
             "| job | the whole day, CPU s | a further hour, CPU s | nothing to do, CPU s | of the day | less the start |"
         )
         print("|---|---:|---:|---:|---:|---:|")
-        for job in given.jobs:
-            further, start = cost(job), cost(job)
-            whole = cost(job, more=("--force",))
+        for jobs in [given.jobs] if given.together else [[job] for job in given.jobs]:
+            further, start = cost(*jobs), cost(*jobs)
+            whole = cost(*jobs, more=("--force",))
             ratios = f"×{further / whole:.2f} | ×{(further - start) / (whole - start):.2f}"
-            print(f"| {job} | {whole:.0f} | {further:.0f} | {start:.0f} | {ratios} |", flush=True)
+            print(f"| {', '.join(jobs)} | {whole:.0f} | {further:.0f} | {start:.0f} | {ratios} |", flush=True)
 
 
 if __name__ == "__main__":
