@@ -230,10 +230,8 @@ CASES: dict[str, tuple[str, list[list[dict[str, Any]]], tuple[int, int], float |
 def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) -> None:
     begin = NOW - timedelta(hours=1)
     led: list[dict[str, Any]] = []
-    stored = []
     for step, taken in enumerate((begin, NOW)):
         key = {"fleet": "f", "snapshot": str(step), "taken": taken.isoformat(), "domain": "", "account": "A"}
-        stored.append({**key, "stream": "O", "last_seq": 3600 * step})
         for name, (kind, origins, sequences, _seconds) in CASES.items():
             wanted = max(len(of_it) for of_it in origins)
             row = {**key, "stream": name, "last_seq": sequences[step], "origins": origins[step], "replicates": wanted}
@@ -245,12 +243,17 @@ def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) 
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return spark.read.schema(schema).json(str(path))
 
-    same = (
-        "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, last_seq bigint"
-    )
+    of_stream = "fleet string, domain string, account string, stream string"
+    stored = [{"fleet": "f", "domain": "", "account": "A", "stream": "O", "stored": 1.0}]
     of_origin = empty(Lake(spark, str(tmp_path)), "stream_replicas").schema["sources"].dataType.simpleString()
-    reported = frame("led", f"{same}, origins {of_origin}, replicates int, mirrored string, last_ts timestamp", led)
-    made = seconds_behind(reported, frame("stored", same, stored)).where("snapshot = '1'").collect()
+    of_snapshot = "snapshot string, taken timestamp, last_seq bigint, last_ts timestamp"
+    schema = f"{of_stream}, {of_snapshot}, origins {of_origin}, replicates int, mirrored string"
+    reported = frame("led", schema, led)
+    made = (
+        seconds_behind(reported, frame("stored", f"{of_stream}, stored double", stored))
+        .where("snapshot = '1'")
+        .collect()
+    )
     found = {row["stream"]: row["behind"] for row in made}
     wrong = {
         name: (found.get(name), seconds)

@@ -162,7 +162,7 @@ class _Day:
         self._lake, self._day, self._run, self._settings, self._say = lake, day, run, settings, say
         self._kept = kept
         self._frames: dict[str, DataFrame] = {}
-        self._snapshots: dict[str, dict[str, datetime]] = {}
+        self._snapshots: dict[str, list[tuple[Any, ...]]] = {}
 
     def make(self) -> None:
         """Write all tables of the day."""
@@ -188,7 +188,7 @@ class _Day:
         if layer == "silver":
             return silver_of(self._lake, name, hours_of(self._day))
         if layer in ("last", "edited"):
-            wanted = self._wanted(layer)
+            wanted = self._wanted(layer, name)
             rows = silver_of(self._lake, name, sorted(set(wanted.values())))
             # Named one by one, so that Parquet's statistics tell what need not be read.
             return rows.where(F.col("snapshot").isin(list(wanted)))
@@ -206,16 +206,19 @@ class _Day:
         found = self._lake.read(FACTS, name, self._lake.kept_hours(FACTS, of_hours))
         return self._lake.nothing(FACTS_OF_HOURS[name].schema) if found is None else found
 
-    def _wanted(self, layer: str) -> dict[str, datetime]:
-        """Return the snapshots that are wanted of silver, with their hours: each fleet's last one, or those beside an edit."""
+    def _wanted(self, layer: str, name: str) -> dict[str, datetime]:
+        """Return the snapshots that are wanted of a table of silver, with their hours: each fleet's last one, or those beside an
+        edit of what the table is of."""
         if layer not in self._snapshots:
             found = (
-                last_of_day(self._frames["gold.moments"])
+                last_of_day(self._frames["gold.moments"]).withColumn("table", F.lit(None).cast("string"))
                 if layer == "last"
                 else edits(self._frames["gold.states"], F.lit(self._day))
             )
-            rows = found.select(
-                "snapshot", F.date_format("taken", "yyyy-MM-dd'T'HH:00:00'+00:00'").alias("hour")
-            ).collect()
-            self._snapshots[layer] = {row["snapshot"]: datetime.fromisoformat(row["hour"]) for row in rows}
-        return self._snapshots[layer]
+            hour = F.date_format("taken", "yyyy-MM-dd'T'HH:00:00'+00:00'")
+            self._snapshots[layer] = [tuple(row) for row in found.select("table", "snapshot", hour).collect()]
+        return {
+            snapshot: datetime.fromisoformat(hour)
+            for table, snapshot, hour in self._snapshots[layer]
+            if table in (None, name)
+        }

@@ -23,7 +23,7 @@ from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import checks_of, judge, judge_moments, judge_time, summary
 from jetstream_insights.findings.lifetime import OF_HOURS, findings, of_hours, reasons, with_hours
-from jetstream_insights.findings.over_time import KEPT, name_of_hours
+from jetstream_insights.findings.over_time import KEPT, KEPT_OF, name_of_hours
 from jetstream_insights.findings.over_time import kept as kept_of
 from jetstream_insights.findings.registry import Settings, settings
 from jetstream_insights.findings.subjects import VIEWS
@@ -189,7 +189,7 @@ class _Day:
         run = new_run()
         with self._results(run, judge_moments(tables, snapshots, REGISTRY, wanted)) as results:
             try:
-                rows = {name: kept_of(name, silver_of(lake, name, stale)) for name in KEPT}
+                rows = {name: kept_of(name, silver_of(lake, table, stale)) for name, table in KEPT_OF.items()}
                 for name, frame in (*of_hours(results, summary(results, REGISTRY)).items(), *rows.items()):
                     lake.write(JUDGED, name, run, frame.repartition("taken"))
             except Exception:
@@ -216,7 +216,9 @@ class _Day:
                 looks, counted = with_hours(results, counted, self._judged() if kept else {})
                 earlier = lake.read_days(LAYER, "findings", [day - timedelta(days=1)]) if goes_on else None
                 before = lake.read_days(LAYER, "findings", [day]) if again else None
-                found = lake.write_day(LAYER, "findings", run, day, findings(looks, earlier, before).coalesce(1))
+                found = lake.write_day(
+                    LAYER, "findings", run, day, findings(looks, counted, earlier, before).coalesce(1)
+                )
                 lake.write_day(LAYER, "findings_unknown", run, day, reasons(found).coalesce(1))
                 lake.write_day(LAYER, "findings_summary", run, day, counted.coalesce(1))
             except Exception:

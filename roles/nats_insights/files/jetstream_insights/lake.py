@@ -33,7 +33,7 @@ GOLD_FORMAT = 3
 #: Facts are kept, and read beside those of other hours: a new one for whatever they hold otherwise, columns or rows.
 FACTS_FORMAT = 3
 FINDINGS_FORMAT = 4
-JUDGED_FORMAT = 1
+JUDGED_FORMAT = 2
 ADVISORIES_FORMAT = 3
 #: The layer of what gold needs of an hour. Readers of gold pass over it.
 FACTS = "gold/_hours"

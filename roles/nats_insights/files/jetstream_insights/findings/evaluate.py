@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import go_seconds
+from jetstream_insights.findings.over_time import name_of_hours
 from jetstream_insights.findings.registry import (
     CRITICAL,
     FAIL,
@@ -360,7 +361,7 @@ def _unreported(tables: Tables, checks: Sequence[Check], judged: DataFrame) -> I
     whole = all(view.period for view in views.values())
     key = ["fleet"] if whole else ["fleet", "snapshot"]
     presence = [
-        tables[name].select(*key).distinct().withColumn("table", F.lit(name))
+        tables.get(name_of_hours(name), tables[name]).select(*key).distinct().withColumn("table", F.lit(name))
         for name in sorted({view.tables[0] for view in views.values()})
     ]
     reported = (

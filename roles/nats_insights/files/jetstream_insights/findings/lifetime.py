@@ -49,16 +49,18 @@ _ASSETS = tuple(name for name in SUBJECT if name not in (*CLUSTER, "server"))
 _STEADY = sorted(check.code for check in REGISTRY.checks.values() if check.steady)
 
 
-def findings(results: DataFrame, earlier: DataFrame | None = None, before: DataFrame | None = None) -> DataFrame:
+def findings(
+    results: DataFrame, counted: DataFrame, earlier: DataFrame | None = None, before: DataFrame | None = None
+) -> DataFrame:
     """Return what is not as it should be, what is not known, and what was fixed meanwhile, with its `state`.
 
-    `since` is when it was seen first and `taken` when last; all else is of the last time. `earlier`: the findings of the day
-    before, of which those that failed and were open go on. `before`: those of the run before on the same day, which matter only
-    where a value has barely passed since.
+    `since` is when it was seen first and `taken` when last; all else is of the last time. `counted`: the summary of the results.
+    `earlier`: the findings of the day before, of which those that failed and were open go on. `before`: those of the run before
+    on the same day, which matter only where a value has barely passed since.
     """
     looks = results.withColumn("identity", _identity())
     bad = looks.where(F.col("result") != PASS).withColumn("again", F.lit(False))
-    known = results.select("check").distinct()
+    known = counted.select("check").distinct()
     for others, again in ((earlier, False), (before, True)):
         if others is not None:
             going_on = others.where((F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state")
@@ -67,9 +69,11 @@ def findings(results: DataFrame, earlier: DataFrame | None = None, before: DataF
                 .withColumn("identity", _identity())
                 .withColumn("again", F.lit(again))
             )
-    # Passes are by far the most, and hardly any is of a subject that was ever found at fault.
+    # Passes are by far the most, and hardly any is of a check or of a subject that was ever found at fault.
     passed = (
-        looks.where(F.col("result") == PASS)
+        results.where(F.col("result") == PASS)
+        .join(F.broadcast(bad.select("fleet", "check").distinct()), ["fleet", "check"], "left_semi")
+        .withColumn("identity", _identity())
         .join(bad.select("identity").distinct(), "identity", "left_semi")
         .groupBy("identity")
         .agg(
@@ -79,7 +83,7 @@ def findings(results: DataFrame, earlier: DataFrame | None = None, before: DataF
         )
     )
     held = F.col("barely").isNotNull() & F.col("barely_of").eqNullSafe(F.col("threshold"))
-    last = looks.groupBy("fleet").agg(F.max("taken").alias("last"))
+    last = counted.groupBy("fleet").agg(F.max("taken").alias("last"))
     of_one = Window.partitionBy("identity")
     lasting = (
         bad.join(passed, "identity", "left")

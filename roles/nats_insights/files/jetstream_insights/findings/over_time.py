@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import NamedTuple
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import ORIGIN, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.keys import CLUSTER, CONSUMER, STREAM
+from jetstream_insights.fields import with_fields
+from jetstream_insights.keys import CLUSTER, CONSUMER, SNAPSHOT, STREAM
 
 
 class Over(NamedTuple):
@@ -73,12 +76,14 @@ def _led(name: str, value: str) -> dict[str, Over]:
 
 def _span() -> dict[str, Over]:
     """Return what every view of a time has, see views._period."""
-    seconds = {
-        begin: (F.unix_micros(F.max("taken")) - F.unix_micros(F.min(begin))) / F.lit(1e6)
-        for begin in ("taken", "begin")
-    }
     kept = {"begin": F.min("taken"), "taken": F.max("taken")}
-    return {**_count("samples", F.count(F.lit(1))), "seconds": Over(seconds["taken"], kept, seconds["begin"])}
+    seconds = Over(_seconds_since("taken"), kept, _seconds_since("begin"))
+    return {**_count("samples", F.count(F.lit(1))), "seconds": seconds}
+
+
+def _seconds_since(begin: str) -> Column:
+    """Return the seconds from the first `begin` to the last snapshot."""
+    return (F.unix_micros(F.max("taken")) - F.unix_micros(F.min(begin))) / F.lit(1e6)
 
 
 def _leaderless() -> dict[str, Over]:
@@ -89,9 +94,21 @@ def _leaderless() -> dict[str, Over]:
     return _count("leaderless", F.count_if((F.size("leaders") == 0) & ~named))
 
 
+def _stored() -> dict[str, Over]:
+    """Return the messages a second that a stream stored."""
+    ends = {"seq_first": F.min_by("last_seq", "taken"), "seq_last": F.max_by("last_seq", "taken")}
+
+    def rate(first: Column, last: Column, begin: str) -> Column:
+        return F.try_divide(last - first, _seconds_since(begin))
+
+    of_hours = rate(F.min_by("seq_first", "begin"), F.max_by("seq_last", "taken"), "begin")
+    return {"stored": Over(rate(ends["seq_first"], ends["seq_last"], "taken"), ends, of_hours)}
+
+
 def _of_streams() -> dict[str, Over]:
     return {
         **_span(),
+        **_stored(),
         **_leaderless(),
         **_last("metadata", "metadata"),
         **_led("last_seq", "last_seq"),
@@ -157,7 +174,7 @@ KEPT = {
     "streams": f"{_OF_ALL}, stream string, leaderless bigint, metadata map<string, string>, last_seq_most bigint, "
     "last_seq_last bigint, last_seq_when timestamp, last_seq_least bigint, messages_last bigint, max_age_last double, "
     "retention_last string, consumers_most bigint, "
-    "creations array<timestamp>, configurations array<string>, moving bigint",
+    "creations array<timestamp>, configurations array<string>, moving bigint, seq_first bigint, seq_last bigint",
     "consumers": f"{_OF_ALL}, stream string, consumer string, leaderless bigint, metadata map<string, string>, "
     "ack_floor_stream_seq_first bigint, ack_floor_stream_seq_last bigint, delivered_stream_seq_first bigint, "
     "delivered_stream_seq_last bigint, ack_floor_led_most bigint, ack_floor_led_last bigint, "
@@ -166,16 +183,52 @@ KEPT = {
     "raft_groups": f"{_OF_ALL}, cluster string, server string, raft_group string, wal_bytes_first bigint, "
     "wal_bytes_last bigint, least_term bigint, most_term bigint, unapplied_least bigint, unapplied_reported bigint, "
     "wal_bytes_least bigint, wal_bytes_most bigint, wal_reported bigint",
+    "origins": "fleet string, snapshot string, domain string, account string, stream string, taken timestamp, "
+    "metadata map<string, string>, last_seq bigint, last_ts timestamp, mirrored string, replicates int, "
+    f"origins array<{ORIGIN}>",
 }
+#: By what is kept of an hour: the table of silver that it is of.
+KEPT_OF = {**{table: table for table in _ABOUT}, "origins": "stream_replicas"}
+
+_ORIGINS = (
+    Field("mirrored", "string", "mirror.name"),
+    Field("sourced", "array<struct<name:string>>", "sources"),
+)
+
+
+def with_origins(replicas: DataFrame) -> DataFrame:
+    """Add `origins`: what a stream mirrors or sources, and how far behind it is. `replicates`: how many it should have."""
+    none = F.array().cast(f"array<{ORIGIN}>")
+    own = F.when(F.col("mirror").isNotNull(), F.array("mirror")).otherwise(none)
+    wanted = F.coalesce(F.size("sourced"), F.lit(0)) + F.col("mirrored").isNotNull().cast("int")
+    origins = {"replicates": wanted, "origins": F.concat(own, F.coalesce("sources", none))}
+    return with_fields(replicas, "config", _ORIGINS).withColumns(origins)
+
+
+def _replicating(replicas: DataFrame) -> DataFrame:
+    """Return the rows of the leaders of streams that mirror or source others. Few do, and to read a configuration takes longer
+    than to see that it does not name any."""
+    named = (F.col("config").contains(f'"{key}"') for key in ("mirror", "sources"))
+    some = F.col("is_leader") & reduce(Column.__or__, named)
+    columns = ("metadata", "last_seq", "last_ts", "mirrored", "replicates", "origins")
+    return with_origins(replicas.where(some)).where("replicates > 0").select(*SNAPSHOT, *STREAM, *columns)
+
+
+def origins(tables: Mapping[str, DataFrame]) -> DataFrame:
+    """Return what the leaders of streams that mirror or source others told of that: of what is kept of hours where it is."""
+    of_hours = tables.get(name_of_hours("origins"))
+    return _replicating(tables["stream_replicas"]) if of_hours is None else of_hours
 
 
 def name_of_hours(table: str) -> str:
-    """Return by which name views find what is kept of the hours of a table of silver."""
+    """Return by which name views find what is kept of hours."""
     return f"{table} of hours"
 
 
 def kept(table: str, rows: DataFrame) -> DataFrame:
-    """Return what is kept of hours, of the rows of a table of silver."""
+    """Return what is kept of hours, of the rows of the table of silver that it is of."""
+    if table == "origins":
+        return _replicating(rows)
     key, about = _ABOUT[table]
     columns = [column.alias(name) for over in about().values() for name, column in over.kept.items()]
     return rows.groupBy("fleet", *key, F.date_trunc("hour", "taken").alias("of")).agg(*columns).drop("of")

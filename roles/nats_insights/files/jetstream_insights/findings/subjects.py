@@ -121,7 +121,7 @@ _ALL = (
         reported="sum(js_streams) > 0",
         overridden=True,
     ),
-    View("origin_periods", "stream", STREAM, ("stream_replicas", "streams"), ("jsz",), period=True, overridden=True),
+    View("origin_periods", "stream", STREAM, ("streams", "stream_replicas"), ("jsz",), period=True, overridden=True),
     View(
         "consumer_periods",
         "consumer",
@@ -143,7 +143,7 @@ _ALL = (
     ),
     View("leadership", "raft group", CONSUMER, ("streams", "leadership"), ("jsz",), period=True),
     View("storms", "server", ("server", "name"), ("streams", "storms"), ("jsz",), period=True),
-    View("divergence", "stream", ("server", *STREAM), ("stream_replicas", "divergence"), ("jsz",), period=True),
+    View("divergence", "stream", ("server", *STREAM), ("streams", "divergence"), ("jsz",), period=True),
     View("consumer_lag", "consumer", CONSUMER, ("consumers", "consumer_lag", "streams"), ("jsz",), period=True),
     View("capacity", "asset", (*CLUSTER, "name"), ("streams", "capacity"), ("jsz",), period=True),
     View("headroom", "asset", (*CLUSTER, "name"), ("streams", "headroom"), ("jsz",), period=True),

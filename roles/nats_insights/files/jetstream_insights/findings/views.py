@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS, NANOSECONDS, ORIGIN, Field
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import HOSTS, NANOSECONDS, Field
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import with_fields
-from jetstream_insights.findings.over_time import over_time
+from jetstream_insights.findings.over_time import origins, over_time, with_origins
 from jetstream_insights.keys import ACCOUNT, CLUSTER, CONSUMER, DOMAIN, SNAPSHOT, STREAM
 
 Tables = Mapping[str, DataFrame]
@@ -285,12 +285,6 @@ def raft_groups(tables: Tables) -> DataFrame:
 # --- streams and consumers ------------------------------------------------------------------------------------------------
 
 
-_ORIGINS = (
-    Field("mirrored", "string", "mirror.name"),
-    Field("sourced", "array<struct<name:string>>", "sources"),
-)
-
-
 def streams(tables: Tables) -> DataFrame:
     fields = (Field("max_msgs_per_subject", "bigint"), Field("duplicate_window", "double", reported=NANOSECONDS))
     rate = F.try_divide(F.col("last_seq") - F.col("first_seq"), _seconds(F.col("first_ts"), F.col("last_ts")))
@@ -300,16 +294,7 @@ def streams(tables: Tables) -> DataFrame:
 def stream_leaders(tables: Tables) -> DataFrame:
     """Return the rows of the replicas that lead, which alone know of mirror and sources."""
     led = tables["stream_replicas"].where("is_leader")
-    return _now(_with_origins(led)).withColumnRenamed("cluster", "of_cluster").withColumnRenamed("server", "of_server")
-
-
-def _with_origins(replicas: DataFrame) -> DataFrame:
-    """Add `origins`: what a stream mirrors or sources, and how far behind it is. `replicates`: how many it should have."""
-    none = F.array().cast(f"array<{ORIGIN}>")
-    own = F.when(F.col("mirror").isNotNull(), F.array("mirror")).otherwise(none)
-    wanted = F.coalesce(F.size("sourced"), F.lit(0)) + F.col("mirrored").isNotNull().cast("int")
-    origins = {"replicates": wanted, "origins": F.concat(own, F.coalesce("sources", none))}
-    return with_fields(replicas, "config", _ORIGINS).withColumns(origins)
+    return _now(with_origins(led)).withColumnRenamed("cluster", "of_cluster").withColumnRenamed("server", "of_server")
 
 
 def stream_copies(tables: Tables) -> DataFrame:
@@ -737,10 +722,9 @@ def stream_periods(tables: Tables) -> DataFrame:
 
 def origin_periods(tables: Tables) -> DataFrame:
     """Return how the lag of streams that mirror or source others went, also in seconds (`seconds_behind`)."""
-    led = _with_origins(tables["stream_replicas"].where("is_leader")).where("replicates > 0")
-    reported = led.withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
-    key = [*SNAPSHOT, *STREAM]
-    lag = reported.join(seconds_behind(reported, tables["streams"]), key, "left")
+    reported = origins(tables).withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
+    rates = over_time(tables, "streams").select("fleet", *STREAM, "stored")
+    lag = reported.join(seconds_behind(reported, rates), [*SNAPSHOT, *STREAM], "left")
     return lag.groupBy("fleet", *STREAM).agg(
         *_period(_first("lag"), _last("lag"), _last("metadata").alias("metadata")),
         _first("last_seq"),
@@ -753,8 +737,9 @@ def origin_periods(tables: Tables) -> DataFrame:
     )
 
 
-def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
+def seconds_behind(reported: DataFrame, rates: DataFrame) -> DataFrame:
     """Return `behind`: for how many seconds at most what an origin stored would be lost with it, for each snapshot of a stream.
+    `rates`: the messages a second that streams `stored`.
 
     That is the messages behind by the rate at which the origin stores them, and at least the time since anything was heard of
     it: the lag of a stream whose origin died stays 0. The rate is the origin's own where it is a stream of the same account
@@ -781,14 +766,9 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
         )
         .withColumn("origin_stream", own)
     )
-    rates = streams.groupBy("fleet", *ACCOUNT, F.col("stream").alias("origin_stream")).agg(
-        F.try_divide(
-            F.max_by("last_seq", "taken") - F.min_by("last_seq", "taken"),
-            (F.unix_micros(F.max("taken")) - F.unix_micros(F.min("taken"))) / F.lit(1e6),
-        ).alias("stored")
-    )
+    of_origins = rates.withColumnRenamed("stream", "origin_stream")
     known = (
-        each.join(rates, ["fleet", *ACCOUNT, "origin_stream"], "left")
+        each.join(of_origins, ["fleet", *ACCOUNT, "origin_stream"], "left")
         .withColumn("rate", F.expr("CASE WHEN coalesce(stored, grown) > 0 THEN coalesce(stored, grown) END"))
         .withColumn(
             "since_last", F.greatest((F.unix_micros("taken") - F.unix_micros("last_ts")) / F.lit(1e6), F.lit(0.0))

@@ -179,11 +179,11 @@ def _configured() -> Column:
 
 
 def edits(of_states: DataFrame, day: Column) -> DataFrame:
-    """Return the snapshots that have the configurations before and after a change."""
+    """Return the snapshots that have the configurations before and after a change, by the table of silver that has them."""
     changed = _changed(_in_order(of_states), day).where(_configured())
     old = (F.col(f"old_{name}").alias(name) for name in ("snapshot", "taken"))
     both = F.array(F.struct("snapshot", "taken"), F.struct(*old))
-    return changed.select(F.inline(both)).distinct()
+    return changed.select(F.concat("object", F.lit("s")).alias("table"), F.inline(both)).distinct()
 
 
 def changes(of_states: DataFrame, streams: DataFrame, consumers: DataFrame, day: Column) -> DataFrame:
