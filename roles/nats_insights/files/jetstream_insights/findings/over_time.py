@@ -215,7 +215,7 @@ def _replicating(replicas: DataFrame) -> DataFrame:
 
 
 def origins(tables: Mapping[str, DataFrame]) -> DataFrame:
-    """Return what the leaders of streams that mirror or source others told of that: of what is kept of hours where it is."""
+    """Return what the leaders of streams that mirror or source others reported of that: of what is kept of hours where it is."""
     of_hours = tables.get(name_of_hours("origins"))
     return _replicating(tables["stream_replicas"]) if of_hours is None else of_hours
 
