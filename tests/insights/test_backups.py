@@ -25,11 +25,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore, Store
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import Wanted, collect
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
+from jetstream_insights import silver
 from jetstream_insights.cli import DONE, main
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import judge
 from jetstream_insights.findings.registry import Registry, Settings
-from jetstream_insights.findings.views import seconds_behind
+from jetstream_insights.findings.views import seconds_behind, stream_periods
 from jetstream_insights.jobs import empty
 from jetstream_insights.lake import Lake
 from pyspark.sql import DataFrame, SparkSession
@@ -230,8 +231,10 @@ CASES: dict[str, tuple[str, list[list[dict[str, Any]]], tuple[int, int], float |
 def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) -> None:
     begin = NOW - timedelta(hours=1)
     led: list[dict[str, Any]] = []
+    stored = []
     for step, taken in enumerate((begin, NOW)):
         key = {"fleet": "f", "snapshot": str(step), "taken": taken.isoformat(), "domain": "", "account": "A"}
+        stored.append({**key, "stream": "O", "last_seq": 3600 * step})
         for name, (kind, origins, sequences, _seconds) in CASES.items():
             wanted = max(len(of_it) for of_it in origins)
             row = {**key, "stream": name, "last_seq": sequences[step], "origins": origins[step], "replicates": wanted}
@@ -243,17 +246,14 @@ def test_how_far_behind_is_told_in_seconds(spark: SparkSession, tmp_path: Path) 
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return spark.read.schema(schema).json(str(path))
 
-    of_stream = "fleet string, domain string, account string, stream string"
-    stored = [{"fleet": "f", "domain": "", "account": "A", "stream": "O", "stored": 1.0}]
-    of_origin = empty(Lake(spark, str(tmp_path)), "stream_replicas").schema["sources"].dataType.simpleString()
-    of_snapshot = "snapshot string, taken timestamp, last_seq bigint, last_ts timestamp"
-    schema = f"{of_stream}, {of_snapshot}, origins {of_origin}, replicates int, mirrored string"
-    reported = frame("led", schema, led)
-    made = (
-        seconds_behind(reported, frame("stored", f"{of_stream}, stored double", stored))
-        .where("snapshot = '1'")
-        .collect()
+    lake = Lake(spark, str(tmp_path))
+    of_origin = empty(lake, "stream_replicas").schema["sources"].dataType.simpleString()
+    same = (
+        "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, last_seq bigint"
     )
+    reported = frame("led", f"{same}, origins {of_origin}, replicates int, mirrored string, last_ts timestamp", led)
+    streams = frame("stored", silver.COLUMNS["streams"], stored)
+    made = seconds_behind(reported, stream_periods({"streams": streams})).where("snapshot = '1'").collect()
     found = {row["stream"]: row["behind"] for row in made}
     wrong = {
         name: (found.get(name), seconds)

@@ -723,8 +723,7 @@ def stream_periods(tables: Tables) -> DataFrame:
 def origin_periods(tables: Tables) -> DataFrame:
     """Return how the lag of streams that mirror or source others went, also in seconds (`seconds_behind`)."""
     reported = origins(tables).withColumn("lag", F.expr("array_max(transform(origins, origin -> origin.lag))"))
-    rates = over_time(tables, "streams").select("fleet", *STREAM, "stored")
-    lag = reported.join(seconds_behind(reported, rates), [*SNAPSHOT, *STREAM], "left")
+    lag = reported.join(seconds_behind(reported, stream_periods(tables)), [*SNAPSHOT, *STREAM], "left")
     return lag.groupBy("fleet", *STREAM).agg(
         *_period(_first("lag"), _last("lag"), _last("metadata").alias("metadata")),
         _first("last_seq"),
@@ -737,9 +736,9 @@ def origin_periods(tables: Tables) -> DataFrame:
     )
 
 
-def seconds_behind(reported: DataFrame, rates: DataFrame) -> DataFrame:
+def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
     """Return `behind`: for how many seconds at most what an origin stored would be lost with it, for each snapshot of a stream.
-    `rates`: the messages a second that streams `stored`.
+    `streams`: the messages a second that each `stored`.
 
     That is the messages behind by the rate at which the origin stores them, and at least the time since anything was heard of
     it: the lag of a stream whose origin died stays 0. The rate is the origin's own where it is a stream of the same account
@@ -766,7 +765,7 @@ def seconds_behind(reported: DataFrame, rates: DataFrame) -> DataFrame:
         )
         .withColumn("origin_stream", own)
     )
-    of_origins = rates.withColumnRenamed("stream", "origin_stream")
+    of_origins = streams.select("fleet", *ACCOUNT, F.col("stream").alias("origin_stream"), "stored")
     known = (
         each.join(of_origins, ["fleet", *ACCOUNT, "origin_stream"], "left")
         .withColumn("rate", F.expr("CASE WHEN coalesce(stored, grown) > 0 THEN coalesce(stored, grown) END"))
