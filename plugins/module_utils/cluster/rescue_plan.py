@@ -244,10 +244,15 @@ def _whole(cluster: Cluster, meta: MetaGroup, survivors: Collection[str], fates:
 
 
 def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[str]:
-    """Return who counts. Without a leader servers before 2.15 tell how many do, and not who: then those that were named dead."""
+    """Return who counts. Without a leader servers before 2.15 tell how many do, and not who: then those that were named dead.
+
+    They may count fewer than there are (`MetaGroup.size`), which does no harm while as many make a quorum.
+    """
     members = frozenset(meta.group.members)
     named = request.dead - members
-    return members | named if _old(cluster) and len(named) == meta.group.size - len(members) else members
+    enough = 0 < meta.group.size - len(members) <= len(named)
+    same_quorum = len(members | named) // 2 == meta.group.size // 2
+    return members | named if _old(cluster) and enough and same_quorum else members
 
 
 def _answering(cluster: Cluster) -> frozenset[str]:
@@ -292,7 +297,8 @@ def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozen
         yield f"{name} counts for the meta group, does not answer, and is not named dead: {how}, or name it if it never returns"
     unknown = meta.group.size - len(members)
     if unknown > 0:
-        yield f"{unknown} members of the meta group are known to no server that answers: start the servers that know them"
+        what = f"{counted(unknown, 'member')} of the meta group {'is' if unknown == 1 else 'are'}"
+        yield f"{what} known to no server that answers: start the servers that know them"
     for name in sight.silent:
         yield f"{name} answers and does not say which streams it holds"
     counts = {name: size for name, size in meta.sizes.items() if name in members}
@@ -352,7 +358,10 @@ def _of_fresh(
         yield "servers of several clusters are left: do the steps by hand for all of them (docs/rescue.md)"
     others = sight.hosts.keys() - members - request.dead
     if others:
-        yield f"{_names(others)} is no member of the meta group: take it out of the inventory until all is back"
+        yield (
+            f"{_names(others)} is not known as a member of the meta group: bring it back or name it dead if it was one, "
+            "otherwise take it out of the inventory until all is back"
+        )
     ending = [fate.label for fate in fates if fate.in_memory and not _accepted(fate.label, request.lost)]
     if ending:
         yield f"{', '.join(ending[:10])} is in memory, and ends with the servers that are stopped: name it as lost"

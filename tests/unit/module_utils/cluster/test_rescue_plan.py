@@ -163,7 +163,7 @@ def test_whoever_counts_is_there_or_named() -> None:
     assert nameless.meta is not None
     nameless = replace(nameless, meta=replace(nameless.meta, group=replace(nameless.meta.group, size=6)))
     (refusal,) = planned(nameless).refusals
-    assert refusal.startswith("1 members of the meta group are known to no server that answers")
+    assert refusal.startswith("1 member of the meta group is known to no server that answers")
 
 
 def test_servers_that_may_not_hear_each_other() -> None:
@@ -296,7 +296,10 @@ def test_what_older_servers_hold_comes_back_in_a_fresh_cluster() -> None:
         ({"n1": left("n1", failure="no permission")}, "its host cannot be read by SSH: no permission"),
         ({"n1": left("n1", copied=True)}, "n1 runs, and its store was copied before"),
         ({"n1": left("n1", streams={("APP", "X"): Stored(None, None, True)})}, "n1 holds APP/X encrypted"),
-        ({"n6": left("n6")}, "n6 is no member of the meta group: take it out of the inventory"),
+        (
+            {"n6": left("n6")},
+            "n6 is not known as a member of the meta group: bring it back or name it dead if it was one",
+        ),
     ],
 )
 def test_hosts_with_which_no_fresh_cluster_is_made(hosts: dict[str, Host], reason: str) -> None:
@@ -304,6 +307,29 @@ def test_hosts_with_which_no_fresh_cluster_is_made(hosts: dict[str, Host], reaso
     (refusal,) = made.refusals
     assert reason in refusal
     assert not made.due
+
+
+def leaderless(counted: int) -> Cluster:
+    """Return what two older servers of five say without a leader: how many they count, and only their own names."""
+    cluster = old(broken(sizes={"n1": counted, "n2": counted}))
+    assert cluster.meta is not None
+    group = replace(cluster.meta.group, size=counted, members=("n1", "n2"))
+    return replace(cluster, meta=replace(cluster.meta, group=group))
+
+
+@pytest.mark.parametrize("counted", [5, 4])
+def test_older_servers_without_a_leader_may_count_too_few(counted: int) -> None:
+    hosts = {**GONE, **LEFT}
+    made = planned(leaderless(counted), hosts=hosts)
+    assert made.refusals == () and made.due and made.removals == ("n3", "n4", "n5")
+    refusals = " ".join(planned(leaderless(counted), hosts=hosts, request=Request(DEAD - {"n5"})).refusals)
+    assert "n5 is not known as a member of the meta group: bring it back or name it dead if it was one" in refusals
+
+
+def test_more_named_dead_than_older_servers_count() -> None:
+    # Three instead of five make another quorum.
+    (first, *_rest) = planned(leaderless(3), hosts={**GONE, **LEFT}).refusals
+    assert "n3 is named dead and is no member of the meta group" in first
 
 
 def test_what_a_fresh_cluster_cannot_bring_back() -> None:
