@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.fields import with_fields
 from jetstream_insights.keys import CLUSTER, CONSUMER, SNAPSHOT, STREAM
+from jetstream_insights.times import seconds
 
 
 class Over(NamedTuple):
@@ -77,13 +78,13 @@ def _led(name: str, value: str) -> dict[str, Over]:
 def _span() -> dict[str, Over]:
     """Return what every view of a time has, see views._period."""
     kept = {"begin": F.min("taken"), "taken": F.max("taken")}
-    seconds = Over(_seconds_since("taken"), kept, _seconds_since("begin"))
-    return {**_count("samples", F.count(F.lit(1))), "seconds": seconds}
+    span = Over(_seconds_since("taken"), kept, _seconds_since("begin"))
+    return {**_count("samples", F.count(F.lit(1))), "seconds": span}
 
 
 def _seconds_since(begin: str) -> Column:
     """Return the seconds from the first `begin` to the last snapshot."""
-    return (F.unix_micros(F.max("taken")) - F.unix_micros(F.min(begin))) / F.lit(1e6)
+    return seconds(F.min(begin), F.max("taken"))
 
 
 def _leaderless() -> dict[str, Over]:

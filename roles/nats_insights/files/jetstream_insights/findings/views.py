@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from jetstream_insights.fields import with_fields
 from jetstream_insights.findings.over_time import origins, over_time, with_origins
 from jetstream_insights.keys import ACCOUNT, CLUSTER, CONSUMER, DOMAIN, SNAPSHOT, STREAM
+from jetstream_insights.times import seconds
 
 Tables = Mapping[str, DataFrame]
 
@@ -36,7 +37,7 @@ def _period(*more: Column) -> tuple[Column, ...]:
     """Return the aggregates that every view of a period has. `seconds`: between its first and its last snapshot."""
     return (
         F.count(F.lit(1)).alias("samples"),
-        ((F.unix_micros(F.max("taken")) - F.unix_micros(F.min("taken"))) / F.lit(1e6)).alias("seconds"),
+        seconds(F.min("taken"), F.max("taken")).alias("seconds"),
         *more,
     )
 
@@ -287,7 +288,7 @@ def raft_groups(tables: Tables) -> DataFrame:
 
 def streams(tables: Tables) -> DataFrame:
     fields = (Field("max_msgs_per_subject", "bigint"), Field("duplicate_window", "double", reported=NANOSECONDS))
-    rate = F.try_divide(F.col("last_seq") - F.col("first_seq"), _seconds(F.col("first_ts"), F.col("last_ts")))
+    rate = F.try_divide(F.col("last_seq") - F.col("first_seq"), seconds(F.col("first_ts"), F.col("last_ts")))
     return _now(with_fields(tables["streams"], "config", fields).withColumn("rate", rate))
 
 
@@ -323,7 +324,7 @@ def stream_copies(tables: Tables) -> DataFrame:
             F.count("suits").alias("tagged"),
             *_levels(),
             F.first("placement_tags", ignorenulls=True).alias("placement_tags"),
-            (_seconds(F.min("received"), F.max("received")) + 1).alias("apart"),
+            (seconds(F.min("received"), F.max("received")) + 1).alias("apart"),
             _rate().alias("rate"),
         )
         .withColumn("meanwhile", F.coalesce(F.col("rate") * F.col("apart"), F.lit(0.0)))
@@ -341,13 +342,9 @@ def _levels() -> tuple[Column, ...]:
     )
 
 
-def _seconds(begin: Column, end: Column) -> Column:
-    return (F.unix_micros(end) - F.unix_micros(begin)) / F.lit(1e6)
-
-
 def _rate() -> Column:
     """Return how many messages a second a stream has taken on the whole: what may have come between two answers."""
-    return F.try_divide(F.max("last_seq") - F.min("first_seq"), _seconds(F.min("first_ts"), F.max("last_ts")))
+    return F.try_divide(F.max("last_seq") - F.min("first_seq"), seconds(F.min("first_ts"), F.max("last_ts")))
 
 
 def _copies(*names: str) -> tuple[Column, ...]:
@@ -371,7 +368,7 @@ def consumers(tables: Tables) -> DataFrame:
         "messages": "stream_messages",
         "retention": "retention",
     }
-    written = F.try_divide(F.col("last_seq") - F.col("first_seq"), _seconds(F.col("first_ts"), F.col("last_ts")))
+    written = F.try_divide(F.col("last_seq") - F.col("first_seq"), seconds(F.col("first_ts"), F.col("last_ts")))
     of_stream = tables["streams"].select(
         *key,
         *(F.col(name).alias(alias) for name, alias in figures.items()),
@@ -402,10 +399,7 @@ def backups(tables: Tables) -> DataFrame:
     """Return the streams that are to be backed up, with the seconds since they were saved and proven to restore."""
     key = [*_MOMENT, *STREAM]
     of_stream = tables["streams"].select(*key, "metadata")
-    ages = {
-        f"{name}_age": (F.unix_micros("taken") - F.unix_micros(name)) / F.lit(1e6)
-        for name in ("saved", "drilled", "proven")
-    }
+    ages = {f"{name}_age": seconds(F.col(name), F.col("taken")) for name in ("saved", "drilled", "proven")}
     return _now(tables["backups"].where("NOT excluded").join(of_stream, key, "left").withColumns(ages))
 
 
@@ -570,7 +564,7 @@ def server_restarts(tables: Tables) -> DataFrame:
 def snapshot_periods(tables: Tables) -> DataFrame:
     """Return a row for each fleet: the longest time between two snapshots, and what is usual, in seconds."""
     before = F.lag("taken").over(Window.partitionBy("fleet").orderBy("taken"))
-    gaps = tables["snapshots"].withColumn("gap", (F.unix_micros("taken") - F.unix_micros(before)) / F.lit(1e6))
+    gaps = tables["snapshots"].withColumn("gap", seconds(before, F.col("taken")))
     return gaps.groupBy("fleet").agg(
         *_period(),
         F.max("gap").alias("longest"),
@@ -750,7 +744,7 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
     every = {"written": F.expr("last_seq + aggregate(origins, 0L, (sum, origin) -> sum + coalesce(origin.lag, 0L))")}
     grown = F.try_divide(
         F.max_by("written", "taken").over(whole) - F.min_by("written", "taken").over(whole),
-        (F.unix_micros(F.max("taken").over(whole)) - F.unix_micros(F.min("taken").over(whole))) / F.lit(1e6),
+        seconds(F.min("taken").over(whole), F.max("taken").over(whole)),
     )
     own = F.expr(
         "CASE WHEN origin.external IS NULL AND coalesce(origin.filter_subject, '') = '' "
@@ -769,9 +763,7 @@ def seconds_behind(reported: DataFrame, streams: DataFrame) -> DataFrame:
     known = (
         each.join(of_origins, ["fleet", *ACCOUNT, "origin_stream"], "left")
         .withColumn("rate", F.expr("CASE WHEN coalesce(stored, grown) > 0 THEN coalesce(stored, grown) END"))
-        .withColumn(
-            "since_last", F.greatest((F.unix_micros("taken") - F.unix_micros("last_ts")) / F.lit(1e6), F.lit(0.0))
-        )
+        .withColumn("since_last", F.greatest(seconds(F.col("last_ts"), F.col("taken")), F.lit(0.0)))
         .withColumn(
             "lacks",
             F.expr(

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import Settings, whole_hour, with_day
-from jetstream_insights.gold.tables import Table, ratio, seconds
+from jetstream_insights.gold.tables import Table, ratio
 from jetstream_insights.keys import ACCOUNT, SNAPSHOT
+from jetstream_insights.times import seconds
 
 _COUNTERS = columns.ACCOUNT_COUNTERS.names
 #: Of them the mean is wanted.

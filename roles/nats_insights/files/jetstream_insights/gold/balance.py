@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, at, whole_hour
-from jetstream_insights.gold.tables import MOMENT, Table, ratio, seconds
+from jetstream_insights.gold.tables import MOMENT, Table, ratio
 from jetstream_insights.keys import CLUSTER, DOMAIN, STREAM
+from jetstream_insights.times import seconds
 
 COUNTS = ("stream_leaders", "consumer_leaders", "replicas", "consumer_replicas")
 AMOUNTS = ("bytes", "led_bytes", "write_msgs", "write_bytes")

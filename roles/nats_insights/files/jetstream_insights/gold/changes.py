@@ -243,28 +243,24 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
 def _configurations(changed: DataFrame, streams: DataFrame, consumers: DataFrame) -> DataFrame:
     """Return the top-level fields in which configurations differ."""
     key = ["fleet", "snapshot", *CONSUMER]
-
-    def of(snapshot: str, name: str) -> DataFrame:
-        wanted = changed.select("fleet", F.col(snapshot).alias("snapshot"), *CONSUMER).distinct()
-        every = (
-            streams.withColumn("consumer", F.lit(""))
-            .select(*key, "config")
-            .unionByName(consumers.select(*key, "config"))
-        )
-        fields = F.from_json("config", "map<string,string>")
-        return every.join(F.broadcast(wanted), on=key, how="left_semi").select(
-            "fleet", F.col("snapshot").alias(snapshot), *CONSUMER, fields.alias(name)
-        )
-
-    asset = ["fleet", *CONSUMER]
-    joined = (
-        changed.join(of("snapshot", "new_fields"), on=[*asset, "snapshot"])
-        .join(of("old_snapshot", "old_fields"), on=[*asset, "old_snapshot"])
-        .withColumn("names", F.array_union(F.map_keys("old_fields"), F.map_keys("new_fields")))
+    every = union([streams.withColumn("consumer", F.lit("")).select(*key, "config"), consumers.select(*key, "config")])
+    sides = {"old_snapshot": "old_fields", "snapshot": "new_fields"}
+    # Both at once: that silver is read is what costs.
+    both = F.array(
+        *(F.struct(F.col(name).alias("snapshot"), F.lit(side).alias("side")) for name, side in sides.items())
     )
-    differ = F.filter("names", lambda name: ~F.col("old_fields")[name].eqNullSafe(F.col("new_fields")[name]))
+    one = (*_THING, "taken", "before")
+    wanted = changed.select(*_THING, "taken", F.col("old_taken").alias("before"), F.inline(both))
+
+    def fields(side: str) -> Column:
+        config = F.first(F.when(F.col("side") == side, F.col("config")), ignorenulls=True)
+        return F.from_json(config, "map<string,string>").alias(side)
+
+    joined = every.join(F.broadcast(wanted), on=key).groupBy(*one).agg(*map(fields, sides.values()))
+    names = F.array_union(F.map_keys("old_fields"), F.map_keys("new_fields"))
+    differ = F.filter(names, lambda name: ~F.col("old_fields")[name].eqNullSafe(F.col("new_fields")[name]))
     return joined.withColumn("field", F.explode(differ)).select(
-        *_THING, "taken", F.col("old_taken").alias("before"), F.lit("config").alias("what"), "field",
+        *one, F.lit("config").alias("what"), "field",
         F.col("old_fields")[F.col("field")].alias("old"), F.col("new_fields")[F.col("field")].alias("new"),
     )  # fmt: skip
 

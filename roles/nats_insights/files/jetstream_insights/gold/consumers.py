@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import Settings, middle, pair_slopes, whole_hour
-from jetstream_insights.gold.tables import Table, not_negative, ratio, seconds
+from jetstream_insights.gold.tables import Table, not_negative, ratio
 from jetstream_insights.keys import CONSUMER
+from jetstream_insights.times import seconds
 
 #: Points of the trend at most, and at least for a judgement; and what |τ| makes a trend.
 _POINTS, _ENOUGH, _TREND = 24, 6, 0.6

@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold.common import Settings, whole_hour
-from jetstream_insights.gold.tables import Col, seconds
+from jetstream_insights.gold.tables import Col
+from jetstream_insights.times import seconds
 
 
 @dataclass(frozen=True)

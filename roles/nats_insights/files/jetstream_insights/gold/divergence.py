@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import whole_hour
-from jetstream_insights.gold.tables import Table, not_negative, ratio, seconds
+from jetstream_insights.gold.tables import Table, not_negative, ratio
 from jetstream_insights.keys import STREAM
+from jetstream_insights.times import seconds
 
 #: Compared snapshots in a row that make it more than a moment.
 _IN_A_ROW = 3

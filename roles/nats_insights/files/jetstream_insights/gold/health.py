@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, in_maintenance
 from jetstream_insights.gold.leadership import last_runs
-from jetstream_insights.gold.tables import GROUP_KEY, Table, not_negative, ratio, seconds
+from jetstream_insights.gold.tables import GROUP_KEY, Table, not_negative, ratio
 from jetstream_insights.keys import CONSUMER
+from jetstream_insights.times import seconds
 
 _BAD = ("no_leader", "no_quorum", "not_redundant")
 

@@ -23,8 +23,9 @@ from jetstream_insights.gold.common import (
     whole_hour,
 )
 from jetstream_insights.gold.report import looks, meta_groups, moments
-from jetstream_insights.gold.tables import GROUP_KEY, Table, seconds
+from jetstream_insights.gold.tables import GROUP_KEY, Table
 from jetstream_insights.keys import CONSUMER, DOMAIN, STREAM
+from jetstream_insights.times import seconds
 
 _STRINGS = "array<string>"
 _HALF_LIFE = 1800.0

@@ -93,8 +93,3 @@ def ratio(part: Column, whole: Column) -> Column:
 def not_negative(value: Column) -> Column:
     """Return a value, at least 0; null for null, which greatest() would not keep."""
     return F.when(value.isNotNull(), F.greatest(value, F.lit(0.0)))
-
-
-def seconds(begin: Column, end: Column) -> Column:
-    """Return the seconds between two timestamps, with microseconds."""
-    return (F.unix_micros(end) - F.unix_micros(begin)) / F.lit(1e6)
