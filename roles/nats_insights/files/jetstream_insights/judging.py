@@ -97,14 +97,13 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            with _without_whole_stages(lake):
-                of_day = _Day(lake, day, wanted, hosts)
-                # To write them takes longer than to judge little again.
-                kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in hours_of(day))
-                if kept:
-                    of_day.judge_hours(say, force)
-                again = known.get("format") == FINDINGS_FORMAT
-                of_day.write(run, kept, earlier is not None, again)
+            of_day = _Day(lake, day, wanted, hosts)
+            # To write them takes longer than to judge little again.
+            kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in hours_of(day))
+            if kept:
+                of_day.judge_hours(say, force)
+            again = known.get("format") == FINDINGS_FORMAT
+            of_day.write(run, kept, earlier is not None, again)
             lake.repoint(LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "basis": basis})
             outcome.made += 1
     return outcome
@@ -237,7 +236,8 @@ class _Day:
             part.write.parquet(path)
 
         try:
-            each(parts, write, lake.at_once)
+            with _without_whole_stages(lake):
+                each(parts, write, lake.at_once)
             read = lake.spark.read.schema(OF_HOURS["results"])
             yield read.parquet(*paths) if paths else lake.nothing(OF_HOURS["results"])
         finally:
