@@ -188,7 +188,7 @@ def plan(sight: Sight, request: Request) -> Plan:
         return Plan(refusals=(refusal,), lines=(f"Refused: {refusal}.",))
     members = _members(sight.cluster, meta, request)
     survivors = tuple(sorted(members & _answering(sight.cluster)))
-    quorum = meta.group.size // 2 + 1
+    quorum = meta.group.quorum
     fates = tuple(_fate(stream, sight) for stream in sight.cluster.streams)
     removals = tuple(sorted(members & request.dead))
     fresh = not _old(sight.cluster).keys().isdisjoint(survivors)
@@ -251,7 +251,7 @@ def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[s
     members = frozenset(meta.group.members)
     named = request.dead - members
     enough = 0 < meta.group.size - len(members) <= len(named)
-    same_quorum = len(members | named) // 2 == meta.group.size // 2
+    same_quorum = replace(meta.group, size=len(members | named)).quorum == meta.group.quorum
     return members | named if _old(cluster) and enough and same_quorum else members
 
 
