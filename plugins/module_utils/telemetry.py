@@ -53,10 +53,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Reported:
-    """A table with a row for each item of a list that servers report: what identifies it beside the server, and its columns."""
+    """A table with a row for each item of a list that servers report: what identifies it beside the server, and its columns.
+    `config`: what is read of the column `config`, the text of a configuration."""
 
     keys: tuple[Field, ...]
     fields: tuple[Field, ...]
+    config: tuple[Field, ...] = ()
 
 
 #: Fields by the keys on their paths.
@@ -108,6 +110,17 @@ def _type(words: Iterator[str]) -> Type:
         next(words)
         return Type(kind, item)
     return Type(kind)
+
+
+#: The SHA-256 of a configuration's text, in which a server always writes the fields in the same order, and the column of
+#: snapshots of typed columns that has it beside what was read of the configuration. Older ones have the text only.
+CONFIG_HASH, CONFIG_FIELDS = "config_hash", "config_fields"
+
+
+def config_type(config: Sequence[Field]) -> str:
+    """Return the Spark SQL type of the column with what was read of a configuration."""
+    members = (f"{name}:{type_}" for name, type_ in ((CONFIG_HASH, "string"), *((of.name, of.stored) for of in config)))
+    return f"struct<{','.join(members)}>"
 
 
 #: What every line says of itself; `taken` is in the name of the snapshot.
@@ -230,6 +243,15 @@ STREAM_REPLICAS = Reported(
         Field("stream_raft_group", "string"),
         Field("config", "string", reported=JSON),
     ),
+    (
+        *same("int", "num_replicas"),
+        *same("string", "storage", "retention", "discard", "compression"),
+        *same("bigint", "max_bytes", "max_msgs", "max_consumers"),
+        Field("max_age", "double", reported=NANOSECONDS),
+        Field("placement_cluster", "string", "placement.cluster"),
+        Field("placement_tags", STRINGS, "placement.tags"),
+        Field("metadata", "map<string,string>"),
+    ),
 )
 
 _CONSUMER_KEYS = (
@@ -253,6 +275,13 @@ CONSUMER_REPLICAS = Reported(
         *_GROUP,
         Field("reported_at", "timestamp", "ts"),
         Field("config", "string", reported=JSON),
+    ),
+    (
+        Field("wanted_replicas", "int", "num_replicas"),
+        *same("string", "durable_name", "deliver_subject", "ack_policy"),
+        *same("bigint", "max_deliver", "max_ack_pending", "max_waiting"),
+        Field("ack_wait", "double", reported=NANOSECONDS),
+        Field("metadata", "map<string,string>"),
     ),
 )
 

@@ -16,10 +16,11 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import (
     FORMATS,
+    PARQUET,
     Origin,
     SnapshotWriter,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import TABLES
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import CONFIG_FIELDS, TABLES
 from jetstream_insights.fields import Bronze, columns_of
 from jetstream_insights.jobs import Hour, read_manifests
 from jetstream_insights.lake import Lake, place
@@ -64,7 +65,43 @@ def odd(replies: dict[str, Any]) -> dict[str, Any]:
     return {**replies, "more": more}
 
 
+#: What nobody expects of the configuration of a stream, and of a consumer.
+ODD = (
+    {
+        "num_replicas": "3",
+        "storage": 7,
+        "max_bytes": 1 << 63,
+        "max_age": 1.5,
+        "placement": None,
+        "metadata": {"a": "ü"},
+    },
+    {"max_msgs": True, "retention": {"a": [1, 2]}, "placement": {"cluster": "C", "tags": ["a", 'b"<']}, "metadata": []},
+    {"max_age": 1 << 70, "placement": {"tags": "az:1", "new": 1}, "metadata": {}, "max_consumers": 1e3},
+    {"placement": "C1", "num_replicas": 1 << 40, "discard": None, "metadata": {"a": 1, "b": [1]}, "max_msgs": -1},
+)
+ODD_OF_CONSUMERS = (
+    {"num_replicas": "3", "ack_policy": 7, "max_deliver": 1 << 63, "ack_wait": 1.5, "metadata": {"a": "ü"}},
+    {"num_replicas": 1.0, "max_waiting": None, "durable_name": None, "ack_wait": 10**18, "metadata": "x"},
+)
+
+
+def oddly_configured(replies: dict[str, Any]) -> dict[str, Any]:
+    """Return replies with streams and consumers whose configurations are what nobody expects."""
+    jsz = next(iter(replies["jsz"].values()))
+    streams = next(account["stream_detail"] for account in jsz["account_details"] if account.get("stream_detail"))
+    stream = streams[0]
+    (consumer, *_others) = stream["consumer_detail"]
+    for number, odd_config in enumerate((*ODD, 7, [1], {})):
+        config = {**stream["config"], **odd_config} if isinstance(odd_config, dict) else odd_config
+        streams.append({**stream, "name": f"S{number}", "config": config, "consumer_detail": []})
+    for number, odd_config in enumerate(ODD_OF_CONSUMERS):
+        config = {**consumer["config"], **odd_config}
+        stream["consumer_detail"].append({**consumer, "name": f"C{number}", "config": config})
+    return {**replies, "more": MORE}
+
+
 def fleets() -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "oddly configured", oddly_configured(recorded(RECORDED[-1]))
     for version in RECORDED:
         yield version, {**recorded(version), "more": MORE}
         yield f"odd {version}", odd(recorded(version))
@@ -119,6 +156,22 @@ def test_rows_of_columns_are_those_of_lines(
             expected = sorted(map(str, comparable(one).collect()))
             assert sorted(map(str, comparable(other).collect())) == expected, name
             assert expected
+
+
+def test_configurations_that_older_collectors_kept_as_text_only(
+    spark: SparkSession, files: tuple[Path, dict[str, dict[str, list[str]]]]
+) -> None:
+    root, found = files
+    lake = Lake(spark, str(root))
+    for name, declared in TABLES.items():
+        if declared.config:
+            bronze = lake.bronze(found[name][PARQUET], columns_of(declared))
+            assert bronze.columns is not None
+            known, none = bronze.columns, F.lit(None).cast(bronze.columns.schema[CONFIG_FIELDS].dataType)
+            older = Bronze(columns=known.withColumn(CONFIG_FIELDS, none))
+            expected = sorted(map(str, comparable(of_table(declared, bronze)).collect()))
+            assert known.where(F.col(CONFIG_FIELDS).isNull() & F.col("config").isNotNull()).isEmpty()
+            assert sorted(map(str, comparable(of_table(declared, older)).collect())) == expected
 
 
 def test_a_pack_of_columns_and_of_lines_holds_all_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,11 +4,13 @@
 """The tables of a snapshot as Parquet, with the columns that `telemetry` declares, by pyarrow and msgspec.
 
 A row is decoded into objects that hold what is declared and nothing else. A key that comes for the first time is learned; a row
-with a value of another type is taken apart key by key. What no column takes is JSON in the column `extra`.
+with a value of another type is taken apart key by key. What no column takes is JSON in the column `extra`. A configuration is
+read once for all rows that have it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     close_durably,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+    CONFIG_FIELDS,
     DURATION,
     ENVELOPE,
     FAILURE,
@@ -32,6 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     Reported,
     Tree,
     Type,
+    config_type,
     tree_of,
     type_of,
 )
@@ -108,10 +112,12 @@ def microseconds_of(text: str) -> int | None:
 
 
 class _Document:
-    """How the documents of a table are read: those that hold nothing but what is declared, and all others."""
+    """How documents are read: those that hold nothing but what is declared, and all others. `others`: whether what else they
+    hold is kept."""
 
-    def __init__(self, fields: Sequence[Field]) -> None:
+    def __init__(self, fields: Sequence[Field], others: bool = True) -> None:
         self._msgspec, _pyarrow = libraries()
+        self._others = others
         self.tree = tree_of(fields)
         self._types = {field.name: type_of(field.type) for field in fields}
         #: Keys beside the declared ones, by the path of the object that has them.
@@ -135,7 +141,7 @@ class _Document:
             else:
                 found.append((key, self._type(member, (*path, key)), None))
         found += [(attribute, self._msgspec.Raw, None) for attribute in learned.values()]
-        options = {"frozen": True, "gc": False, "omit_defaults": True, "forbid_unknown_fields": True}
+        options = {"frozen": True, "gc": False, "omit_defaults": True, "forbid_unknown_fields": self._others}
         rename = {attribute: key for key, attribute in learned.items()}
         made = self._msgspec.defstruct("_".join(("Reported", *path)), found, rename=rename, **options)
         self._empty[made] = made()
@@ -435,6 +441,24 @@ class _Columns:
             return pa.array(moments, pa.int64()).cast(self._moment)
 
 
+class _Configurations:
+    """Makes a column of what is read of configurations from their texts."""
+
+    def __init__(self, fields: Sequence[Field], make: _Columns) -> None:
+        _msgspec, self._pa = libraries()
+        self._document = _Document(fields, others=False)
+        self._make = make
+        self.type = make.type(type_of(config_type(fields)))
+
+    def of(self, texts: Any) -> Any:
+        encoded = texts.dictionary_encode()
+        each = [text.encode() for text in encoded.dictionary.to_pylist()]
+        hashes = self._pa.array([hashlib.sha256(text).hexdigest() for text in each], self._pa.string())
+        read = self._make.of_tree(self._document.tree, [self._document.read(text)[0] for text in each])
+        members = [hashes, *(read[self.type[place].name] for place in range(1, self.type.num_fields))]
+        return self._pa.StructArray.from_arrays(members, fields=[*self.type]).take(encoded.indices)
+
+
 def _plain(text: Any) -> str | None:
     """Return the text of a JSON value as Spark writes it, without what Go escapes for HTML; None for null."""
     content = bytes(text)
@@ -459,6 +483,7 @@ class TypedTable(Table):
         self._declared = declared
         self._document = _Document(declared.fields)
         self._make = _Columns()
+        self._configurations = _Configurations(declared.config, self._make) if declared.config else None
         self._failure = type_of(FAILURE_TYPE)
         self._failed = msgspec.defstruct("Failure", [name for name, _type in self._failure.members])
         self._schema = self._pa.schema(
@@ -468,6 +493,7 @@ class TypedTable(Table):
                 *((field.name, self._make.type(type_of(field.stored))) for field in declared.fields),
                 ("extra", self._pa.string()),
                 (FAILURE.name, self._make.type(self._failure)),
+                *([(CONFIG_FIELDS, self._configurations.type)] if self._configurations else ()),
             ]
         )
         #: Whose the rows are, and how many in a row.
@@ -535,7 +561,7 @@ class TypedTable(Table):
         columns += [found[field.name] for field in self._declared.fields]
         extras = [None if extra is None else extra.decode() for extra in self._extras]
         columns += [self._pa.array(extras, self._pa.string()), make.of_type(self._failure, self._failures)]
-        return columns
+        return [*columns, self._configurations.of(found["config"])] if self._configurations else columns
 
     def _write(self) -> None:
         """Write the columns that are held as a group of rows."""

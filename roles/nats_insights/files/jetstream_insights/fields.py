@@ -11,6 +11,8 @@ from functools import cache, reduce
 from operator import add
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
+    CONFIG_FIELDS,
+    CONFIG_HASH,
     DURATION,
     ENVELOPE,
     FAILURE,
@@ -19,6 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     Field,
     Reported,
     Tree,
+    config_type,
     tree_of,
 )
 from pyspark.sql import Column, DataFrame
@@ -217,19 +220,42 @@ def columns_of(table: Reported) -> StructType:
     """Return the columns of a table's files in bronze."""
     plain = ((field.name, field.stored) for field in (*ENVELOPE, *table.keys, *table.fields))
     types = [*plain, ("taken", "timestamp"), ("extra", "string"), (FAILURE.name, FAILURE_TYPE)]
+    types += [(CONFIG_FIELDS, config_type(table.config))] if table.config else []
     return StructType([StructField(name, _parsed(type_)) for name, type_ in types])
 
 
-def rows(bronze: Bronze, keys: Sequence[Field], fields: Sequence[Field], also: Sequence[str] = ()) -> DataFrame:
+def rows(
+    bronze: Bronze,
+    keys: Sequence[Field],
+    fields: Sequence[Field],
+    also: Sequence[str] = (),
+    config: Sequence[Field] = (),
+) -> DataFrame:
     """Return the rows of a table: envelope, keys, what `also` names of the files' own columns, fields, and in `extra` everything
-    else the server reported. What is no line of a snapshot of the file's hour is left out. A line that tells a failure is a row
-    without fields only where a key asks for it."""
+    else the server reported; with `config`, these fields of the field `config`, and `config_hash`. What is no line of a snapshot
+    of the file's hour is left out. A line that tells a failure is a row without fields only where a key asks for it."""
     found = []
     if bronze.lines is not None:
-        found.append(_rows_of_lines(bronze.lines, keys, fields, also))
+        lines = _rows_of_lines(bronze.lines, keys, fields, also)
+        found.append(_with_config(lines, F.col("config"), config) if config else lines)
     if bronze.columns is not None:
-        found.append(_rows_of_columns(bronze.columns, keys, fields, also))
+        columns = _rows_of_columns(bronze.columns, keys, fields, (*also, CONFIG_FIELDS) if config else also)
+        found.append(_with_known_config(columns, config) if config else columns)
     return reduce(DataFrame.unionByName, found)
+
+
+def _with_config(reported: DataFrame, text: Column, config: Sequence[Field]) -> DataFrame:
+    """Add what is read of the texts of configurations."""
+    read = with_fields(reported.withColumn("_text", text), "_text", config)
+    return read.withColumn(CONFIG_HASH, F.sha2("_text", 256)).drop("_text")
+
+
+def _with_known_config(reported: DataFrame, config: Sequence[Field]) -> DataFrame:
+    """Add what was read of configurations when they were captured, or is read now of those that only have a text."""
+    known = F.col(CONFIG_FIELDS)
+    names = (CONFIG_HASH, *(field.name for field in config))
+    read = _with_config(reported, F.when(known.isNull(), F.col("config")), config)
+    return read.withColumns({name: F.coalesce(known[name], name) for name in names}).drop(CONFIG_FIELDS)
 
 
 def _rows_of_columns(

@@ -14,6 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     ACCOUNT_LIMITS,
     ACCOUNT_STATISTICS,
     BACKUPS,
+    CONFIG_HASH,
     CONNECTIONS,
     CONSUMER_REPLICAS,
     ENVELOPE,
@@ -25,7 +26,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     IPQUEUES,
     JSZ,
     LEAFNODES,
-    NANOSECONDS,
     PEERS,
     RAFT_GROUPS,
     ROUTES,
@@ -37,31 +37,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     VARZ,
     Field,
     Reported,
-    same,
 )
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jetstream_insights.fields import Bronze, rows, with_fields
+from jetstream_insights.fields import Bronze, rows
 from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
-
-_STREAM_CONFIG = (
-    *same("int", "num_replicas"),
-    *same("string", "storage", "retention", "discard", "compression"),
-    *same("bigint", "max_bytes", "max_msgs", "max_consumers"),
-    Field("max_age", "double", reported=NANOSECONDS),
-    Field("placement_cluster", "string", "placement.cluster"),
-    Field("placement_tags", STRINGS, "placement.tags"),
-    Field("metadata", "map<string,string>"),
-)
-
-_CONSUMER_CONFIG = (
-    Field("wanted_replicas", "int", "num_replicas"),
-    *same("string", "durable_name", "deliver_subject", "ack_policy"),
-    *same("bigint", "max_deliver", "max_ack_pending", "max_waiting"),
-    Field("ack_wait", "double", reported=NANOSECONDS),
-    Field("metadata", "map<string,string>"),
-)
 
 #: What a server writes of what matters, in the order in which it is looked for: the kind of event and a regular expression.
 EVENTS = {
@@ -97,7 +78,7 @@ def reported_columns(table: Reported, *without: str) -> str:
 
 def of_table(table: Reported, bronze: Bronze) -> DataFrame:
     """Return a row for each line of one bronze table."""
-    return rows(bronze, table.keys, table.fields)
+    return rows(bronze, table.keys, table.fields, config=table.config)
 
 
 #: What the advisories of all kinds tell (server/jetstream_events.go); the rest is in `extra`.
@@ -271,26 +252,16 @@ def _led(replicas: DataFrame) -> DataFrame:
 
 
 def stream_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
-    """Return a row for each replica of a stream, as the server that holds it tells. `config_hash` is that of the configuration's
-    text, in which a server always writes the fields in the same order."""
+    """Return a row for each replica of a stream, as the server that holds it tells."""
     reported = _with_peer_names(of_table(STREAM_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
-    return (
-        with_fields(_led(grouped), "config", _STREAM_CONFIG)
-        .withColumns(
-            {
-                "lost_messages": F.coalesce(F.size("lost.msgs"), F.lit(0)),
-                "lost_bytes": F.coalesce("lost.bytes", F.lit(0)),
-                "config_hash": F.sha2("config", 256),
-            }
-        )
-        .drop("lost")
-    )
+    lost = {"lost_messages": F.size("lost.msgs"), "lost_bytes": F.col("lost.bytes")}
+    return _led(grouped).withColumns({name: F.coalesce(told, F.lit(0)) for name, told in lost.items()}).drop("lost")
 
 
 def consumer_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a consumer, as the server that holds it tells. `num_replicas`: by its configuration and
-    that of its stream (consumer.go ConsumerConfig.replicas). `config_hash`: as in `stream_replicas`."""
+    that of its stream (consumer.go ConsumerConfig.replicas)."""
     reported = _with_peer_names(of_table(CONSUMER_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "line_raft_group")).drop("line_raft_group")
     wanted, durable = F.coalesce("wanted_replicas", F.lit(0)), F.col("durable_name").isNotNull()
@@ -301,15 +272,8 @@ def consumer_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
         .otherwise(of_stream)
     )
     return (
-        with_fields(_led(grouped), "config", _CONSUMER_CONFIG)
-        .withColumns(
-            {
-                "num_replicas": size,
-                "durable": durable,
-                "pull": F.col("deliver_subject").isNull(),
-                "config_hash": F.sha2("config", 256),
-            }
-        )
+        _led(grouped)
+        .withColumns({"num_replicas": size, "durable": durable, "pull": F.col("deliver_subject").isNull()})
         .drop("wanted_replicas", "durable_name", "deliver_subject")
     )
 
@@ -583,15 +547,15 @@ _LED = "is_leader boolean, is_backed boolean"
 _STREAM_FIGURES = columns(
     STREAM_REPLICAS.keys,
     STREAM_REPLICAS.fields,
-    _STREAM_CONFIG,
-    "lost_messages int, lost_bytes bigint, config_hash string",
+    STREAM_REPLICAS.config,
+    f"lost_messages int, lost_bytes bigint, {CONFIG_HASH} string",
     without=("leader", "stream_raft_group", "lost"),
 )
 _CONSUMER_FIGURES = columns(
     CONSUMER_REPLICAS.keys,
     CONSUMER_REPLICAS.fields,
-    _CONSUMER_CONFIG,
-    "num_replicas int, durable boolean, pull boolean, config_hash string",
+    CONSUMER_REPLICAS.config,
+    f"num_replicas int, durable boolean, pull boolean, {CONFIG_HASH} string",
     without=("leader", "line_raft_group", "wanted_replicas", "durable_name", "deliver_subject"),
 )
 _OF_REPLICA = columns(ENVELOPE, "taken timestamp, leader string", _LED, "extra variant")

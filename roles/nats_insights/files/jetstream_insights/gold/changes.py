@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, union, whole_hour
+from jetstream_insights.gold.common import SNAPSHOT_KEY, bit, in_blocks, union, whole_hour
 from jetstream_insights.gold.report import meta_groups, moments
 from jetstream_insights.gold.tables import Table
 from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
@@ -49,27 +49,28 @@ _LISTS = ("members", "tags")
 
 def _things(
     object_: str,
+    places: DataFrame,
     frame: DataFrame,
     hosts: Column,
     state: dict[str, Column],
     known: Column | None = None,
     **names: Column,
 ) -> DataFrame:
-    """Return things as rows of one form, one for the snapshots of an hour that reported the same: names, who tells of them, when
-    they were created, and their state as text, null where it is not `known`: such a row only tells that the thing is there."""
+    """Return things as rows of one form, one for the snapshots of a block that reported the same: names, who tells of them, when
+    they were created, and their state as text, null where it is not `known`: such a row only tells that the thing is there.
+    `places`: the snapshots in blocks."""
     shown = F.struct(*(value.alias(name) for name, value in state.items()))
-    each = frame.select(
-        *SNAPSHOT_KEY,
+    each = frame.join(F.broadcast(places), on=SNAPSHOT_KEY).select(
+        "fleet",
         "taken",
-        whole_hour(),
+        *("whole_hour", "block", "place"),
         *(names.get(name, F.lit("")).alias(name) for name in _NAMES),
         F.array_sort(hosts).alias("hosts"),
         (F.col("created") if "created" in frame.columns else F.lit(None)).cast("timestamp").alias("created"),
         (shown if known is None else F.when(known, shown)).alias("shown"),
     )
-    alike = each.groupBy("fleet", "whole_hour", *_NAMES, "hosts", "created", "shown").agg(
-        F.max("taken").alias("taken"),
-        F.array_sort(F.collect_list(F.struct("taken", "snapshot"))).alias("snapshots"),
+    alike = each.groupBy("fleet", "whole_hour", "block", *_NAMES, "hosts", "created", "shown").agg(
+        F.max("taken").alias("taken"), F.bit_or(bit()).alias("bits")
     )
 
     def text(name: str) -> Column:
@@ -87,9 +88,15 @@ def _things(
 
 
 def things(
-    servers: DataFrame, meta_peers: DataFrame, streams: DataFrame, consumers: DataFrame, accounts: DataFrame
+    snapshots: DataFrame,
+    servers: DataFrame,
+    meta_peers: DataFrame,
+    streams: DataFrame,
+    consumers: DataFrame,
+    accounts: DataFrame,
 ) -> DataFrame:
     """Return all whose changes are recorded: servers, the meta group, streams, durable consumers, accounts with JetStream."""
+    places = in_blocks(snapshots).select(*SNAPSHOT_KEY, "whole_hour", "block", "place")
     # A start loads the configuration too, which is no reload.
     reloaded = F.col("config_load_time") > F.col("start") + F.expr("INTERVAL 5 SECONDS")
     loaded = F.when(reloaded, F.col("config_load_time").cast("string")).when(
@@ -112,11 +119,11 @@ def things(
         .agg(F.collect_set("server").alias("hosts"))
     )
     return union([
-        _things("server", servers, F.array("server"), of_server, server=F.col("server")),
-        _things("meta", meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led, **domain),
-        _things("stream", streams, hosts, of_asset, led, **stream),
-        _things("consumer", durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
-        _things("account", hosting, hosts, {"account": F.col("account")}, **account),
+        _things("server", places, servers, F.array("server"), of_server, server=F.col("server")),
+        _things("meta", places, meta_groups(servers, meta_peers), hosts, {**members, "size": F.col("size")}, led, **domain),
+        _things("stream", places, streams, hosts, of_asset, led, **stream),
+        _things("consumer", places, durable, hosts, of_asset, led, **stream, consumer=F.col("consumer")),
+        _things("account", places, hosting, hosts, {"account": F.col("account")}, **account),
     ])  # fmt: skip
 
 
@@ -125,19 +132,20 @@ def states(
 ) -> DataFrame:
     """Return the states of what was not the same in all snapshots. The frames `before`: the last hour before the day."""
     of_fleet = Window.partitionBy("fleet").orderBy("number")
-    of_all = moments(of_looks.unionByName(looks_before)).select(
+    of_all = in_blocks(moments(of_looks.unionByName(looks_before))).select(
         *SNAPSHOT_KEY,
         "number",
-        F.col("taken").alias("began"),
+        "taken",
+        *("whole_hour", "block", "place"),
         "silent",
         F.lag("taken").over(of_fleet).alias("previous"),
         F.lag("silent").over(of_fleet).alias("previous_silent"),
         F.lead("taken").over(of_fleet).alias("following"),
         F.lead("silent").over(of_fleet).alias("following_silent"),
     )
-    found = suspects(of_things.unionByName(things_before), of_all)
-    every = found.withColumn("of", F.explode("snapshots")).drop("taken").select("*", "of.*")
-    return every.join(F.broadcast(of_all), on=SNAPSHOT_KEY).withColumn("day", day)
+    found = suspects(of_things.unionByName(things_before), of_all).withColumn("whole_hour", whole_hour()).drop("taken")
+    every = found.join(F.broadcast(of_all), on=["fleet", "whole_hour", "block"])
+    return every.where(F.getbit("bits", F.col("place")) == 1).withColumn("day", day)
 
 
 def _in_order(of_states: DataFrame) -> DataFrame:
@@ -218,11 +226,11 @@ def suspects(of_things: DataFrame, of_all: DataFrame) -> DataFrame:
     )
     of_fleets = (
         of_all.groupBy("fleet")
-        .agg(F.count(F.lit(1)).alias("many"), F.min("began").alias("began"))
+        .agg(F.count(F.lit(1)).alias("many"), F.min("taken").alias("began"))
         .join(silences, on="fleet", how="left")
     )
     counted = of_things.groupBy(*_THING).agg(
-        F.sum(F.size("snapshots")).alias("reported"),
+        F.sum(F.bit_count("bits")).alias("reported"),
         F.array_distinct(F.flatten(F.collect_set("hosts"))).alias("hosts"),
         F.max("created").alias("created"),
         (F.min("alike") != F.max("alike")).alias("differs"),
@@ -294,7 +302,7 @@ FACTS = (
         "things",
         "server, meta group, account, stream and durable consumer, for the snapshots that reported the same of it",
         columns.THINGS,
-        tuple(f"silver.{name}" for name in ("servers", "meta_peers", *_ASSETS, "accounts")),
+        tuple(f"silver.{name}" for name in ("snapshots", "servers", "meta_peers", *_ASSETS, "accounts")),
         things,
     ),
 )

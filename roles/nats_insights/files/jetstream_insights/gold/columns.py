@@ -919,5 +919,6 @@ THINGS = (
     *_THING,
     *_named(STATES, "hosts", "created", "state"),
     Col("alike", "bigint", "the same for the same state"),
-    Col("snapshots", "array<struct<taken:timestamp,snapshot:string>>", "those that reported this of it"),
+    Col("block", "int", "which 63 snapshots of the hour, in their order, `bits` are of"),
+    Col("bits", "bigint", "those of them that reported this of it: a bit for each, from the lowest on"),
 )

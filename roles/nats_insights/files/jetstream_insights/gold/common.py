@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+
+from jetstream_insights.times import seconds
 
 SNAPSHOT_KEY = ["fleet", "snapshot"]
 
@@ -84,6 +87,39 @@ def with_hour(frame: DataFrame) -> DataFrame:
 def whole_hour() -> Column:
     """Return when the hour of `taken` began."""
     return F.date_trunc("hour", "taken").alias("whole_hour")
+
+
+#: Snapshots of an hour that a block has, each a bit of a whole number that is not negative.
+_BLOCK = 63
+
+
+def in_blocks(snapshots: DataFrame, longest_gap: float = math.inf) -> DataFrame:
+    """Add `whole_hour`, the `block` of it that a snapshot is in, and its `place` there. In a block no two that follow one another
+    are further apart, in seconds."""
+    of_hour = Window.partitionBy("fleet", "whole_hour").orderBy("taken", "snapshot")
+    apart = seconds(F.lag("taken").over(of_hour), F.col("taken")) > F.lit(longest_gap)
+    numbered = snapshots.withColumn("whole_hour", whole_hour()).withColumns(
+        {"of_hour": F.row_number().over(of_hour) - 1, "apart": F.when(apart, 1).otherwise(0)}
+    )
+    block = F.floor(F.col("of_hour") / _BLOCK) + F.sum("apart").over(of_hour)
+    placed = numbered.withColumns({"block": block.cast("int"), "place": F.col("of_hour") % _BLOCK})
+    return placed.drop("of_hour", "apart")
+
+
+def bit() -> Column:
+    """Return the bit of the snapshot at `place`."""
+    return F.call_function("shiftleft", F.lit(1).cast("bigint"), F.col("place"))
+
+
+def spans(bits: Column) -> Column:
+    """Return the `first` and the `last` place of each row of bits that are set, in order."""
+
+    def places(of: Column) -> Column:
+        return F.filter(F.sequence(F.lit(0), F.lit(_BLOCK - 1)), lambda place: F.getbit(of, place) == 1)
+
+    first = bits.bitwiseAND(F.bitwise_not(F.shiftleft(bits, 1)))
+    last = bits.bitwiseAND(F.bitwise_not(F.shiftright(bits, 1)))
+    return F.arrays_zip(places(first).alias("first"), places(last).alias("last"))
 
 
 def zone() -> Column:

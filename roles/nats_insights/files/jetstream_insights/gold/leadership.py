@@ -18,9 +18,11 @@ from jetstream_insights.gold.common import (
     SNAPSHOT_KEY,
     Settings,
     behind,
+    bit,
     group_state,
+    in_blocks,
     in_maintenance,
-    whole_hour,
+    spans,
 )
 from jetstream_insights.gold.report import looks, meta_groups, moments
 from jetstream_insights.gold.tables import GROUP_KEY, Table
@@ -61,26 +63,37 @@ def runs(
     settings: Settings,
 ) -> DataFrame:
     """Return the runs of each Raft group in an hour, with their first and last snapshot."""
-    known = moments(looks(snapshots, servers, meta_peers)).select(*SNAPSHOT_KEY, "number", "absent")
+    of_all = in_blocks(moments(looks(snapshots, servers, meta_peers)), settings.longest_gap)
     states = (
         groups(servers, meta_peers, streams, consumers)
-        .join(F.broadcast(known), on=SNAPSHOT_KEY)
+        .join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "absent", *_BLOCK, "place")), on=SNAPSHOT_KEY)
         .withColumn("behind", behind(settings))
-        .withColumn("state", group_state())
+        .withColumns({"state": group_state(), "num_replicas": F.col("num_replicas").cast("int")})
     )
     reported = ("leader", "state", "behind", "members", "num_replicas", "created")
-    of_one = states.withColumns({
-        "num_replicas": F.col("num_replicas").cast("int"),
+    shown = [name for name in _RUN if name not in ("fleet", *GROUP_KEY, "begin", "end", "snapshots")]
+    # Most groups tell the same all the hour. A row of each and a bit for each snapshot is all that has to be moved.
+    alike = states.groupBy("fleet", *GROUP_KEY, *_BLOCK, *shown).agg(F.bit_or(bit()).alias("bits"))
+    of_blocks = of_all.groupBy("fleet", *_BLOCK).agg(
+        F.map_from_entries(F.collect_list(F.struct("place", F.struct("number", "taken", "snapshot")))).alias("at")
+    )
+    spanned = alike.select("*", F.inline(spans(F.col("bits")))).join(F.broadcast(of_blocks), on=["fleet", *_BLOCK])
+    first, last = F.col("at")[F.col("first")], F.col("at")[F.col("last")]
+    of_some = spanned.withColumns({
         "alike": F.xxhash64(*reported, F.unix_seconds("leader_since")),
-        "begin": F.col("taken"),
-        "end": F.col("taken"),
-        "snapshots": F.lit(1),
-        "from": F.col("number"),
-        "to": F.col("number"),
-        "first_snapshot": F.col("snapshot"),
-        "last_snapshot": F.col("snapshot"),
-    }).withColumn("whole_hour", whole_hour())  # fmt: skip
-    return _joined(of_one, settings, "whole_hour").withColumn("taken", F.col("begin"))
+        "begin": first["taken"],
+        "end": last["taken"],
+        "snapshots": F.col("last") - F.col("first") + 1,
+        "from": first["number"],
+        "to": last["number"],
+        "first_snapshot": first["snapshot"],
+        "last_snapshot": last["snapshot"],
+    })  # fmt: skip
+    return _joined(of_some, settings, "whole_hour").withColumn("taken", F.col("begin"))
+
+
+#: What part of the hour snapshots are in.
+_BLOCK = ("whole_hour", "block")
 
 
 def timeline(of_moments: DataFrame, of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
