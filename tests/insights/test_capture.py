@@ -66,7 +66,7 @@ def odd(replies: dict[str, Any]) -> dict[str, Any]:
 
 
 #: What nobody expects of the configuration of a stream, and of a consumer.
-ODD = (
+ODD: tuple[Any, ...] = (
     {
         "num_replicas": "3",
         "storage": 7,
@@ -79,7 +79,7 @@ ODD = (
     {"max_age": 1 << 70, "placement": {"tags": "az:1", "new": 1}, "metadata": {}, "max_consumers": 1e3},
     {"placement": "C1", "num_replicas": 1 << 40, "discard": None, "metadata": {"a": 1, "b": [1]}, "max_msgs": -1},
 )
-ODD_OF_CONSUMERS = (
+ODD_OF_CONSUMERS: tuple[dict[str, Any], ...] = (
     {"num_replicas": "3", "ack_policy": 7, "max_deliver": 1 << 63, "ack_wait": 1.5, "metadata": {"a": "ü"}},
     {"num_replicas": 1.0, "max_waiting": None, "durable_name": None, "ack_wait": 10**18, "metadata": "x"},
 )

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import PEERS
+from jetstream_insights import silver
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.gold import FACTS, TABLES, columns
 from jetstream_insights.gold.accounts import account_usage, flows, stocks
@@ -21,7 +24,7 @@ from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
 from jetstream_insights.gold.divergence import divergence, followers
 from jetstream_insights.gold.forecast import LONG, backtests, forecasts
 from jetstream_insights.gold.health import answers, incidents, restarts
-from jetstream_insights.gold.leadership import flap, leader_changes
+from jetstream_insights.gold.leadership import flap, leader_changes, runs
 from jetstream_insights.gold.tables import schema
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -500,18 +503,58 @@ def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> N
         things += [("F", str(number), "server", name, "", "", "", [name], None, 0) for name in ("n1", "n2")]
         if number != 9:
             things.append(("F", str(number), "server", "n3", "", "", "", ["n3"], None, 0))
-    of_all = "fleet string, snapshot string, number int, began timestamp, silent array<string>"
+    of_all = "fleet string, snapshot string, number int, taken timestamp, silent array<string>"
     of_things = (
         "fleet string, snapshot string, object string, server string, account string, stream string, consumer string, "
         "hosts array<string>, created timestamp, alike bigint"
     )
-    all_things = spark.createDataFrame(things, of_things).withColumns(
-        {"domain": F.lit(""), "snapshots": F.array("snapshot")}
-    )
+    all_things = spark.createDataFrame(things, of_things).withColumns({"domain": F.lit(""), "bits": F.lit(1)})
     found = suspects(all_things, spark.createDataFrame(moments, of_all))
     assert {(row["server"], row["stream"]) for row in found.collect()} == {
         ("", "gone"), ("", "changed"), ("", "new"), ("n3", "")
     }  # fmt: skip
+
+
+def test_runs_of_more_snapshots_an_hour_than_a_number_has_bits(spark: SparkSession) -> None:
+    """A snapshot every 20 s, with one that does not show the stream, one gap that is too long, and some changes of the leader."""
+    moments = [NOON + timedelta(seconds=20 * number + (300 if number > 70 else 0)) for number in range(230)]
+    leaders = {number: "n1" if number < 62 or 64 <= number < 120 else "n2" for number in range(230) if number != 100}
+    of_all = [("F", f"{number:03}", moment) for number, moment in enumerate(moments)]
+    of_stream = [
+        (*of_all[number], "", "A", "S", "C", "G", NOON, None, 1, leader, ["n1", "n2"], ["n1", "n2"], None, 1)
+        for number, leader in leaders.items()
+    ]
+    expected: list[list[Any]] = []
+    for number, leader in leaders.items():
+        moment = moments[number]
+        if (
+            expected
+            and expected[-1][1:3] == [leader, number - 1]
+            and (moment - moments[number - 1]).total_seconds() <= 120
+            and moment.hour == moments[number - 1].hour
+        ):
+            expected[-1][2:] = [number, expected[-1][3] + 1]
+        else:
+            expected.append([number, leader, number, 1])
+    assert [one[0] for one in expected] == [0, 62, 64, 71, 101, 120, 165]
+    schemas = {name: silver.COLUMNS[name] for name in ("servers", "meta_peers", "consumers")}
+    servers, peers, consumers = (spark.createDataFrame([], schema) for schema in schemas.values())
+    snapshots = spark.createDataFrame(of_all, "fleet string, snapshot string, taken timestamp").withColumns(
+        {"missing": F.array().cast("array<string>"), "complete": F.lit(True)}
+    )
+    streams = spark.createDataFrame(
+        of_stream,
+        "fleet string, snapshot string, taken timestamp, domain string, account string, stream string, cluster string, "
+        "raft_group string, created timestamp, leader_since timestamp, num_replicas int, leader string, members array<string>, "
+        f"hosts array<string>, peers {PEERS}, quorum bigint",
+    )
+    found = runs(snapshots, servers, peers, streams, consumers, replace(DEFAULTS, longest_gap=120.0)).orderBy("begin")
+    shown = [(row["first_snapshot"], row["leader"], row["last_snapshot"], row["snapshots"]) for row in found.collect()]
+    assert shown == [(f"{first:03}", leader, f"{last:03}", many) for first, leader, last, many in expected]
+    assert [
+        (row["begin"], row["end"])
+        for row in found.select(F.unix_seconds("begin").alias("begin"), F.unix_seconds("end").alias("end")).collect()
+    ] == [(int(moments[first].timestamp()), int(moments[last].timestamp())) for first, _leader, last, _many in expected]
 
 
 def most_joined(frame: DataFrame) -> int:

@@ -46,6 +46,10 @@ _EVERYWHERE = {
     "spark.hadoop.parquet.compression.codec.zstd.level": "1",
     # HotSpot never compiles a method of more than 8000 bytes: such a stage does better without one method for all of it.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # The hours of a table are written side by side: sorted by hour first, all rows of a task would have to be held.
+    "spark.sql.maxConcurrentOutputFileWriters": "50",
+    # So that of an hour's files only what may hold its last snapshot is read, also where 24 hours are asked for.
+    "spark.sql.parquet.pushdown.inFilterThreshold": "100",
     "spark.ui.enabled": "false",
     # Each column would ask Java half a dozen times where in this program it was made.
     "spark.python.sql.dataFrameDebugging.enabled": "false",

@@ -255,8 +255,11 @@ def stream_replicas(lines: Bronze, names: DataFrame) -> DataFrame:
     """Return a row for each replica of a stream, as the server that holds it tells."""
     reported = _with_peer_names(of_table(STREAM_REPLICAS, lines), "peers", names)
     grouped = reported.withColumn("raft_group", F.coalesce("raft_group", "stream_raft_group")).drop("stream_raft_group")
-    lost = {"lost_messages": F.size("lost.msgs"), "lost_bytes": F.col("lost.bytes")}
-    return _led(grouped).withColumns({name: F.coalesce(told, F.lit(0)) for name, told in lost.items()}).drop("lost")
+    lost = {
+        "lost_messages": F.coalesce(F.size("lost.msgs"), F.lit(0)),
+        "lost_bytes": F.coalesce("lost.bytes", F.lit(0)),
+    }
+    return _led(grouped).withColumns(lost).drop("lost")
 
 
 def consumer_replicas(lines: Bronze, names: DataFrame) -> DataFrame:

@@ -150,7 +150,7 @@ def behind(settings: Settings) -> Column:
         return ~in_step(peer, settings) | F.coalesce(absent, F.lit(False))
 
     names = F.transform(F.filter("peers", out), lambda peer: peer["name"])
-    return F.coalesce(F.array_sort(names), F.array().cast("array<string>"))
+    return F.when(F.exists("peers", out), F.array_sort(names)).otherwise(F.array().cast("array<string>"))
 
 
 def group_state() -> Column:
