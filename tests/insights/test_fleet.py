@@ -8,11 +8,12 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
 from pyspark.sql import SparkSession
-from support.fleet import START, Fleet, Outage
-from support.snapshots import HOUR
+from support.fleet import START, VERSION, Fleet, Outage
+from support.snapshots import HOUR, recorded
 
 
 def content(lake: Path) -> dict[str, bytes]:
@@ -24,6 +25,21 @@ def test_it_is_the_same_again_and_another_with_another_seed(tmp_path: Path) -> N
         Fleet(5, 8, seed).write(tmp_path / name, 3600)
     assert content(tmp_path / "a") == content(tmp_path / "b")
     assert content(tmp_path / "a") != content(tmp_path / "c")
+
+
+def test_a_whole_fleet_reports_what_real_servers_do(tmp_path: Path) -> None:
+    """No less than was recorded, nothing that no column takes, and the members of all groups."""
+    fleet = Fleet(3, 10, whole=True)
+    tables = fleet.write(tmp_path, 3600, form=PARQUET)["tables"]
+    assert {table: reported["unknown"] for table, reported in tables.items() if reported["unknown"]} == {}
+    assert tables["raftz"]["rows"] == tables["jsz_streams"]["rows"] + tables["jsz_consumers"]["rows"]
+    (real, *_others) = recorded(VERSION)["jsz"].values()
+    known = next(stream for account in real["account_details"] for stream in account.get("stream_detail", ()))
+    stream = fleet.assets[0]
+    detail = fleet.detail(stream, stream.replicas[0], 3600)
+    for name in ("config", "state"):
+        assert set(known[name]) <= set(detail[name])
+    assert set(known["consumer_detail"][0]["config"]) <= set(detail["consumer_detail"][0]["config"])
 
 
 def test_every_fault_occurs_and_is_reported() -> None:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     SnapshotWriter,
     timestamp,
 )
+from support.snapshots import raft_member, recorded
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 VERSION = "2.15.1"
@@ -83,7 +84,8 @@ class Outage:
 @dataclass(frozen=True)
 class Fleet:
     """A fleet in one cluster, with a zone for each third of its servers. `prefix`: of their names. `apart`: seconds within which
-    they answer, one after the other."""
+    they answer, one after the other. `whole`: streams and consumers are told with all that was recorded of real ones, and the
+    members of their Raft groups."""
 
     servers: int = 3
     streams: int = 10
@@ -94,6 +96,7 @@ class Fleet:
     cluster: str = "C1"
     prefix: str = "n"
     apart: float = 0.0
+    whole: bool = False
 
     @cached_property
     def assets(self) -> tuple[Stream, ...]:
@@ -187,7 +190,7 @@ class Fleet:
             "num_pending": last - max(acknowledged, first - 1),
             "cluster": cluster,
         }
-        return {
+        detail = {
             "name": stream.name,
             "created": timestamp(START),
             "cluster": cluster,
@@ -202,6 +205,7 @@ class Fleet:
             "state": {"messages": messages, "bytes": messages * stream.size, "first_seq": first, "last_seq": last},
             "consumer_detail": [consumer],
         }
+        return _as_recorded(detail, timestamp(START + timedelta(seconds=at))) if self.whole else detail
 
     def _peers(self, others: Sequence[int], at: float) -> list[dict[str, Any]]:
         """Return a leader's view of the other members."""
@@ -306,6 +310,36 @@ class Fleet:
             more = {"stream_replicas": len(stream.replicas), "stream_retention": "limits"}
             for consumer in consumers:
                 yield Row("jsz_consumers", {**keys, **more}, consumer)
+            if self.whole:
+                others = [self.name(other) for other in stream.replicas if other != server]
+                member = raft_member(detail["cluster"].get("leader", ""), others, detail["state"]["last_seq"])
+                for kind in "SC":
+                    yield Row(
+                        "raftz", {**keys, "raft_group": f"{kind}-R{len(stream.replicas)}F-{stream.name[-6:]}"}, member
+                    )
+
+
+@cache
+def _recorded_stream() -> dict[str, Any]:
+    """Return a stream as a real server reported it."""
+    (jsz, *_others) = recorded(VERSION)["jsz"].values()
+    stream = next(stream for account in jsz["account_details"] for stream in account.get("stream_detail", ()))
+    return {name: value for name, value in stream.items() if name != "consumer_raft_groups"}
+
+
+def _as_recorded(detail: Mapping[str, Any], moment: str) -> dict[str, Any]:
+    """Return what a server tells of a stream at a moment, with the rest as it was recorded."""
+    known = _recorded_stream()
+    stream = {**known, **detail}
+    for name in ("config", "state"):
+        stream[name] = {**known[name], **detail[name]}
+    stream["state"].update(first_ts=timestamp(START), last_ts=moment)
+    of_consumer = known["consumer_detail"][0]
+    stream["consumer_detail"] = [
+        {**of_consumer, **consumer, "config": {**of_consumer["config"], **consumer["config"]}, "ts": moment}
+        for consumer in detail["consumer_detail"]
+    ]
+    return stream
 
 
 def write(parts: Sequence[Fleet], lake: Path, at: float, fleet: str = "synthetic", form: str = JSON) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -96,6 +96,51 @@ MORE: dict[str, Any] = {
     "hosts": {"config_digest": "sha256:1", "open_files": 65536, "plaintext_passwords": 0, "disk_free": 1 << 40},
     "backups": {"excluded": False, "saved": "2026-11-21T02:00:00.5Z", "problem": "", "drill_problem": ""},
 }
+
+
+def raft_member(leader: str, others: Sequence[str], last: int) -> dict[str, Any]:
+    """Return what a member tells of its Raft group in RAFTZ (monitor.go RaftzGroup of 2.15). `others`: the other members; `last`:
+    its last entry."""
+    moment = "2026-11-21T07:47:35.447895516Z"
+    return {
+        "id": peer_id(leader),
+        "state": "FOLLOWER",
+        "size": len(others) + 1,
+        "quorum_needed": (len(others) + 1) // 2 + 1,
+        "committed": last,
+        "applied": last,
+        "leader": peer_id(leader),
+        "leader_since": moment,
+        "ever_had_leader": True,
+        "term": last % 50,
+        "voted_for": peer_id(leader),
+        "pterm": last % 50,
+        "pindex": last,
+        "system_account": True,
+        "traffic_account": "$SYS",
+        "ipq_proposal_len": 0,
+        "ipq_entry_len": 0,
+        "ipq_resp_len": 0,
+        "ipq_apply_len": 0,
+        "wal": {
+            "messages": 10,
+            "bytes": last * 100 % 10**6,
+            "first_seq": last - 10,
+            "first_ts": moment,
+            "last_seq": last,
+            "last_ts": moment,
+            "consumer_count": 0,
+        },
+        "peers": {
+            peer_id(other): {
+                "name": other,
+                "known": True,
+                "last_replicated_index": last,
+                "last_seen": f"{last % 10**6 / 1e3}ms",
+            }
+            for other in others
+        },
+    }
 
 
 def recorded(version: str) -> dict[str, Any]:

@@ -31,11 +31,10 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import _body as body_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.capture import Wanted, collect
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import FORMATS, JSON
-from support.snapshots import recorded
+from support.snapshots import raft_member, recorded
 
 VERSION = "2.15.1"
 #: Servers of a cluster, streams of a cluster, and replicas of each of them.
@@ -61,50 +60,6 @@ def _renamed(stream: dict[str, Any], name: str, dice: random.Random) -> dict[str
         for figures in ("delivered", "ack_floor"):
             consumer[figures] = {"consumer_seq": last - 9, "stream_seq": last, "last_active": moment}
     return made
-
-
-def _raft_group(name: str, leader: str, peers: Sequence[str], dice: random.Random) -> dict[str, Any]:
-    """Return a member as RAFTZ tells it (monitor.go RaftzGroup of 2.15)."""
-    last = dice.randrange(10**7)
-    return {
-        "id": peer_id(leader),
-        "state": "FOLLOWER",
-        "size": REPLICAS,
-        "quorum_needed": REPLICAS // 2 + 1,
-        "committed": last,
-        "applied": last,
-        "leader": peer_id(leader),
-        "leader_since": "2026-11-21T07:47:35.447895516Z",
-        "ever_had_leader": True,
-        "term": dice.randrange(50),
-        "voted_for": peer_id(leader),
-        "pterm": dice.randrange(50),
-        "pindex": last,
-        "system_account": True,
-        "traffic_account": "$SYS",
-        "ipq_proposal_len": 0,
-        "ipq_entry_len": 0,
-        "ipq_resp_len": 0,
-        "ipq_apply_len": 0,
-        "wal": {
-            "messages": 10,
-            "bytes": dice.randrange(10**6),
-            "first_seq": last - 10,
-            "first_ts": "2026-11-21T07:47:35.447895516Z",
-            "last_seq": last,
-            "last_ts": "2026-11-21T07:47:35.447895516Z",
-            "consumer_count": 0,
-        },
-        "peers": {
-            peer_id(peer): {
-                "name": peer,
-                "known": True,
-                "last_replicated_index": last,
-                "last_seen": f"{dice.randrange(10**9) / 1e6}ms",
-            }
-            for peer in peers
-        },
-    }
 
 
 def _compact(document: Any) -> bytes:
@@ -135,7 +90,8 @@ def write_replies(folder: Path, cluster: int) -> int:
         for host in hosts:
             held[host].append(copy.copy(stream))
             for group in (f"S-R3F-{cluster:03}{number:05}", f"C-R3F-{cluster:03}{number:05}"):
-                groups[host][group] = _raft_group(group, hosts[0], [one for one in hosts if one != host], dice)
+                others = [one for one in hosts if one != host]
+                groups[host][group] = raft_member(hosts[0], others, dice.randrange(10**7))
             rows += 4
     for name in names:
         server = {**statsz["server"], "name": name, "id": f"N{name}", "cluster": f"c{cluster}"}
