@@ -12,8 +12,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
 from pyspark.sql import SparkSession
-from support.fleet import START, VERSION, Fleet, Outage
-from support.snapshots import HOUR, recorded
+from support.fleet import START, Fleet, Outage, recorded_stream
+from support.snapshots import HOUR
 
 
 def content(lake: Path) -> dict[str, bytes]:
@@ -33,9 +33,7 @@ def test_a_whole_fleet_reports_what_real_servers_do(tmp_path: Path) -> None:
     tables = fleet.write(tmp_path, 3600, form=PARQUET)["tables"]
     assert {table: reported["unknown"] for table, reported in tables.items() if reported["unknown"]} == {}
     assert tables["raftz"]["rows"] == tables["jsz_streams"]["rows"] + tables["jsz_consumers"]["rows"]
-    (real, *_others) = recorded(VERSION)["jsz"].values()
-    known = next(stream for account in real["account_details"] for stream in account.get("stream_detail", ()))
-    stream = fleet.assets[0]
+    known, stream = recorded_stream(), fleet.assets[0]
     detail = fleet.detail(stream, stream.replicas[0], 3600)
     for name in ("config", "state"):
         assert set(known[name]) <= set(detail[name])

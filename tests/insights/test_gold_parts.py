@@ -537,8 +537,9 @@ def test_runs_of_more_snapshots_an_hour_than_a_number_has_bits(spark: SparkSessi
         else:
             expected.append([number, leader, number, 1])
     assert [one[0] for one in expected] == [0, 62, 64, 71, 101, 120, 165]
-    schemas = {name: silver.COLUMNS[name] for name in ("servers", "meta_peers", "consumers")}
-    servers, peers, consumers = (spark.createDataFrame([], schema) for schema in schemas.values())
+    servers, peers, consumers = (
+        spark.createDataFrame([], silver.COLUMNS[name]) for name in ("servers", "meta_peers", "consumers")
+    )
     snapshots = spark.createDataFrame(of_all, "fleet string, snapshot string, taken timestamp").withColumns(
         {"missing": F.array().cast("array<string>"), "complete": F.lit(True)}
     )
@@ -549,12 +550,13 @@ def test_runs_of_more_snapshots_an_hour_than_a_number_has_bits(spark: SparkSessi
         f"hosts array<string>, peers {PEERS}, quorum bigint",
     )
     found = runs(snapshots, servers, peers, streams, consumers, replace(DEFAULTS, longest_gap=120.0)).orderBy("begin")
-    shown = [(row["first_snapshot"], row["leader"], row["last_snapshot"], row["snapshots"]) for row in found.collect()]
+    ends = (F.unix_seconds(name).alias(name) for name in ("begin", "end"))
+    rows = found.select("first_snapshot", "leader", "last_snapshot", "snapshots", *ends).collect()
+    shown = [(row["first_snapshot"], row["leader"], row["last_snapshot"], row["snapshots"]) for row in rows]
     assert shown == [(f"{first:03}", leader, f"{last:03}", many) for first, leader, last, many in expected]
-    assert [
-        (row["begin"], row["end"])
-        for row in found.select(F.unix_seconds("begin").alias("begin"), F.unix_seconds("end").alias("end")).collect()
-    ] == [(int(moments[first].timestamp()), int(moments[last].timestamp())) for first, _leader, last, _many in expected]
+    assert [(row["begin"], row["end"]) for row in rows] == [
+        (int(moments[first].timestamp()), int(moments[last].timestamp())) for first, _leader, last, _many in expected
+    ]
 
 
 def most_joined(frame: DataFrame) -> int:

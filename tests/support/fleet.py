@@ -314,13 +314,11 @@ class Fleet:
                 others = [self.name(other) for other in stream.replicas if other != server]
                 member = raft_member(detail["cluster"].get("leader", ""), others, detail["state"]["last_seq"])
                 for kind in "SC":
-                    yield Row(
-                        "raftz", {**keys, "raft_group": f"{kind}-R{len(stream.replicas)}F-{stream.name[-6:]}"}, member
-                    )
+                    yield Row("raftz", {**keys, "raft_group": kind + detail["cluster"]["raft_group"][1:]}, member)
 
 
 @cache
-def _recorded_stream() -> dict[str, Any]:
+def recorded_stream() -> dict[str, Any]:
     """Return a stream as a real server reported it."""
     (jsz, *_others) = recorded(VERSION)["jsz"].values()
     stream = next(stream for account in jsz["account_details"] for stream in account.get("stream_detail", ()))
@@ -329,7 +327,7 @@ def _recorded_stream() -> dict[str, Any]:
 
 def _as_recorded(detail: Mapping[str, Any], moment: str) -> dict[str, Any]:
     """Return what a server tells of a stream at a moment, with the rest as it was recorded."""
-    known = _recorded_stream()
+    known = recorded_stream()
     stream = {**known, **detail}
     for name in ("config", "state"):
         stream[name] = {**known[name], **detail[name]}

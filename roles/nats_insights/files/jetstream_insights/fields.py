@@ -200,8 +200,8 @@ def _found(document: Column, field: Field) -> Column:
     return reduce(lambda value, key: value[key], field.keys, document)
 
 
-def with_fields(frame: DataFrame, text: str, fields: Sequence[Field]) -> DataFrame:
-    """Add the fields of a column with the text of a JSON document."""
+def with_fields(frame: DataFrame, text: str | Column, fields: Sequence[Field]) -> DataFrame:
+    """Add the fields of what is the text of a JSON document."""
     read = frame.withColumn("_read", F.from_json(text, _schema(tree_of(fields))))
     found = {field.name: converted(_found(F.col("_read"), field), field) for field in fields}
     return read.withColumns(found).drop("_read")
@@ -246,8 +246,7 @@ def rows(
 
 def _with_config(reported: DataFrame, text: Column, config: Sequence[Field]) -> DataFrame:
     """Add what is read of the texts of configurations."""
-    read = with_fields(reported.withColumn("_text", text), "_text", config)
-    return read.withColumn(CONFIG_HASH, F.sha2("_text", 256)).drop("_text")
+    return with_fields(reported, text, config).withColumn(CONFIG_HASH, F.sha2(text, 256))
 
 
 def _with_known_config(reported: DataFrame, config: Sequence[Field]) -> DataFrame:

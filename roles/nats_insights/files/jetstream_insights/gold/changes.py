@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, bit, in_blocks, union, whole_hour
+from jetstream_insights.gold.common import BLOCK, SNAPSHOT_KEY, bit, in_blocks, union, whole_hour
 from jetstream_insights.gold.report import meta_groups, moments
 from jetstream_insights.gold.tables import Table
 from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
@@ -63,13 +63,14 @@ def _things(
     each = frame.join(F.broadcast(places), on=SNAPSHOT_KEY).select(
         "fleet",
         "taken",
-        *("whole_hour", "block", "place"),
+        *BLOCK,
+        "place",
         *(names.get(name, F.lit("")).alias(name) for name in _NAMES),
         F.array_sort(hosts).alias("hosts"),
         (F.col("created") if "created" in frame.columns else F.lit(None)).cast("timestamp").alias("created"),
         (shown if known is None else F.when(known, shown)).alias("shown"),
     )
-    alike = each.groupBy("fleet", "whole_hour", "block", *_NAMES, "hosts", "created", "shown").agg(
+    alike = each.groupBy("fleet", *BLOCK, *_NAMES, "hosts", "created", "shown").agg(
         F.max("taken").alias("taken"), F.bit_or(bit()).alias("bits")
     )
 
@@ -96,7 +97,7 @@ def things(
     accounts: DataFrame,
 ) -> DataFrame:
     """Return all whose changes are recorded: servers, the meta group, streams, durable consumers, accounts with JetStream."""
-    places = in_blocks(snapshots).select(*SNAPSHOT_KEY, "whole_hour", "block", "place")
+    places = in_blocks(snapshots).select(*SNAPSHOT_KEY, *BLOCK, "place")
     # A start loads the configuration too, which is no reload.
     reloaded = F.col("config_load_time") > F.col("start") + F.expr("INTERVAL 5 SECONDS")
     loaded = F.when(reloaded, F.col("config_load_time").cast("string")).when(
@@ -136,7 +137,8 @@ def states(
         *SNAPSHOT_KEY,
         "number",
         "taken",
-        *("whole_hour", "block", "place"),
+        *BLOCK,
+        "place",
         "silent",
         F.lag("taken").over(of_fleet).alias("previous"),
         F.lag("silent").over(of_fleet).alias("previous_silent"),
@@ -144,7 +146,7 @@ def states(
         F.lead("silent").over(of_fleet).alias("following_silent"),
     )
     found = suspects(of_things.unionByName(things_before), of_all).withColumn("whole_hour", whole_hour()).drop("taken")
-    every = found.join(F.broadcast(of_all), on=["fleet", "whole_hour", "block"])
+    every = found.join(F.broadcast(of_all), on=["fleet", *BLOCK])
     return every.where(F.getbit("bits", F.col("place")) == 1).withColumn("day", day)
 
 

@@ -90,7 +90,9 @@ def whole_hour() -> Column:
 
 
 #: Snapshots of an hour that a block has, each a bit of a whole number that is not negative.
-_BLOCK = 63
+_OF_BLOCK = 63
+#: What identifies a block of a fleet's snapshots.
+BLOCK = ("whole_hour", "block")
 
 
 def in_blocks(snapshots: DataFrame, longest_gap: float = math.inf) -> DataFrame:
@@ -101,8 +103,8 @@ def in_blocks(snapshots: DataFrame, longest_gap: float = math.inf) -> DataFrame:
     numbered = snapshots.withColumn("whole_hour", whole_hour()).withColumns(
         {"of_hour": F.row_number().over(of_hour) - 1, "apart": F.when(apart, 1).otherwise(0)}
     )
-    block = F.floor(F.col("of_hour") / _BLOCK) + F.sum("apart").over(of_hour)
-    placed = numbered.withColumns({"block": block.cast("int"), "place": F.col("of_hour") % _BLOCK})
+    block = F.floor(F.col("of_hour") / _OF_BLOCK) + F.sum("apart").over(of_hour)
+    placed = numbered.withColumns({"block": block.cast("int"), "place": F.col("of_hour") % _OF_BLOCK})
     return placed.drop("of_hour", "apart")
 
 
@@ -115,7 +117,7 @@ def spans(bits: Column) -> Column:
     """Return the `first` and the `last` place of each row of bits that are set, in order."""
 
     def places(of: Column) -> Column:
-        return F.filter(F.sequence(F.lit(0), F.lit(_BLOCK - 1)), lambda place: F.getbit(of, place) == 1)
+        return F.filter(F.sequence(F.lit(0), F.lit(_OF_BLOCK - 1)), lambda place: F.getbit(of, place) == 1)
 
     first = bits.bitwiseAND(F.bitwise_not(F.shiftleft(bits, 1)))
     last = bits.bitwiseAND(F.bitwise_not(F.shiftright(bits, 1)))

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import (
+    BLOCK,
     SNAPSHOT_KEY,
     Settings,
     behind,
@@ -66,18 +67,18 @@ def runs(
     of_all = in_blocks(moments(looks(snapshots, servers, meta_peers)), settings.longest_gap)
     states = (
         groups(servers, meta_peers, streams, consumers)
-        .join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "absent", *_BLOCK, "place")), on=SNAPSHOT_KEY)
+        .join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "absent", *BLOCK, "place")), on=SNAPSHOT_KEY)
         .withColumn("behind", behind(settings))
         .withColumns({"state": group_state(), "num_replicas": F.col("num_replicas").cast("int")})
     )
     reported = ("leader", "state", "behind", "members", "num_replicas", "created")
     shown = [name for name in _RUN if name not in ("fleet", *GROUP_KEY, "begin", "end", "snapshots")]
     # Most groups tell the same all the hour. A row of each and a bit for each snapshot is all that has to be moved.
-    alike = states.groupBy("fleet", *GROUP_KEY, *_BLOCK, *shown).agg(F.bit_or(bit()).alias("bits"))
-    of_blocks = of_all.groupBy("fleet", *_BLOCK).agg(
+    alike = states.groupBy("fleet", *GROUP_KEY, *BLOCK, *shown).agg(F.bit_or(bit()).alias("bits"))
+    of_blocks = of_all.groupBy("fleet", *BLOCK).agg(
         F.map_from_entries(F.collect_list(F.struct("place", F.struct("number", "taken", "snapshot")))).alias("at")
     )
-    spanned = alike.select("*", F.inline(spans(F.col("bits")))).join(F.broadcast(of_blocks), on=["fleet", *_BLOCK])
+    spanned = alike.select("*", F.inline(spans(F.col("bits")))).join(F.broadcast(of_blocks), on=["fleet", *BLOCK])
     first, last = F.col("at")[F.col("first")], F.col("at")[F.col("last")]
     of_some = spanned.withColumns({
         "alike": F.xxhash64(*reported, F.unix_seconds("leader_since")),
@@ -90,10 +91,6 @@ def runs(
         "last_snapshot": last["snapshot"],
     })  # fmt: skip
     return _joined(of_some, settings, "whole_hour").withColumn("taken", F.col("begin"))
-
-
-#: What part of the hour snapshots are in.
-_BLOCK = ("whole_hour", "block")
 
 
 def timeline(of_moments: DataFrame, of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
