@@ -116,14 +116,15 @@ prepare: dev $(INSTALLED)
 test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
 	@$(PYTEST) $(UNIT)
 
-# Rules without Ansible are the same with each ansible-core; `make test-unit CORE=2.16` has all.
-OF_CORE := $(filter-out tests/unit/module_utils/,$(wildcard tests/unit/*/)) tests/unit/module_utils/test_module.py
+# Rules and documents are the same with every ansible-core; `make test-unit CORE=2.16` runs all tests.
+OF_CORE := $(filter-out tests/unit/module_utils/ tests/unit/packaging/,$(wildcard tests/unit/*/)) tests/unit/module_utils/test_module.py \
+	$(patsubst %,tests/unit/packaging/test_%.py,commands expressions plugins)
 
 $(OTHER_CORES:%=test-unit-%): test-unit-%:
 	@$(MAKE) --no-print-directory test-unit CORE=$* UNIT="$(OF_CORE)"
 
 # See tests/lab/python/sitecustomize.py.
-test-integration test-modules test-playbooks test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(CURDIR)/tests/lab/python
+test-unit test-integration test-modules test-playbooks test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(CURDIR)/tests/lab/python
 
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## test-modules and test-playbooks in one

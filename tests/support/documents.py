@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people are told to type: the fenced blocks of README.md and the guides in docs, and the commands in them."""
+"""What people are told to type: the fenced blocks of README.md and the guides in docs, the commands in them, and the variables
+that the roles accept."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: Without docs/reference, which is made from what the code declares.
@@ -21,6 +24,23 @@ PATHS = [
     *sorted((CHECKOUT / "docs").glob("*.md")),
     *sorted((CHECKOUT / "docs/internals").glob("*.md")),
 ]
+
+
+@cache
+def role_specs(role: Path) -> dict[str, Any]:
+    """Return the argument specs of a role by entry point. Parsed once: the largest takes a second."""
+    return dict(yaml.load((role / "meta/argument_specs.yml").read_text(), Loader=yaml.CSafeLoader)["argument_specs"])
+
+
+@cache
+def role_options() -> dict[str, dict[str, Any]]:
+    """Return the specification of each variable of the roles."""
+    return {
+        name: option
+        for specs in sorted((CHECKOUT / "roles").glob("*/meta/argument_specs.yml"))
+        for entry in role_specs(specs.parents[1]).values()
+        for name, option in entry.get("options", {}).items()
+    }
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+from support.documents import CHECKOUT, role_specs
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 INSTALLED = Path(
     os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0], "ansible_collections/natsops/jetstream"
 )
@@ -114,7 +114,7 @@ def test_locks_pin_every_package_by_hash_and_name_no_index(lock: str) -> None:
 @pytest.mark.parametrize("role", sorted(path.name for path in (CHECKOUT / "roles").iterdir() if path.is_dir()))
 def test_every_role_variable_and_entry_point_is_described(role: str) -> None:
     folder = CHECKOUT / "roles" / role
-    specs = yaml.safe_load((folder / "meta/argument_specs.yml").read_text())["argument_specs"]
+    specs = role_specs(folder)
     described = {name for spec in specs.values() for name in spec.get("options", {})}
     assert set(yaml.safe_load((folder / "defaults/main.yml").read_text())) - described == set()
     assert [name for name in specs if not (folder / f"tasks/{name}.yml").is_file()] == []

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pytest
 import yaml
+from support.documents import CHECKOUT, role_options
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 PLAYBOOKS = CHECKOUT / "playbooks"
 #: The demo is for a machine with a shell.
 OPERATIONS = sorted(path.stem for path in PLAYBOOKS.glob("*.yml") if not path.stem.startswith("demo"))
@@ -41,20 +41,11 @@ def asked(template: dict[str, Any]) -> list[str]:
     return [question["variable"] for question in template.get("survey_spec", {}).get("spec", [])]
 
 
-def options() -> dict[str, dict[str, Any]]:
-    """Return the variables of roles by their argument specs."""
-    return {
-        name: option
-        for path in (CHECKOUT / "roles").glob("*/meta/argument_specs.yml")
-        for spec in yaml.safe_load(path.read_text())["argument_specs"].values()
-        for name, option in spec.get("options", {}).items()
-    }
-
-
+@cache
 def documented() -> set[str]:
     """Return the variables of roles, and those that a playbook tells in its head."""
     heads = [(PLAYBOOKS / f"{name}.yml").read_text().partition("\n- name:")[0] for name in OPERATIONS]
-    return set(options()) | set(re.findall(r"\b\w+\b", "".join(heads)))
+    return set(role_options()) | set(re.findall(r"\b\w+\b", "".join(heads)))
 
 
 def test_every_operation_has_a_job_template_and_every_template_its_playbook() -> None:
@@ -83,7 +74,7 @@ def test_every_question_is_asked() -> None:
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_questions_have_the_types_of_their_variables(name: str) -> None:
-    question, option = QUESTIONS[name], options().get(name)
+    question, option = QUESTIONS[name], role_options().get(name)
     if option is None:
         return
     assert option.get("type", "str") in TYPES[question["type"]]

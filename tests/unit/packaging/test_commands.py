@@ -28,7 +28,7 @@ from ansible.cli.galaxy import GalaxyCLI
 from ansible.cli.playbook import PlaybookCLI
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.natsops.jetstream.plugins.module_utils import module
-from support.documents import CHECKOUT, DOCUMENTS, Block, Command
+from support.documents import CHECKOUT, DOCUMENTS, Block, Command, role_options, role_specs
 
 PREFIX = "natsops.jetstream."
 #: Which test runs the commands of a document, and the words by which that shows: the document, or what it runs of it.
@@ -95,16 +95,6 @@ def identify(item: Block | Command) -> str:
 
 
 # --- What there is ------------------------------------------------------------------------------------------------------
-
-
-@cache
-def role_options() -> dict[str, Any]:
-    """Return the specification of each variable of the roles."""
-    found: dict[str, Any] = {}
-    for path in sorted((CHECKOUT / "roles").glob("*/meta/argument_specs.yml")):
-        for spec in yaml.safe_load(path.read_text())["argument_specs"].values():
-            found.update(spec.get("options", {}))
-    return found
 
 
 @cache
@@ -384,7 +374,7 @@ def check_task(task: Mapping[str, Any]) -> None:
     elif module.endswith("_role"):
         role = CHECKOUT / "roles" / options["name"].removeprefix(PREFIX)
         entry = options.get("tasks_from", "main")
-        spec = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"][entry]
+        spec = role_specs(role)[entry]
         assert set(task.get("vars", {})) - set(spec["options"]) == set()
     else:
         module_options(module)

@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
-from support.documents import CHECKOUT, PATHS
+from support.documents import CHECKOUT, PATHS, role_specs
 
 DOCUMENT = (CHECKOUT / "docs/from-the-nats-docs.md").read_text()
 TESTS = "\n".join(
@@ -19,8 +18,7 @@ TESTS = "\n".join(
 )
 #: What the roles do is run by the tests of the playbooks.
 TASKS = "\n".join(path.read_text() for path in (CHECKOUT / "roles").glob("*/tasks/*.yml"))
-SPECS = yaml.safe_load((CHECKOUT / "roles/nats_server/meta/argument_specs.yml").read_text())
-VARIABLES = SPECS["argument_specs"]["main"]["options"]
+VARIABLES = role_specs(CHECKOUT / "roles/nats_server")["main"]["options"]
 
 
 def named(kind: str) -> list[str]:

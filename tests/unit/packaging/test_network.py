@@ -8,13 +8,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support.documents import CHECKOUT, role_options
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 ROWS = re.findall(
     r"^\| ([^|`]+) \| `([^`]+)` \| `(\w+)` \| [^|]+ \|$", (CHECKOUT / "docs/network.md").read_text(), re.MULTILINE
 )
@@ -83,14 +82,8 @@ def test_the_table_has_every_task_that_reaches_out() -> None:
 
 @pytest.mark.parametrize(("task", "path", "variable"), ROWS, ids=[path + ": " + task for task, path, _variable in ROWS])
 def test_a_documented_variable_says_where_to(task: str, path: str, variable: str) -> None:
-    described = {
-        name
-        for specs in (CHECKOUT / "roles").glob("*/meta/argument_specs.yml")
-        for entry in yaml.safe_load(specs.read_text())["argument_specs"].values()
-        for name in entry.get("options", {})
-    }
     guides = "".join((CHECKOUT / "docs" / name).read_text() for name in ("awx.md", "molecule.md"))
-    assert variable in described or f"`{variable}`" in guides
+    assert variable in role_options() or f"`{variable}`" in guides
 
 
 @pytest.mark.parametrize(

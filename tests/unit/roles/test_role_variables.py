@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.documents import role_specs
 from support.role_rendering import ROLE, render, rendered
 
 
@@ -255,7 +256,7 @@ def test_the_sections_of_the_template_have_every_key() -> None:
 
 
 def test_every_entry_point_takes_every_variable() -> None:
-    specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]
+    specs = role_specs(ROLE)
     defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
     for entry, spec in specs.items():
         # What only a caller can give has no default.
