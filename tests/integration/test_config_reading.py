@@ -23,7 +23,14 @@ from hypothesis import strategies as st
 from support.nats_processes import binary
 
 HASH = "$2a$11$abcdefghijklmnopqrstuuWpXw6dJQm5hF3rXQpQ0mXf9eYfYkC9u"
-ENVIRONMENT = {"SERVER_NAME": "nats-0", "PASSWORD": "se-cret", "LIMIT": "12", "QUOTED": '"1-b"', "ALIAS": "$LIMIT"}
+ENVIRONMENT = {
+    "SERVER_NAME": "nats-0",
+    "PASSWORD": "se-cret",
+    "LIMIT": "12",
+    "QUOTED": '"1-b"',
+    "ALIAS": "$LIMIT",
+    "WORD": "8m4dwr",
+}
 
 # Files by name; the first is the configuration.
 READ = {
@@ -100,6 +107,19 @@ no_auth_user: a
         "max_pending: 10m; authorization { timeout: 1.5 }\njetstream { max_file_store: 1TB, max_mem: 2Ki }\n"
         "tls { timeout: 3.0 }\n",
     },
+    "words that begin like a size": {
+        "c.conf": "authorization { timeout: 1, users: [ {user: a, password: 5e7bcdabc10}, {user: b, password: -4e2}\n"
+        "{user: c, password: 0K1abc}, {user: d, password: 12kib3}, {user: e, password: $WORD} ] }\n"
+        "server_tags: [ 8m4dwr, 1e400\n 3k1\\x41, 10kb5]\nmax_payload: 5k\nmax_pending: 10MiB\n"
+    },
+    "a variable in the accounts": {
+        "c.conf": "accounts { reader: { publish: { deny: '>' } }\n"
+        "APP: { users: [ {user: app, password: p, permissions: $reader} ] } }\n"
+    },
+    "accounts without users": {"c.conf": 'accounts: [ synadia, "acme" ]\n'},
+    "quoted sizes, and the store outside": {
+        "c.conf": 'jetstream { max_mem: "64M", max_file: "1G" }\nstore_dir: "/tmp/x"\n'
+    },
     "a text in parentheses": {"c.conf": "server_metadata {\n a: (\nfirst (line)\n  second)\n)\n}\n"},
     "quotes": {
         "c.conf": "\"port\": 1\nserver_metadata { 'a key': 'it \\n'\n'b': \"\\\\ \\\" \\t\"\nc: a\\tb\nd: don'\n}\n"
@@ -120,6 +140,7 @@ REFUSED = {
     "a bare date": "X: 2024-01-01\n",
     "an unknown escape": 'X: "\\q"\n',
     "a fraction without digits": "X: 1.\n",
+    "digits of another script": "X: ٣\n",
 }
 
 

@@ -288,6 +288,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"jetstream": {"domain": "hub"}}),
     ({}, {"jetstream": {"unique_tag": "az:"}}),
     ({"jetstream": {"limits": {"max_ha_assets": 5}}}, {"jetstream": {"limits": {"max_ha_assets": 10}}}),
+    ({"jetstream": {"limits": {"default_max_consumers": 5}}}, {"jetstream": {"limits": {"default_max_consumers": 50}}}),
     ({}, {"cluster": {"no_advertise": True}}),
     ({}, {"cluster": {"pool_size": 5}}),
     ({}, {"cluster": {"accounts": ["APP"]}}),
@@ -333,12 +334,29 @@ def test_a_reload_accepts_what_we_say(version: str, tmp_path: Path) -> None:
         new = merged(old, change)
         if new["cluster"]["port"] == 0:
             new["cluster"]["port"] = other_port
+        if check(version, write_files(new, tmp_path)):
+            continue  # The version does not know the key.
         expected = config_change(old, new, version)
         with running(version, old) as server:
             error = asyncio.run(reload(server, new))
         if bool(error) != (expected["action"] == "restart"):
             wrong.append(f"{change}: we say {expected}, the server {error or 'accepted'}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("version", RELOADABLE)
+def test_a_single_user_becomes_one_of_a_list_by_a_reload(version: str, tmp_path: Path) -> None:
+    """What the first deployment of an adopted server does, so that the system account may have a user."""
+    single = {"authorization": {"user": "app", "password": "secret", "timeout": 1}}
+    system = {"$SYS": {"users": [{"user": "sys", "password": "s"}]}}
+    assert "single user" in check(version, write_files({**single, "accounts": system}, tmp_path))
+    several = {"authorization": {"timeout": 1, "users": [{"user": "app", "password": "secret"}]}, "accounts": system}
+    assert config_change(single, several, version)["action"] == "reload"
+    with running(version, single) as server:
+        server.reload(several)
+        assert server.login(user="sys", **{"pass": "s"})
+        assert server.login(user="app", **{"pass": "secret"})
+        assert not server.login(user="app", **{"pass": "other"})
 
 
 @pytest.mark.parametrize("version", RELOADABLE)

@@ -15,7 +15,7 @@ def discovered(text: str, number: int = 1, argv: tuple[str, ...] = (), **changes
     """Return what the module finds of a server with this configuration."""
     text = text.replace("NUMBER", str(number))
     reading = read_config("/etc/nats.conf", lambda _path: text, {"SERVER_NAME": f"nats-{number}"})
-    loaded = loaded_config(reading.config, reading.variables, ["nats-server", "-c", "/etc/nats.conf", *argv])
+    loaded = loaded_config(reading.config, ["nats-server", "-c", "/etc/nats.conf", *argv])
     block = loaded.config.get("jetstream")
     store = block.get("store_dir", "") if isinstance(block, dict) else ""
     name = loaded.config.get("server_name")

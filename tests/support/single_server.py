@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -28,6 +30,17 @@ class Server:
         self.directory = directory
         self.port = port
         self.http = http
+        self.pid = 0
+
+    def reload(self, config: dict[str, Any]) -> None:
+        """Write the configuration, and return once the server has loaded it: it reports a later time."""
+        loaded = self.get("varz")["config_load_time"]
+        self.write(config)
+        os.kill(self.pid, signal.SIGHUP)
+        deadline = time.monotonic() + 15
+        while self.get("varz")["config_load_time"] == loaded:
+            assert time.monotonic() < deadline, (self.directory / "log").read_text()
+            time.sleep(0.02)
 
     def write(self, config: dict[str, Any]) -> Path:
         whole = {"port": self.port, "host": "127.0.0.1", "http": f"127.0.0.1:{self.http}", **config}
@@ -63,6 +76,7 @@ def running(version: str, config: dict[str, Any], directory: Path | None = None)
         file = server.write(config)
         log = stack.enter_context((folder / "log").open("wb"))
         process = subprocess.Popen([binary(version), "-c", str(file)], stdout=log, stderr=log)
+        server.pid = process.pid
         try:
             deadline = time.monotonic() + 15
             while True:

@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import monitor_url
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import (
+    Block,
     ConfigSyntaxError,
     Reading,
     config_digest,
@@ -62,13 +63,13 @@ class LoadedConfig:
 
 def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:
     """Return what the process has loaded. `version`: that of the process."""
-    reading = Reading({})
+    reading = Reading(Block())
     if server.config:
         try:
             reading = read_config(server.config, _text, environment_of(server.process.pid))
         except ConfigSyntaxError as error:
             return LoadedConfig(problem=str(error))
-    loaded = loaded_config(reading.config, reading.variables, server.argv)
+    loaded = loaded_config(reading.config, server.argv)
     url = monitor_url(loaded.config)
     varz = read_varz(url)
     found = LoadedConfig(loaded.config, reading.files, reading.environment, loaded.flags, monitor_url=url, varz=varz)

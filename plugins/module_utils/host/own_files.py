@@ -62,7 +62,7 @@ def own_config(path: str) -> OwnConfig:
     server = find_server(path)
     environment = _Environment(environment_of(server.pid) if server else {})
     reading = read_config(os.path.abspath(path), _text, environment)
-    loaded = loaded_config(reading.config, reading.variables, [])
+    loaded = loaded_config(reading.config, [])
     secrets = frozenset(leaf.value for leaf in leaves(loaded.config) if is_secret(leaf))
     long = {secret for secret in secrets if len(secret) >= SHORTEST}
 

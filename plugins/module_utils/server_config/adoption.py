@@ -149,6 +149,11 @@ def _host_refusals(one: Mapping[str, Any]) -> Iterator[str]:
         )
     elif varz.get("server_name") and varz["server_name"] != name:
         yield f"it would be renamed: it runs as {varz['server_name']}, and its configuration says {name}"
+    if _block(config, "authorization").get("token"):
+        yield (
+            "authorization.token: nats-server accepts no token next to the system account's users, which the health gate needs. "
+            "Give the clients a user (authorization.users), reload the server, then adopt it"
+        )
     yield from _store_refusals(one)
     if isinstance(config.get("cluster"), Mapping) and not cluster_name_of(config):
         yield "cluster.name is not set, and JetStream needs one name for the whole cluster: set it, and restart the servers"
@@ -216,7 +221,8 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
         vault[name] = leaf.value
         return Secret(name)
 
-    config = normalise(one["config"])
+    running = normalise(one["config"])
+    config = _with_users(running)
     hidden = transform(config, hide)
     variables = _variables(hidden, one, members)
     carried = carry_over(one["unit"]["settings"]) if one["unit"] else Carried()
@@ -229,7 +235,7 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
     again = normalise(merged(made, patch))
     if config_change(hidden, again, one["process"]["version"])["action"] != "none":
         raise ConfigError((), "the variables do not make the same configuration again")
-    action, reasons = _first_deploy(config, one["process"]["version"])
+    action, reasons = _first_deploy(running, config, one["process"]["version"])
     return Server(
         host=host,
         variables={PREFIX + name: value for name, value in variables.items()},
@@ -402,10 +408,23 @@ def _problems(config: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[str
             yield f"the first deploy refuses {problem['option']}: {problem['message']}"
 
 
-def _first_deploy(config: Mapping[str, Any], version: str) -> tuple[str, list[str]]:
+def _with_users(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration with a single user as the only one of a list, which means the same: nats-server refuses a single
+    user next to the users of accounts. The default permissions do not apply to a single user, so they are left out."""
+    block = _block(config, "authorization")
+    if not block.get("user"):
+        return config
+    rest = {name: value for name, value in block.items() if name not in ("user", "password", "default_permissions")}
+    user = {name: block[name] for name in ("user", "password") if name in block}
+    return {**config, "authorization": {**rest, "users": [user]}}
+
+
+def _first_deploy(running: Mapping[str, Any], config: Mapping[str, Any], version: str) -> tuple[str, list[str]]:
     """Return what the first deployment does to the process: its files get another text, and plain passwords become hashes as
-    far as a reload brings them (passwords.hash_passwords)."""
+    far as a reload applies them (passwords.hash_passwords)."""
     reasons = []
+    if config != running:
+        reasons.append("authorization.user becomes the only one of authorization.users")
 
     def hashed(leaf: Leaf) -> Any:
         if leaf.key is None or not leaf.key.bcrypt or not isinstance(leaf.value, str) or is_hash(leaf.value):
@@ -416,7 +435,7 @@ def _first_deploy(config: Mapping[str, Any], version: str) -> tuple[str, list[st
         reasons.append(f"{show(leaf.path)} stays plain until the server is taken over: a hash needs a restart")
         return leaf.value
 
-    change = config_change(config, transform(config, hashed), version)
+    change = config_change(running, transform(config, hashed), version)
     return ("restart" if change["action"] == "restart" else "reload"), reasons
 
 

@@ -3,14 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a nats-server has loaded: its configuration file, under the flags of its command line. Pure: no I/O.
 
-A flag overrides the file, also at every reload (server/opts.go MergeOptions), and is in no digest.
+A flag overrides the file, also at every reload (server/opts.go MergeOptions), and is in no digest. Some values mean in a file
+what they do not mean elsewhere (server/opts.go): a quoted size of JetStream's own limits is binary, a list of accounts names
+accounts without users, and the store may stand outside of the jetstream block. They are returned in the schema's usual form.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import Block
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import Note, Path, examine
 
@@ -47,6 +51,10 @@ _INSTEAD: dict[Path, tuple[str, ...]] = {
     ("http_port",): ("http", "https", "https_port"),
     ("https_port",): ("http", "https", "http_port"),
 }
+_ACCOUNTS = SCHEMA.children["accounts"]
+_JETSTREAM = SCHEMA.children["jetstream"]
+_STORAGE_SIZE = re.compile(r"([+-]?\d+)([KMGT])", re.ASCII)
+_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class Loaded(NamedTuple):
@@ -58,13 +66,9 @@ class Loaded(NamedTuple):
     unknown_flags: list[str]
 
 
-def loaded_config(config: Mapping[str, Any], variables: Sequence[str], argv: Sequence[str]) -> Loaded:
-    """Return what a process with this command line has loaded of a file.
-
-    `variables`: the names that the file itself refers to, which nats-server takes for no keys where it does not know them.
-    """
-    known = _without_variables(config, SCHEMA, frozenset(variables))
-    normal, notes = examine(known)
+def loaded_config(config: Block, argv: Sequence[str]) -> Loaded:
+    """Return what a process with this command line has loaded from a file that was read as `config`."""
+    normal, notes = examine(_in_usual_form(_without_variables(config, SCHEMA)))
     flags, unknown = _flags(argv)
     for path, value in flags:
         for instead in _INSTEAD.get(path, ()):
@@ -115,14 +119,44 @@ def _flags(argv: Sequence[str]) -> tuple[list[tuple[Path, Any]], list[str]]:
     return found, unknown
 
 
-def _without_variables(value: Any, key: Key | None, names: frozenset[str]) -> Any:
+def _without_variables(value: Any, key: Key | None) -> Any:
+    """Return the value without the keys that only define a variable: those that nats-server does not know, and in the accounts
+    block all."""
     if isinstance(value, list):
-        return [_without_variables(item, key, names) for item in value]
-    if not isinstance(value, Mapping):
+        return [_without_variables(item, key) for item in value]
+    if not isinstance(value, Block):
         return value
     found = {}
     for name, item in value.items():
-        child = key.child(key.canonical(str(name))) if key else None
-        if child is not None or name not in names:
-            found[name] = _without_variables(item, child, names)
+        child = key.child(key.canonical(name)) if key else None
+        is_key = child is not None and key is not _ACCOUNTS
+        if is_key or name not in value.variables:
+            found[name] = _without_variables(item, child)
     return found
+
+
+def _in_usual_form(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration with binary sizes as numbers, accounts as blocks, and the store in the jetstream block."""
+    found = dict(config)
+    for name, value in config.items():
+        key = SCHEMA.canonical(name)
+        if key == "accounts" and isinstance(value, list) and all(isinstance(item, str) for item in value):
+            found[name] = {item: {} for item in value}
+        elif key == "jetstream" and isinstance(value, Mapping):
+            found[name] = {option: _storage_size(option, item) for option, item in value.items()}
+    store = next((name for name in found if SCHEMA.canonical(name) == "store_dir"), None)
+    jetstream = next((name for name in found if SCHEMA.canonical(name) == "jetstream"), None)
+    if store and jetstream:
+        block = found[jetstream]
+        if isinstance(block, Mapping):
+            found[jetstream] = {**block, "store_dir": found.pop(store)}
+        elif block is True or str(block).lower() in ("enabled", "enable"):
+            found[jetstream] = {"store_dir": found.pop(store)}
+    return found
+
+
+def _storage_size(option: str, value: Any) -> Any:
+    """Return the bytes that nats-server's getStorageSize makes of a quoted size, any other value as it is."""
+    key = _JETSTREAM.child(_JETSTREAM.canonical(option))
+    match = _STORAGE_SIZE.fullmatch(value) if isinstance(value, str) and key and "size" in key.types else None
+    return int(match[1]) << _SHIFTS[match[2]] if match else value

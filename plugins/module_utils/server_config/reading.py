@@ -5,8 +5,9 @@
 
 The rules are those of nats-server's conf/lex.go and conf/parse.go, with their traps: an include is relative to the directory of
 the including file, also when it looks absolute, and does not see the variables of that file; the last of two equal keys wins; a
-number before a closing bracket is text; only `$2a$` of the bcrypt prefixes may stand without quotes. Whether a file was
-understood is proven by its digest, which nats-server 2.11 and newer tell of what they loaded (`config_digest`).
+number before a closing bracket is text; only `$2a$` of the bcrypt prefixes may stand without quotes; a word that begins like a
+size (`5e7bc`) is text for nats-server 2.15, and an error for older ones. Whether a file was understood is proven by its digest,
+which nats-server 2.11 and newer report for the configuration that they loaded (`config_digest`).
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _END_OF_INCLUDE = _BLANK + _NEWLINE + ";}'"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _SIZES = {letter: power for power, letter in enumerate("kmgtpe", start=1)}
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_ADDRESS = re.compile(r"\d+\.\d+\.[\d.:-]*")
-_FLOAT = re.compile(r"-?\d+\.\d+")
-_INTEGER = re.compile(r"(-?\d+)(?:([kmgtpeKMGTPE])([bBiI]*))?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_ADDRESS = re.compile(r"\d+\.\d+\.[\d.:-]*", re.ASCII)
+_FLOAT = re.compile(r"-?\d+\.\d+", re.ASCII)
+_INTEGER = re.compile(r"(-?\d+)(?:([kmgtpeKMGTPE])([bBiI]*))?", re.ASCII)
 _DEEPEST_INCLUDE = 32
 
 
@@ -40,14 +41,20 @@ class ConfigSyntaxError(ValueError):
     """A text that is no configuration, or one that this reader does not understand as nats-server would."""
 
 
+class Block(dict[str, Any]):
+    """A block of a configuration. `variables`: those of its keys that a `$reference` in the file uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.variables: set[str] = set()
+
+
 @dataclass
 class Reading:
-    """A configuration as nats-server parses it, the files that it consists of, and the variables that these refer to: those that
-    they define themselves, and those of the environment."""
+    """A configuration as nats-server parses it, the files that it consists of, and the environment variables that these use."""
 
-    config: dict[str, Any]
+    config: Block
     files: list[str] = field(default_factory=list)
-    variables: list[str] = field(default_factory=list)
     environment: list[str] = field(default_factory=list)
 
 
@@ -57,7 +64,7 @@ def read_config(path: str, read: Callable[[str], str], environment: Mapping[str,
     `path`: as it stands on the command line, absolute. `read`: returns the text of a file, and may raise OSError.
     `environment`: that of the process. Raises ConfigSyntaxError, whose message names the file and the line and no value.
     """
-    reading = Reading({})
+    reading = Reading(Block())
     reading.config = _File(path, reading, read, environment).whole()
     return reading
 
@@ -109,12 +116,12 @@ class _File:
         self.depth = depth
         self.at = 0
         self.text = ""
-        self.maps: list[dict[str, Any]] = []
+        self.blocks: list[Block] = []
         self.asked: frozenset[str] = frozenset()
 
     # --- What nats-server's lexer calls states ------------------------------------------------------------------------
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> Block:
         """Return the map of the whole file."""
         if self.depth > _DEEPEST_INCLUDE:
             raise ConfigSyntaxError(f"{self.path}: files include one another without an end")
@@ -126,18 +133,18 @@ class _File:
             self.reading.files.append(self.path)
         return self._top()
 
-    def _top(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        self.maps.append(found)
+    def _top(self) -> Block:
+        found = Block()
+        self.blocks.append(found)
         while self._skip("{}"):
             self._entry(found, newlines_before_value=False)
             self._end_of_entry("}")
-        self.maps.pop()
+        self.blocks.pop()
         return found
 
-    def _map(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        self.maps.append(found)
+    def _map(self) -> Block:
+        found = Block()
+        self.blocks.append(found)
         while True:
             if not self._skip(""):
                 raise self._error("ends inside a block")
@@ -148,10 +155,10 @@ class _File:
             self._entry(found, newlines_before_value=True)
             if self._end_of_entry(""):
                 break
-        self.maps.pop()
+        self.blocks.pop()
         return found
 
-    def _entry(self, found: dict[str, Any], newlines_before_value: bool) -> None:
+    def _entry(self, found: Block, newlines_before_value: bool) -> None:
         mark = self._peek()
         if mark in _SEPARATORS:
             raise self._error("a key is missing")
@@ -165,7 +172,9 @@ class _File:
                 self.at += 1
             key = self.text[start : self.at]
             if key.lower() == "include" and self._peek().isspace():
-                found.update(self._include())
+                included = self._include()
+                found.update(included)
+                found.variables |= included.variables
                 return
         while self._peek().isspace():
             self.at += 1
@@ -192,7 +201,7 @@ class _File:
             return True
         raise self._error("something stands behind a value")
 
-    def _include(self) -> dict[str, Any]:
+    def _include(self) -> Block:
         while self._peek() and self._peek() in _BLANK:
             self.at += 1
         mark = self._peek()
@@ -267,7 +276,7 @@ class _File:
         if match[1][0] != "-" or match[2]:
             if after and after in "-." and not match[2]:
                 raise self._error("a date or a fraction is expected")
-            if after and after not in _END_OF_NUMBER and not after.isdigit():
+            if after and after not in _END_OF_NUMBER and (match[2] or not after.isdigit()):
                 # nats-server takes the character that ends the number for a part of the text, whatever it is.
                 if not match[2]:
                     self.at += 1
@@ -307,10 +316,9 @@ class _File:
     def _variable(self, name: str) -> Any:
         if name.startswith("2a$"):
             return f"${name}"
-        for found in reversed(self.maps):
+        for found in reversed(self.blocks):
             if name in found:
-                if name not in self.reading.variables:
-                    self.reading.variables.append(name)
+                found.variables.add(name)
                 return found[name]
         if name in self.asked or name not in self.environment:
             raise self._error(f"the variable {name} is not set, neither before this line nor in the environment")
@@ -321,7 +329,7 @@ class _File:
         try:
             found = value._top()
         except ConfigSyntaxError:
-            found = {}
+            found = Block()
         if "pk" not in found:
             raise self._error(f"the variable {name} of the environment is no value of a configuration")
         return found["pk"]

@@ -114,6 +114,7 @@ jetstream                         block|any      N      -
     max_ack_pending               int            N      2.8.0
     max_ha_assets                 int            >=2.15.1 2.8.0
     max_request_batch             int            N      2.8.0
+    default_max_consumers         int            Y      2.15.0
     duplicate_window              duration       N      2.8.0
     batch                         block          N      2.12.0
       max_inflight_per_stream     int            N      2.12.0

@@ -48,7 +48,12 @@ log_file: /var/log/n.log
 logtime_utc: true
 mqtt { port: 1883 }
 """,
-    "a token": "server_name: kNUMBER\nauthorization { token: abc, timeout: 1 }\nhttp_port: 8222\npid_file: /run/n/n.pid\n",
+    "a user": """
+server_name: kNUMBER
+authorization { user: u, password: p, timeout: 1 }
+http_port: 8222
+pid_file: /run/n/n.pid
+""",
 }
 
 
@@ -83,8 +88,11 @@ def test_what_is_rendered_is_what_was_adopted(tmp_path: Path, form: str) -> None
     rendered(tmp_path, variables(adoption.group, adoption.group_vault), hosts)
     for host, one in found.items():
         reading = read_config("/etc/nats.conf", partial(text_of, tmp_path, host), {})
-        again = loaded_config(reading.config, reading.variables, []).config
+        again = loaded_config(reading.config, []).config
         keys = config_change(one["config"], again, "2.15.1")["keys"]
         # A plain password that the server compares becomes a hash, and nothing else is another value.
-        plain = {"a token": ["authorization.token"], "tls, gateways and leafnodes": ["accounts.A.users[a].password"]}
+        plain = {
+            "a user": ["authorization.password", "authorization.user", "authorization.users"],
+            "tls, gateways and leafnodes": ["accounts.A.users[a].password"],
+        }
         assert keys == plain.get(form, [])

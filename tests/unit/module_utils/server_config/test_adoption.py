@@ -176,6 +176,68 @@ def test_variables_and_flags_are_no_keys() -> None:
     )  # fmt: skip
 
 
+def test_quoted_sizes_of_jetstream_are_binary() -> None:
+    """nats-server reads "1G" as 1 GiB where it stands in quotes, and 1G without them as 10^9."""
+    text = 'server_name: n1\njetstream { store_dir: /x, max_mem: "64M", max_file: 1G, max_outstanding_catchup: "2K" }\n'
+    group = adopted(text, count=1).group
+    assert group["nats_server_jetstream_max_memory_store"] == 64 * 1024**2
+    assert group["nats_server_jetstream_max_file_store"] == 10**9
+    assert group["nats_server_jetstream_max_outstanding_catchup"] == 2048
+    limits = 'server_name: n1\naccounts { APP { jetstream: { max_file: 1T, max_mem: "1G" } } }\n'
+    # Here nats-server refuses a text, so that there is nothing to translate.
+    assert adopted(limits, count=1).group["nats_server_accounts"]["APP"]["jetstream"]["max_memory"] == "1G"
+
+
+def test_a_store_outside_of_the_jetstream_block_is_the_store() -> None:
+    for jetstream in ("enabled", "true", "{ max_file: 10GB }"):
+        one = discovered(f"server_name: n1\njetstream: {jetstream}\nstore_dir: /srv/ts\n")
+        assert one["store"]["path"] == "/srv/ts"
+        adoption = adopt({"h1": one}, {"h1": "h1"})
+        assert adoption.refusals == []
+        assert adoption.group["nats_server_jetstream_store_dir"] == "/srv/ts"
+        assert not [line for line in adoption.lines if "store_dir" in line]
+
+
+def test_variables_in_the_accounts_block_are_no_accounts() -> None:
+    text = """
+server_name: n1
+APP = secret
+accounts {
+  reader: { publish: { deny: ">" } }
+  APP: { users: [ { user: app, password: $APP, permissions: $reader } ] }
+}
+"""
+    adoption = adopted(text, count=1)
+    assert list(adoption.group["nats_server_accounts"]) == ["APP"]
+    user = adoption.group["nats_server_accounts"]["APP"]["users"][0]
+    assert user["permissions"] == {"publish": {"deny": [">"]}}
+    assert adoption.group_vault["vault_nats_accounts_APP_users_app_password"] == "secret"
+
+
+def test_accounts_may_be_a_list_of_names() -> None:
+    adoption = adopted('server_name: n1\naccounts: [ synadia, "acme" ]\n', count=1)
+    assert adoption.refusals == []
+    assert adoption.group["nats_server_accounts"] == {"synadia": {}, "acme": {}}
+
+
+def test_a_single_user_becomes_one_of_a_list() -> None:
+    adoption = adopted(
+        "server_name: n1\nauthorization { user: app, password: p, permissions: { publish: a } }\n", count=1
+    )
+    users = {"users": [{"user": "app", "password": "vault_nats_authorization_users_app_password"}]}
+    assert adoption.group["nats_server_config"]["authorization"] == users
+    assert adoption.group_vault["vault_nats_authorization_users_app_password"] == "p"
+    assert [(one.action, one.reasons[0]) for one in adoption.servers] == [
+        ("reload", "authorization.user becomes the only one of authorization.users")
+    ]
+
+
+def test_a_token_has_to_become_a_user_first() -> None:
+    refusals = adopted("server_name: n1\nauthorization { token: t }\n", count=1).refusals
+    assert [text.startswith("h1: authorization.token: nats-server accepts no token") for text in refusals] == [True]
+    assert "reload the server, then adopt it" in refusals[0]
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no process": ({"found": False, "problem": "no nats-server runs here"}, "no nats-server runs here"),
     "not understood": ({"loaded": {"proof": "", "problem": "another digest"}}, "another digest"),

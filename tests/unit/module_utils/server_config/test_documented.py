@@ -112,7 +112,7 @@ def test_accounts_without_a_pool_are_refused() -> None:
 def test_the_documents_examples_are_understood(text: str) -> None:
     files = {"/etc/c.conf": text, "/etc/sys.conf": SYSTEM}
     reading = read_config("/etc/c.conf", files.__getitem__, {})
-    loaded = loaded_config(reading.config, reading.variables, [])
+    loaded = loaded_config(reading.config, [])
     assert [note for note in loaded.notes if note.is_error] == []
     assert [show(leaf.path) for leaf in leaves(loaded.config) if leaf.key is None] == []
     assert [one for one in config_problems(loaded.config, {"version": "2.10.1"}) if one["severity"] == "error"] == []
