@@ -15,6 +15,11 @@ INTEGRATION ?= tests/integration
 DEMO_VERSION ?= 2.15.1
 # What the demo shows: cluster or supercluster.
 TOPOLOGY ?= cluster
+# What to run instead of all tests of a part: files, names of tests, or @FILE with a name in each line.
+TESTS ?=
+# How often `make soak` repeats PART, and next to how many busy processes.
+TIMES ?= 20
+LOAD ?= 4
 # Where pytest leaves its counts for tools/run_parts.py.
 JUNIT ?=
 
@@ -38,7 +43,7 @@ GALAXY_VENV := $(CACHE)/venv-galaxy
 # And Sphinx, which builds the site of the documents.
 DOCS_VENV := $(CACHE)/venv-docs
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
-PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml=$(JUNIT)) $(ARGS)
+PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml="$(JUNIT)") $(ARGS)
 # What tests import of the installed pipeline.
 PIPELINE = $(dir $(INSTALLED))roles/nats_insights/files
 SPARK_PYTEST = PYTHONPATH=$(PIPELINE) $(SPARK_VENV)/bin/$(PYTEST)
@@ -63,7 +68,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test soak prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences ee dev lock vendor clean
 
 help: ## this list
@@ -109,12 +114,15 @@ test: ## all but the longest tests (test-chaos, the other molecule scenarios); e
 		--lab test-molecule-default --together sanity-2.19 test-eda test-modules test-unit test-unit-2.16 \
 		$(filter-out lint-insights $(QUICK_PARTS),$(LINT_PARTS))
 
+soak: ## repeats PART next to busy processes and prints how often each test failed: PART=test-modules TIMES=20 LOAD=4 (TESTS=tests/integration/test_roll.py or ARGS='-k roll' for some of its tests)
+	@$(PYTHON) tools/soak.py $(PART) --times $(TIMES) --load $(LOAD)
+
 # What the parts share is made before two of them run at once. Spark's environment takes minutes and only test-insights needs it.
 prepare: dev $(INSTALLED)
 	@tools/java.sh
 
 test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
-	@$(PYTEST) $(UNIT)
+	@$(PYTEST) $(or $(TESTS),$(UNIT))
 
 # Rules and documents are the same with every ansible-core; `make test-unit CORE=2.16` runs all tests.
 OF_CORE := $(filter-out tests/unit/module_utils/ tests/unit/packaging/,$(wildcard tests/unit/*/)) tests/unit/module_utils/test_module.py \
@@ -128,33 +136,35 @@ test-unit test-integration test-modules test-playbooks test-eda test-chaos test-
 
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## test-modules and test-playbooks in one
-	@$(PYTEST) -m 'not chaos' $(INTEGRATION)
+	@$(PYTEST) -m 'not chaos' $(or $(TESTS),$(INTEGRATION))
 
 # Five sixths of its time it waits for elections: five processes take one core.
 test-modules: PYTEST_OPTIONS = -n 5 --no-loadscope-reorder
 test-modules: $(STAMP) $(INSTALLED) ## modules against real nats-servers on loopback
-	@$(PYTEST) -m 'not chaos and not playbook' $(INTEGRATION)
+	@$(PYTEST) -m 'not chaos and not playbook' $(or $(TESTS),$(INTEGRATION))
 
 test-playbooks: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-playbooks: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## roles and playbooks against real nats-servers on loopback
-	@$(PYTEST) -m 'not chaos and playbook' $(INTEGRATION)
+	@$(PYTEST) -m 'not chaos and playbook' $(or $(TESTS),$(INTEGRATION))
 
 test-insights: lint-insights $(SPARK_VENV)/.connect $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@tools/chromium.sh >/dev/null
-	@$(SPARK_PYTEST) -m 'not chaos' tests/insights
+	@$(SPARK_PYTEST) -m 'not chaos' $(or $(TESTS),tests/insights)
 
 # It waits, too.
 test-eda: PYTEST_OPTIONS = -n 3
 test-eda: $(EDA_VENV)/.made $(INSTALLED) ## event sources and rulebooks in ansible-rulebook
-	@PYTHONPATH=$(PYTHONPATH):$(PIPELINE) $(EDA_VENV)/bin/$(PYTEST) tests/eda
+	@PYTHONPATH=$(PYTHONPATH):$(PIPELINE) $(EDA_VENV)/bin/$(PYTEST) $(or $(TESTS),tests/eda)
 
+# Three runs of pytest, of which a JUnit file would have the last one alone.
+test-chaos: override JUNIT :=
 test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## whole operations under load and faults, many minutes each (not part of test)
 	@$(PYTEST) -m chaos tests/integration
 	@$(PYTEST) -m chaos tests/lab
 	@$(SPARK_PYTEST) -m chaos tests/insights
 
 test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
-	@$(PYTEST) -m 'not chaos' tests/lab
+	@$(PYTEST) -m 'not chaos' $(or $(TESTS),tests/lab)
 
 # Those of the pipeline run in Spark's environment.
 bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, backup, leaders, metrics, replicas, roll, operations, insights/collector, insights/source, insights/forecast, insights/hourly, insights/truth or insights/pipeline (ARGS='--help'; not part of test)

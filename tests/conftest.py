@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.junitxml import xml_key
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _COLLECTIONS = os.environ.get("ANSIBLE_COLLECTIONS_PATH", "").split(os.pathsep)[0] or str(_CHECKOUT / ".cache" / "dev")
@@ -27,3 +28,11 @@ sys.path.insert(0, _COLLECTIONS)
 
 # An assertion that fails in a helper shows its values as one in a test does.
 pytest.register_assert_rewrite("support")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write into the JUnit file how many tests there were, so that tools/run_parts.py knows whether all of them ran."""
+    report = session.config.stash.get(xml_key, None)
+    if report:
+        report.add_global_property("collected", session.testscollected)

@@ -4,6 +4,7 @@
 """Run make targets and close with one line of totals.
 
     python3 tools/run_parts.py [PART…] [--together PART…] [--lab PART…]
+    python3 tools/run_parts.py --slowest N [PART…]
 
 Each PART is a make target. A target that runs pytest leaves its counts in $JUNIT; any other target counts as one check.
 Every part runs, whatever the earlier ones did: first those before a flag, one after the other, then the others, two at a
@@ -12,6 +13,14 @@ time in the order given; what one of them prints is shown when it has ended. Bot
 and count as skipped. With CI=true a part of which nothing ran is a failure: a machine that is meant to run everything must
 not pass by skipping.
 
+After everything else, the failed tests of each part run once more, one after the other, by the same make target. A
+test that passes then is flaky: both outputs are printed, its JUnit case has `flakyFailure` instead of `failure`, and it
+counts as passed. More than three flaky tests count as failed. Nothing is rerun of a part without a JUnit file (lint,
+sanity, molecule), of a pytest that ended before its last test, of a file that cannot be collected, or if more than
+twenty tests failed. tests/flaky.txt lists the flaky tests.
+
+How long each test took is in .cache/results/durations.json; `--slowest` prints the longest, of the named parts or of all.
+
 SIGINT and SIGTERM end it in order: each part that runs is interrupted, so that pytest puts away what it has started, no other one
 begins, and the totals say that it was. A second signal ends the parts at once.
 """
@@ -19,6 +28,8 @@ begins, and the totals say that it was. A second signal ends the parts at once.
 from __future__ import annotations
 
 import contextlib
+import datetime
+import json
 import os
 import signal
 import subprocess
@@ -31,16 +42,24 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 from xml.etree import ElementTree
 
 RESULTS = Path(".cache/results")
+DURATIONS = RESULTS / "durations.json"
+FLAKY_LIST = Path("tests/flaky.txt")
+#: With more flaky tests than this, the run fails.
+FLAKY_LIMIT = 3
+#: With more failed tests than this, the cause is not chance, and rerunning them one after the other takes too long.
+RERUN_LIMIT = 20
+#: For a rerun: no workers of pytest-xdist, and what a test printed although it passed.
+RERUN_OPTIONS = "-o junit_log_passing_tests=true"
 BOLD, PLAIN = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
 
 
 @dataclass
 class Outcome:
-    """What one part did; seconds is wall time."""
+    """What one part did; seconds is wall time. Flaky tests are among those that passed."""
 
     part: str
     passed: int = 0
@@ -48,6 +67,47 @@ class Outcome:
     skipped: int = 0
     seconds: float = 0.0
     reason: str = ""
+    flaky: int = 0
+
+
+@dataclass(frozen=True)
+class Flake:
+    """A test that failed and then passed, with both outputs."""
+
+    part: str
+    test: str
+    failure: str
+    rerun: str
+
+    @property
+    def function(self) -> str:
+        """The test without its parameters, as tests/flaky.txt lists it."""
+        return self.test.partition("[")[0]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of tests/flaky.txt."""
+
+    date: datetime.date
+    test: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.date} | {self.test} | {self.cause}"
+
+
+def listed_flakes(text: str) -> dict[str, Listed]:
+    """Return the entries of tests/flaky.txt by test; raise ValueError for a line of another form."""
+    entries = {}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        fields = [field.strip() for field in line.split(" | ", 2)]
+        if len(fields) != 3 or not all(fields):
+            raise ValueError(f"tests/flaky.txt: not `DATE | TEST | CAUSE`: {line}")
+        entries[fields[1]] = Listed(datetime.date.fromisoformat(fields[0]), fields[1], fields[2])
+    return entries
 
 
 def counts_of(report: Path) -> tuple[int, int, int, str]:
@@ -57,6 +117,72 @@ def counts_of(report: Path) -> tuple[int, int, int, str]:
     skips = [case.find("skipped") for case in cases if case.find("skipped") is not None]
     reason = next((skip.get("message") or "" for skip in skips if skip is not None), "")
     return len(cases) - failed - len(skips), failed, len(skips), reason
+
+
+def node_id(case: ElementTree.Element) -> str:
+    """Return the name by which pytest runs a test of a JUnit file; empty if the case is not a test, such as a failed import."""
+    words = (case.get("classname") or "").split(".")
+    for end in range(len(words), 0, -1):
+        path = "/".join(words[:end]) + ".py"
+        if Path(path).is_file():
+            return "::".join([path, *words[end:], case.get("name") or ""])
+    return ""
+
+
+def problems(case: ElementTree.Element) -> list[ElementTree.Element]:
+    return [child for child in case if child.tag in ("failure", "error")]
+
+
+def output_of(case: ElementTree.Element) -> str:
+    """Return why a test failed and what it printed."""
+    tags = ("failure", "error", "system-out", "system-err")
+    return "\n".join(child.text.strip() for child in case if child.tag in tags and child.text and child.text.strip())
+
+
+def rerunnable(report: Path) -> list[str]:
+    """Return the failed tests of a JUnit file; none if pytest ended before its last test."""
+    if not report.is_file():
+        return []
+    root = ElementTree.parse(report).getroot()
+    ran = {(case.get("classname"), case.get("name")) for case in root.iter("testcase")}
+    collected = next((one.get("value") for one in root.iter("property") if one.get("name") == "collected"), None)
+    if collected is None or int(collected) > len(ran):
+        return []
+    return list(dict.fromkeys(name for case in root.iter("testcase") if problems(case) and (name := node_id(case))))
+
+
+def passed_tests(report: Path) -> dict[str, str]:
+    """Return the output of each test of a JUnit file that passed."""
+    if not report.is_file():
+        return {}
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    bad = {node_id(case) for case in cases if problems(case) or case.find("skipped") is not None}
+    return {name: output_of(case) for case in cases if (name := node_id(case)) not in bad}
+
+
+def mark_flaky(report: Path, tests: set[str]) -> dict[str, str]:
+    """Write into a JUnit file that these tests are flaky; return the output of the failure of each."""
+    tree = ElementTree.parse(report)
+    outputs: dict[str, str] = {}
+    first: dict[str, ElementTree.Element] = {}
+    for suite in tree.getroot().iter("testsuite"):
+        for case in [case for case in suite.iter("testcase") if problems(case)]:
+            name = node_id(case)
+            if name not in tests:
+                continue
+            outputs[name] = "\n".join(filter(None, [outputs.get(name), output_of(case)]))
+            for problem in problems(case):
+                suite.set(f"{problem.tag}s", str(int(suite.get(f"{problem.tag}s", "1")) - 1))
+                problem.tag = f"flaky{problem.tag.capitalize()}"
+            # pytest writes a second case for a test that fails once more in its teardown.
+            if name in first:
+                first[name].extend(case)
+                suite.remove(case)
+                suite.set("tests", str(int(suite.get("tests", "1")) - 1))
+            first.setdefault(name, case)
+        suite.set("flakes", str(len(first)))
+    tree.write(report, encoding="utf-8", xml_declaration=True)
+    return outputs
 
 
 class Parts:
@@ -98,11 +224,15 @@ class Parts:
 PARTS = Parts()
 
 
-def run(part: str, output: IO[str] | None = None) -> Outcome:
+def report_of(part: str) -> Path:
+    return (RESULTS / f"{part}.xml").resolve()
+
+
+def run(part: str, output: IO[str] | None = None, report: Path | None = None, variables: Sequence[str] = ()) -> Outcome:
     """Make one part and count what it did; what it prints goes to `output`, or is shown as it comes."""
-    report = (RESULTS / f"{part}.xml").resolve()
+    report = report or report_of(part)
     report.unlink(missing_ok=True)
-    command = ["make", "--no-print-directory", part]
+    command = ["make", "--no-print-directory", part, *variables]
     status = PARTS.call(command, {**os.environ, "JUNIT": str(report)}, output)
     if status is None:
         return Outcome(part, failed=1, reason="not begun")
@@ -178,7 +308,96 @@ def without_a_lab(parts: Sequence[str], obstacle: str) -> Iterator[Outcome]:
         yield Outcome(part, skipped=1, reason=obstacle)
 
 
+def rerun_failed(outcomes: Sequence[Outcome]) -> list[Flake]:
+    """Run the failed tests again, after everything else; return those that pass, and count them in the outcome of their part."""
+    failed = {
+        outcome.part: tests for outcome in outcomes if outcome.failed and (tests := rerunnable(report_of(outcome.part)))
+    }
+    number = sum(map(len, failed.values()))
+    if number > RERUN_LIMIT:
+        print(f"\n{BOLD}{number} tests failed, more than {RERUN_LIMIT}: none is rerun.{PLAIN}", flush=True)
+        return []
+    flakes = []
+    for outcome in outcomes:
+        tests = failed.get(outcome.part, [])
+        if tests and not PARTS.signals:
+            print(f"\n{BOLD}=== make {outcome.part}, again, only what failed: {len(tests)}{PLAIN}", flush=True)
+            flakes += rerun(outcome, tests)
+    return flakes
+
+
+def rerun(outcome: Outcome, tests: Sequence[str]) -> list[Flake]:
+    """Run the failed tests of a part one after the other; return those that pass, and count them in its outcome."""
+    report, again = report_of(outcome.part), report_of(f"{outcome.part}.rerun")
+    # A file of arguments: a test's name may have any character, and make and the shell would take some of them for their own.
+    names = RESULTS / f"{outcome.part}.rerun.txt"
+    names.write_text("".join(f"{test}\n" for test in tests), encoding="utf-8")
+    started = time.monotonic()
+    second = run(outcome.part, report=again, variables=[f"TESTS=@{names}", f"PYTEST_OPTIONS={RERUN_OPTIONS}"])
+    outcome.seconds += time.monotonic() - started
+    passed = passed_tests(again)
+    if second.failed and len(passed.keys() & set(tests)) == len(tests):
+        return []  # pytest itself failed
+    outputs = mark_flaky(report, passed.keys() & set(tests))
+    outcome.passed, outcome.failed, outcome.skipped, _reason = counts_of(report)
+    outcome.flaky = len(outputs)
+    return [Flake(outcome.part, test, failure, passed[test]) for test, failure in outputs.items()]
+
+
+def show_flakes(flakes: Sequence[Flake]) -> None:
+    """Print both outputs of each flaky test, and what tests/flaky.txt has to say of it."""
+    known = listed_flakes(FLAKY_LIST.read_text(encoding="utf-8")) if FLAKY_LIST.is_file() else {}
+    for flake in flakes:
+        print(f"\n{BOLD}!!! flaky: {flake.test} (make {flake.part}){PLAIN}")
+        print(
+            f"--- failed:\n{flake.failure}\n--- passed when it ran again, alone:\n{flake.rerun or '(it printed nothing)'}"
+        )
+        if flake.function in known:
+            print(f"--- listed in {FLAKY_LIST}: {known[flake.function]}", flush=True)
+        else:
+            line = Listed(datetime.date.today(), flake.function, "CAUSE")
+            print(f"--- not listed. Find the cause, or add this line to {FLAKY_LIST}:\n{line}", flush=True)
+
+
+def write_durations(outcomes: Sequence[Outcome]) -> None:
+    """Write how long each test of these parts took, and keep what is known of other parts. A part without tests has one row."""
+    rows = [row for row in read_durations() if row["part"] not in {outcome.part for outcome in outcomes}]
+    for outcome in outcomes:
+        report = report_of(outcome.part)
+        cases = ElementTree.parse(report).getroot().iter("testcase") if report.is_file() else ()
+        seconds: dict[str, float] = {}
+        for case in cases:
+            if name := node_id(case):
+                seconds[name] = seconds.get(name, 0.0) + float(case.get("time", "0"))
+        if not report.is_file():
+            seconds[outcome.part] = round(outcome.seconds, 3)
+        rows += [{"part": outcome.part, "test": name, "seconds": round(taken, 3)} for name, taken in seconds.items()]
+    rows.sort(key=lambda row: -row["seconds"])
+    written = DURATIONS.with_suffix(".new")
+    written.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+    written.replace(DURATIONS)
+
+
+def read_durations() -> list[dict[str, Any]]:
+    return json.loads(DURATIONS.read_text(encoding="utf-8")) if DURATIONS.is_file() else []
+
+
+def show_slowest(number: int, parts: Sequence[str]) -> int:
+    rows = [row for row in read_durations() if not parts or row["part"] in parts]
+    if not rows:
+        print(
+            f"{DURATIONS} has no times of {', '.join(parts) or 'any part'}: run `make test` or tools/run_parts.py first."
+        )
+        return 1
+    for row in rows[:number]:
+        print(f"{row['seconds']:>8.1f} s  {row['part']:<16} {row['test']}")
+    print(f"{min(number, len(rows))} of {len(rows)} tests, {sum(row['seconds'] for row in rows):.0f} s in all")
+    return 0
+
+
 def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--slowest"]:
+        return show_slowest(int(arguments[1]), arguments[2:])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, PARTS.on_signal)
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -196,11 +415,21 @@ def main(arguments: list[str]) -> int:
         outcomes += [judged(outcome) for outcome in without_a_lab(chosen["--lab"], obstacle)]
         together = chosen["--together"]
     outcomes += [judged(outcome) for outcome in run_together(together)]
-    print(f"\n{BOLD}{'part':<24} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}{PLAIN}")
+    flakes = rerun_failed(outcomes)
+    write_durations(outcomes)
+    show_flakes(flakes)
+    print(f"\n{BOLD}{'part':<24} {'passed':>7} {'failed':>7} {'flaky':>6} {'skipped':>8} {'seconds':>8}{PLAIN}")
     for one in outcomes:
-        mark = "   FAILED" if one.failed else ""
-        print(f"{one.part:<24} {one.passed:>7} {one.failed:>7} {one.skipped:>8} {one.seconds:>8.0f}{mark}")
+        mark = "   FAILED" if one.failed else "   FLAKY" if one.flaky else ""
+        print(
+            f"{one.part:<24} {one.passed:>7} {one.failed:>7} {one.flaky:>6} {one.skipped:>8} {one.seconds:>8.0f}{mark}"
+        )
     passed, failed, skipped = (sum(getattr(one, name) for one in outcomes) for name in ("passed", "failed", "skipped"))
+    if len(flakes) > FLAKY_LIMIT:
+        print(f"\n{BOLD}{len(flakes)} flaky tests, more than {FLAKY_LIMIT}: they count as failed.{PLAIN}")
+        passed, failed = passed - len(flakes), failed + len(flakes)
+    elif flakes:
+        print(f"\n{BOLD}{len(flakes)} flaky, among the passed{PLAIN}")
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
     if PARTS.signals:
         print(f"ended by {signal.Signals(PARTS.signals[0]).name}")
