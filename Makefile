@@ -17,13 +17,18 @@ DEMO_VERSION ?= 2.15.1
 TOPOLOGY ?= cluster
 # What to run instead of all tests of a part: files, names of tests, or @FILE with a name in each line.
 TESTS ?=
-# How often `make soak` repeats PART, and next to how many busy processes.
+# What `make soak` repeats, how often, and next to how many busy processes.
+PART ?=
 TIMES ?= 20
 LOAD ?= 4
 # Where pytest leaves its counts for tools/run_parts.py.
 JUNIT ?=
 
-CACHE := $(CURDIR)/.cache
+# This directory, through a link if its path has a space, and where temporary files may be executed.
+PLACES := $(shell tools/places.sh)
+TOP := $(word 1,$(PLACES))
+$(if $(TOP),,$(error tools/places.sh failed))
+CACHE := $(TOP)/.cache
 VENV := $(CACHE)/venv$(if $(filter-out 2.19,$(CORE)),-$(CORE))
 STAMP := $(VENV)/.made
 DEV_BIN := $(CACHE)/venv/bin
@@ -48,7 +53,7 @@ PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit
 PIPELINE = $(dir $(INSTALLED))roles/nats_insights/files
 SPARK_PYTEST = PYTHONPATH=$(PIPELINE) $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
-SOURCES := $(shell find $(addprefix $(CURDIR)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
+SOURCES := $(shell find $(addprefix $(TOP)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
 	changelogs LICENSES REUSE.toml tests/config.yml $(filter-out tests/lab/conftest.py tests/lab/test_%.py,$(wildcard tests/lab/*.py)) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
 # Where what tests and tools import is found.
@@ -59,8 +64,12 @@ OTHER_CORES := 2.16 2.17 2.18 2.21
 SANITY_PARTS := sanity-2.19 sanity-2.16
 SCENARIO_PARTS := $(patsubst extensions/molecule/%/molecule.yml,test-molecule-%,$(wildcard extensions/molecule/*/molecule.yml))
 
+# Ansible needs UTF-8, and a locale that is not installed ends it.
+export LC_ALL := C.UTF-8
+unexport LANGUAGE
+export TMPDIR := $(word 2,$(PLACES))
 export PATH := $(VENV)/bin:$(DEV_BIN):$(PATH)
-export ANSIBLE_CONFIG := $(CURDIR)/tests/ansible.cfg
+export ANSIBLE_CONFIG := $(TOP)/tests/ansible.cfg
 export ANSIBLE_HOME := $(CACHE)/ansible
 export ANSIBLE_COLLECTIONS_PATH := $(CACHE)/collections
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -76,7 +85,7 @@ help: ## this list
 
 ## --- Trying it ---------------------------------------------------------------------------------------------------------
 
-DEMO_DIR := $(CURDIR)/.demo/$(TOPOLOGY)
+DEMO_DIR := $(TOP)/.demo/$(TOPOLOGY)
 DEMO_PLAY := ANSIBLE_REMOTE_TMP=$(CACHE)/ansible/tmp ANSIBLE_INVENTORY_UNPARSED_WARNING=false $(BUILD_VENV)/bin/ansible-playbook -e demo_dir=$(DEMO_DIR) \
 	-e demo_topology=$(TOPOLOGY)
 DEMO = binary=$$(NATSOPS_CACHE="$${NATSOPS_CACHE:-$(CACHE)/downloads}" $(BUILD_VENV)/bin/python tests/lab/binaries.py $(DEMO_VERSION)) && \
@@ -132,7 +141,7 @@ $(OTHER_CORES:%=test-unit-%): test-unit-%:
 	@$(MAKE) --no-print-directory test-unit CORE=$* UNIT="$(OF_CORE)"
 
 # See tests/lab/python/sitecustomize.py.
-test-unit test-integration test-modules test-playbooks test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(CURDIR)/tests/lab/python
+test-unit test-integration test-modules test-playbooks test-eda test-chaos test-lab $(SCENARIO_PARTS) test-molecule-consumer: export PYTHONPATH := $(TOP)/tests/lab/python
 
 test-integration: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-integration: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## test-modules and test-playbooks in one
@@ -168,7 +177,7 @@ test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (ro
 
 # Those of the pipeline run in Spark's environment.
 bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, backup, leaders, metrics, replicas, roll, operations, insights/collector, insights/source, insights/forecast, insights/hourly, insights/truth or insights/pipeline (ARGS='--help'; not part of test)
-	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/lab:$(CACHE)/collections:$(PIPELINE) BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
+	@PYTHONPATH=$(TOP)/tests:$(TOP)/tests/lab:$(CACHE)/collections:$(PIPELINE) BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
 		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 
 test-molecule: ## the molecule scenarios on the same hosts (root)
@@ -218,7 +227,7 @@ lint-changelog: $(CACHE)/venv/.made
 
 # Any warning of Sphinx or antsibull-docs is an error. What rstcheck would find, Sphinx finds.
 lint-docs: $(DOCS_VENV)/.made $(INSTALLED)
-	@$(DOCS_VENV)/bin/antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self $(CURDIR)
+	@$(DOCS_VENV)/bin/antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self $(TOP)
 	@tools/docsite/build.sh $(DOCS_VENV)/bin $(CACHE)/docs
 
 lint-reuse: $(CACHE)/venv/.made
@@ -272,6 +281,7 @@ vendor: ## fetches the chart library of the insights' report from npm, as tools/
 
 clean: demo-clean ## removes everything that was made
 	rm -rf .cache
+	@[ ! -h $(TOP) ] || rm $(TOP)
 
 dev: $(CACHE)/venv/.made $(CACHE)/venv-2.16/.made $(DEV_LINK) ## the environments, and the checkout as an importable collection
 

@@ -155,11 +155,11 @@ def main(arguments: list[str]) -> int:
     directory.mkdir(parents=True)
     rates: dict[str, Rate] = {}
     with busy_processes(options.load):
-        for number in range(1, options.times + 1):
-            line = add_round(options.part, directory, number, rates)
+        for turn in range(1, options.times + 1):
+            line = add_round(options.part, directory, turn, rates)
             if PARTS.signals:
                 break
-            print(f"round {number} of {options.times}, load {options.load}: {line}", flush=True)
+            print(f"round {turn} of {options.times}, load {options.load}: {line}", flush=True)
     if not rates:
         print("no test ran")
     else:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -35,6 +36,26 @@ def test_what_the_jvm_says_is_not_among_the_results(size: str) -> None:
     )
     assert done.stdout == "done\n"
     assert "CodeCache: size=245760Kb" in done.stderr
+
+
+def test_libraries_are_unpacked_where_they_can_be_loaded() -> None:
+    """Parquet's zstd is one. The JVM ignores TMPDIR, and its own choice, /tmp, may be mounted noexec."""
+    script = (
+        "from jetstream_insights.session import _chosen; print(_chosen(True, True)['spark.driver.defaultJavaOptions'])"
+    )
+    noexec = 'mount --bind /tmp /tmp; mount -o remount,bind,noexec /tmp; exec "$@"'
+
+    def temporary(*prefix: str, **variables: str) -> list[str]:
+        own = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "JDK_JAVA_OPTIONS")}
+        command = [*prefix, sys.executable, "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**own, **variables})
+        return [word for word in shlex.split(done.stdout) if "java.io.tmpdir" in word]
+
+    assert temporary(TMPDIR="/var/tmp") == ["-Djava.io.tmpdir=/var/tmp"]
+    assert temporary(TMPDIR="/var/tmp", JDK_JAVA_OPTIONS="-Djava.io.tmpdir=/elsewhere") == []
+    if os.geteuid() != 0:
+        pytest.skip("NOT RUN: only root can mount /tmp noexec for this test")
+    assert temporary("unshare", "--mount", "sh", "-ec", noexec, "sh") == ["-Djava.io.tmpdir=/var/tmp"]
 
 
 def test_what_the_user_sets_wins() -> None:

@@ -28,7 +28,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {
     key: value
     for key, value in os.environ.items()
-    if key not in ("CI", "MAKEFLAGS", "MAKELEVEL", "ARGS", "TESTS", "PART")
+    if key not in ("CI", "MAKEFLAGS", "MAKELEVEL", "ARGS", "TESTS", "PART") and not key.startswith("PYTEST_")
 }
 #: As in the checkout's Makefile, which test_parts_run_the_named_tests_alone checks.
 MAKEFILE = f"""\

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,6 +33,8 @@ FOR_LITTLE = {
 _JAVA_FOR_SOON = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 #: The JVM prints its own warnings to the standard output, where programs read what the jobs have done.
 _JAVA = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
+#: Where the user has options of the JVM.
+_JAVA_OPTIONS = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 #: What the pipeline relies on.
 _MEANING = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
 #: Columns of counters, nearly each of whose values is another: a dictionary of them takes time and saves no space.
@@ -167,13 +171,25 @@ def _connected(url: str, settings: Mapping[str, str]) -> SparkSession:
     return spark
 
 
+def _library_directory() -> str:
+    """Return the directory where the JVM unpacks the libraries that it loads: the temporary directory, or if that is mounted
+    noexec, another one."""
+    for directory in (tempfile.gettempdir(), "/var/tmp", os.path.expanduser("~")):
+        if os.access(directory, os.W_OK) and not os.statvfs(directory).f_flag & os.ST_NOEXEC:
+            return directory
+    return tempfile.gettempdir()
+
+
 def _chosen(little: bool, soon: bool) -> dict[str, str]:
     """Return the settings of a local master."""
     java = [*_JAVA, *(_JAVA_FOR_SOON if soon else ())]
     # Throughput is what counts, not short pauses: a tenth less CPU time than with the JVM's default collector. There may be
     # only one choice of it, and extraJavaOptions are the user's.
-    if not any("GC" in os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")):
+    if not any("GC" in os.environ.get(name, "") for name in _JAVA_OPTIONS):
         java.append("-XX:+UseSerialGC" if little else "-XX:+UseParallelGC")
+    temporary = _library_directory()
+    if temporary != "/tmp" and not any("java.io.tmpdir" in os.environ.get(name, "") for name in _JAVA_OPTIONS):
+        java.append(f"-Djava.io.tmpdir={shlex.quote(temporary)}")
     return {
         **_EVERYWHERE,
         # Otherwise the host's name is looked up, which may be slow or point elsewhere.
