@@ -356,15 +356,17 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
 
 
 def until(module: Callable[[], dict[str, Any]], message: str) -> None:
-    """Run a module that is to fail until its reason is this one, for at most 30 s."""
+    """Run a module that must fail until it refuses with this reason, for at most 30 s.
+
+    Before the last server notices that the others are down, a forced step-down is tried, and fails.
+    """
     deadline = time.monotonic() + 30
     while True:
         refused = module()
         assert refused.get("failed"), refused
-        assert refused["failure"]["code"] == "step_down_refused"
         if message in refused["msg"] or time.monotonic() > deadline:
             break
-    assert message in refused["msg"]
+    assert (refused["failure"]["code"], message in refused["msg"]) == ("step_down_refused", True), refused
 
 
 @pytest.fixture
