@@ -53,12 +53,12 @@ PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit
 PIPELINE = $(dir $(INSTALLED))roles/nats_insights/files
 SPARK_PYTEST = PYTHONPATH=$(PIPELINE) $(SPARK_VENV)/bin/$(PYTEST)
 # Folders are listed too: their time changes when a file is added or deleted.
-SOURCES := $(shell find $(addprefix $(TOP)/,galaxy.yml README.md LICENSE CHANGELOG.md meta plugins roles playbooks extensions docs \
+SOURCES := $(shell find $(addprefix $(TOP)/,galaxy.yml README.md LICENSE CHANGELOG.md CONTRIBUTING.md SECURITY.md meta plugins roles playbooks extensions docs \
 	changelogs LICENSES REUSE.toml tests/config.yml $(filter-out tests/lab/conftest.py tests/lab/test_%.py,$(wildcard tests/lab/*.py)) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
 # Where what tests and tools import is found.
 TYPED = MYPYPATH=tests:tests/lab:tools:roles/nats_insights/files
-LINT_PARTS := lint-words lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy
+LINT_PARTS := lint-words lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy lint-github
 # Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
 OTHER_CORES := 2.16 2.17 2.18 2.21
 SANITY_PARTS := sanity-2.19 sanity-2.16
@@ -77,8 +77,8 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test soak prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences ee dev lock vendor clean
+.PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test soak test-fast prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
+	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences ee dev hooks coverage lock vendor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,10 +114,18 @@ demo-clean: ## stops the demo's servers and removes their files
 demo-stop: $(INSTALLED)
 	@$(DEMO_PLAY) natsops.jetstream.demo_remove
 
-## --- Tests: all of them use the built and installed artifact -----------------------------------------------------------
+## --- Tests: all but test-fast use the built and installed artifact -----------------------------------------------------
+
+# Everything in tests/unit but packaging, which needs the development tools, and roles, which runs ansible-playbook.
+FAST := $(filter-out tests/unit/packaging/ tests/unit/roles/,$(wildcard tests/unit/*/))
+test-fast: export ANSIBLE_COLLECTIONS_PATH := $(CACHE)/dev
+test-fast: export PATH := $(CACHE)/venv-fast/bin:$(PATH)
+test-fast: PYTEST_OPTIONS = --quiet -n 2 -m 'not installs'
+test-fast: $(CACHE)/venv-fast/.made $(DEV_LINK) ## rules, filters and parsers of the checkout: a small environment, no artifact
+	@$(CACHE)/venv-fast/bin/$(PYTEST) $(FAST)
 
 # Two at a time: what is over in seconds first, then the longest, and what fills the gaps at the end last.
-QUICK_PARTS := lint-words lint-ruff lint-yaml lint-changelog lint-reuse
+QUICK_PARTS := lint-words lint-ruff lint-yaml lint-changelog lint-reuse lint-github
 test: ## all but the longest tests (test-chaos, the other molecule scenarios); ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare $(QUICK_PARTS) --together test-playbooks --lab test-lab --together test-insights \
 		--lab test-molecule-default --together sanity-2.19 test-eda test-modules test-unit test-unit-2.16 \
@@ -194,7 +202,7 @@ CONSUMER := $(CACHE)/consumer
 test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another project uses it, see docs/molecule.md (root)
 	@rm -rf $(CONSUMER) && cp -r tests/consumer $(CONSUMER) && cd $(CONSUMER)/orders && molecule test $(ARGS)
 
-lint: ## ruff, mypy, yamllint, ansible-lint, changelog, the site of the documents, REUSE, Galaxy's importer
+lint: ## ruff, mypy, yamllint, ansible-lint, changelog, the site of the documents, REUSE, workflows, Galaxy's importer
 	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
 
 lint-words: ## holds code and documents to the words of docs/glossary.md
@@ -232,6 +240,12 @@ lint-docs: $(DOCS_VENV)/.made $(INSTALLED)
 
 lint-reuse: $(CACHE)/venv/.made
 	@reuse lint --lines
+
+# GitHub's own schemas.
+lint-github: $(CACHE)/venv/.made
+	@check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	@pre-commit validate-config .pre-commit-config.yaml
 
 # What Galaxy checks when the artifact is uploaded.
 lint-galaxy: $(GALAXY_VENV)/.made $(INSTALLED)
@@ -284,6 +298,9 @@ clean: demo-clean ## removes everything that was made
 	@[ ! -h $(TOP) ] || rm $(TOP)
 
 dev: $(CACHE)/venv/.made $(CACHE)/venv-2.16/.made $(DEV_LINK) ## the environments, and the checkout as an importable collection
+
+hooks: $(CACHE)/venv/.made ## installs the git hooks of .pre-commit-config.yaml: quick lints, and the form of commit messages
+	@pre-commit install
 
 $(CACHE)/venv/.made: requirements/dev.txt tools/venv.sh
 	@PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@

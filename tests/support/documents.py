@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people are told to type: the fenced blocks of README.md and the guides in docs, the commands in them, and the variables
-that the roles accept."""
+"""What readers type: the fenced blocks, and the commands in them, of the documents at the root and the guides in docs; and the
+variables that the roles accept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: Without docs/reference, which is made from what the code declares.
 PATHS = [
-    CHECKOUT / "README.md",
+    *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((CHECKOUT / "docs").glob("*.md")),
     *sorted((CHECKOUT / "docs/internals").glob("*.md")),
 ]

@@ -26,6 +26,7 @@ needs_artifact = pytest.mark.skipif(
 DEVELOPMENT = {
     ".cache",
     ".ci",
+    ".github",
     ".demo",
     ".git",
     ".venv",

@@ -60,7 +60,7 @@ STEPS = {"README.md": "First run", "docs/getting-started.md": r"\d"}
 #: Documents whose blocks in YAML are the files of a project that a test holds them to.
 SHOWN = {"docs/molecule.md": "tests/unit/packaging/test_molecule.py"}
 #: Their commands are targets of make, whose recipes are what CI runs.
-OF_MAKE = {"docs/internals/benchmarks.md", "docs/internals/contributing.md"}
+OF_MAKE = {"docs/internals/benchmarks.md", "CONTRIBUTING.md"}
 INSTALLED = "~/.ansible/collections/ansible_collections/natsops/jetstream"
 SHELLS, DATA = ("sh", "shell"), ("yaml", "json", "python", "text", "")
 BLOCKS = [block for document in DOCUMENTS for block in document.blocks]

@@ -78,6 +78,8 @@ def test_unpack_goes_by_the_content(tmp_path: Path, content: bytes) -> None:
         (b"<html>404</html>", "no binary"),
         (b"", "no binary"),
     ],
+    # An archive holds the time at which it was made: pytest-xdist needs the same names in all processes.
+    ids=["tar.gz with another file", "zip with another file", "cut tar.gz", "cut zip", "cut deb", "web page", "empty"],
 )
 def test_unpack_says_what_is_wrong(tmp_path: Path, content: bytes, message: str) -> None:
     source = tmp_path / "archive"

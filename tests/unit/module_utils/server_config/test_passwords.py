@@ -123,6 +123,7 @@ def test_both_ways_make_hashes_of_each_other(loader: str) -> None:
     assert passwords._bcrypt().verify("pass wörd", made)
 
 
+@pytest.mark.installs
 @pytest.mark.parametrize(
     "packages", [["passlib==1.7.4", "bcrypt==5.0.0"], ["bcrypt==5.0.0"], ["passlib==1.7.4", "bcrypt==4.0.1"]]
 )
