@@ -164,6 +164,17 @@ test-playbooks: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-playbooks: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## roles and playbooks against real nats-servers on loopback
 	@$(PYTEST) -m 'not chaos and playbook' $(or $(TESTS),$(INTEGRATION))
 
+# A command line of coverage.py in whose data only the collection's own code counts.
+COVERAGE := $(CACHE)/coverage
+coverage: export COVERAGE_FILE := $(COVERAGE)/data
+coverage: export PYTHONPATH := $(CURDIR)/tests/lab/python
+coverage: PYTEST_OPTIONS = -n 5 --no-loadscope-reorder
+coverage: $(CACHE)/venv/.made $(INSTALLED) ## lines and branches of module_utils that unit and module tests execute; pages in .cache/coverage
+	@rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
+	@coverage run --source=$(dir $(INSTALLED))plugins/module_utils -m $(subst python -m ,,$(PYTEST)) -m 'not chaos and not playbook' $(UNIT) $(INTEGRATION); \
+		failed=$$?; coverage combine --quiet && coverage html --quiet && coverage report --format=markdown >$(COVERAGE)/summary.md && \
+		coverage report --skip-covered --sort=cover && exit $$failed
+
 test-insights: lint-insights $(SPARK_VENV)/.connect $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@tools/chromium.sh >/dev/null
 	@$(SPARK_PYTEST) -m 'not chaos' $(or $(TESTS),tests/insights)

@@ -16,7 +16,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GLOSSARY = ROOT / "docs/glossary.md"
-PUBLISHED = ("README.md", "CONTRIBUTING.md", "SECURITY.md", ".github", "docs", "extensions", "playbooks", "plugins", "roles")
+PUBLISHED = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    ".github",
+    "docs",
+    "extensions",
+    "playbooks",
+    "plugins",
+    "roles",
+)
 #: Written from what is looked at anyway, or not ours.
 GENERATED = ("docs/glossary.md", "docs/reference/")
 
