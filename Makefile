@@ -172,7 +172,7 @@ coverage: PYTEST_OPTIONS = -n 5 --no-loadscope-reorder
 coverage: $(CACHE)/venv/.made $(INSTALLED) ## lines and branches of module_utils that unit and module tests execute; pages in .cache/coverage
 	@rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
 	@coverage run --source=$(dir $(INSTALLED))plugins/module_utils -m $(subst python -m ,,$(PYTEST)) -m 'not chaos and not playbook' $(UNIT) $(INTEGRATION); \
-		failed=$$?; coverage combine --quiet && coverage html --quiet && coverage report --format=markdown >$(COVERAGE)/summary.md && \
+		failed=$$?; coverage combine --quiet && coverage html --quiet --directory $(COVERAGE)/html && coverage report --format=markdown >$(COVERAGE)/summary.md && \
 		coverage report --skip-covered --sort=cover && exit $$failed
 
 test-insights: lint-insights $(SPARK_VENV)/.connect $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
@@ -252,10 +252,12 @@ lint-docs: $(DOCS_VENV)/.made $(INSTALLED)
 lint-reuse: $(CACHE)/venv/.made
 	@reuse lint --lines
 
-# GitHub's own schemas.
+# By the schemas that check-jsonschema carries, without a network.
 lint-github: $(CACHE)/venv/.made
 	@check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	@check-jsonschema --quiet --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	@check-jsonschema --quiet --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	@pre-commit validate-config .pre-commit-config.yaml
 
 # What Galaxy checks when the artifact is uploaded.
