@@ -254,10 +254,10 @@ lint-reuse: $(CACHE)/venv/.made
 
 # By the schemas that check-jsonschema carries, without a network.
 lint-github: $(CACHE)/venv/.made
-	@check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	@check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
-	@check-jsonschema --quiet --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
-	@check-jsonschema --quiet --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	@check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	@check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	@pre-commit validate-config .pre-commit-config.yaml
 
 # What Galaxy checks when the artifact is uploaded.
