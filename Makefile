@@ -167,7 +167,7 @@ test-playbooks: $(STAMP) $(AWX_VENV)/.made $(INSTALLED) ## roles and playbooks a
 # A command line of coverage.py in whose data only the collection's own code counts.
 COVERAGE := $(CACHE)/coverage
 coverage: export COVERAGE_FILE := $(COVERAGE)/data
-coverage: export PYTHONPATH := $(CURDIR)/tests/lab/python
+coverage: export PYTHONPATH := $(TOP)/tests/lab/python
 coverage: PYTEST_OPTIONS = -n 5 --no-loadscope-reorder
 coverage: $(CACHE)/venv/.made $(INSTALLED) ## lines and branches of module_utils that unit and module tests execute; pages in .cache/coverage
 	@rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
