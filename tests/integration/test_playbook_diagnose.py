@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -139,6 +140,32 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
     unreachable = causes(data)["cluster_unreachable"]
     assert "n1: its host is up, nats-server does not run there" in unreachable["evidence"]
     assert "n4: its host cannot be reached either" in unreachable["evidence"]
+
+
+@pytest.mark.parametrize(
+    "since", ["1 hour' ; touch INJECTED ; echo '", "$(touch INJECTED)", "1h; touch INJECTED", "-1h", "0"]
+)
+def test_a_time_that_is_not_a_duration_is_refused_before_anything_is_read(tmp_path: Path, since: str) -> None:
+    """The value may come from a survey in AWX: it must not reach a shell."""
+    host = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "nats_server_become": False,
+        "nats_server_service_backend": "process",
+        "nats_server_cluster_name": "C1",
+        "nats_server_jetstream_store_dir": str(tmp_path),
+        "nats_server_log_file": str(tmp_path / "server.log"),
+        "nats_server_system_password": SYS_PASSWORD,
+    }
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(json.dumps({"nats": {"hosts": {"n1": host}}}))
+    injected = tmp_path / "injected"
+    extra = json.dumps({"diagnose_since": since.replace("INJECTED", str(injected))})
+    result = run_playbook("diagnose", "-i", str(inventory), "-e", extra)
+    assert result.returncode == 2
+    assert re.search("is not a duration such as|diagnose_since must be longer than 0s", result.stdout + result.stderr)
+    assert "Read the process" not in result.stdout
+    assert not injected.exists()
 
 
 def test_a_healthy_cluster_without_managed_hosts(healthy: NatsProcesses, tmp_path: Path) -> None:
