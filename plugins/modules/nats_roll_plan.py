@@ -81,10 +81,18 @@ options:
   r1_policy:
     description:
       - What to do about streams and consumers of one or two replicas, which are away while a member restarts. V(fail) makes
-        them an error in RV(problems), V(accept) a warning.
+        them an error in RV(problems), V(accept) and V(move) a warning. With V(move) the caller moves single replicas to another
+        server before the batch, so that streams in memory keep their messages.
     type: str
-    choices: [accept, fail]
+    choices: [accept, fail, move]
     default: accept
+  accept_loss:
+    description:
+      - Streams with a single replica in memory whose messages may end with the restart, each as C(ACCOUNT/STREAM). Any other such
+        stream that has messages is an error.
+    type: list
+    elements: str
+    default: []
   maintenance:
     description:
       - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). They count as down, and
@@ -114,6 +122,12 @@ options:
         the files, or that does not know what a stream or consumer uses, stays an error.
     type: bool
     default: false
+  feature_flags:
+    description:
+      - The C(feature_flags) of the configuration with which O(target_version) starts. C(js_raft_delete_range), which is on from
+        nats-server 2.15 on, makes servers before 2.14 panic when a replicated mirror exists.
+    type: dict
+    default: {}
 seealso:
   - module: natsops.jetstream.nats_cluster_health
 """
@@ -245,12 +259,12 @@ problems:
   description:
     - What speaks against the plan (severity V(error)), or what it costs (V(warning)), as in
       M(natsops.jetstream.nats_cluster_health).
-    - Codes of the batches are V(roll_few_replicas), V(roll_meta_quorum) and V(disk_full), and with O(maintenance)
-      V(maintenance), V(maintenance_overdue) and V(stop_breaks_quorum).
+    - Codes of the batches are V(roll_few_replicas), V(roll_memory_lost), V(roll_meta_quorum) and V(disk_full), and with
+      O(maintenance) V(maintenance), V(maintenance_overdue) and V(stop_breaks_quorum).
     - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version cannot read
       the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses what the
-      version does not know), V(roll_state_rebuild) (the first start is slow), V(roll_best_start), V(roll_mixed_versions) and
-      V(roll_version_unknown).
+      version does not know), V(roll_unreadable_entries) (some members would write Raft entries that others cannot read),
+      V(roll_state_rebuild) (the first start is slow), V(roll_best_start), V(roll_mixed_versions) and V(roll_version_unknown).
   returned: success
   type: list
   elements: dict
@@ -267,6 +281,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
     Scene,
     refusal,
@@ -311,7 +326,11 @@ def target_of(params: Mapping[str, Any]) -> VersionRules | None:
         parse(params["target_version"])
     except ValueError as error:
         raise NatsFailure("invalid_option", f"target_version: {error}") from error
-    return VersionRules(params["target_version"], params["allow_skipped_minors"], params["allow_downgrade"])
+    try:
+        flags = {str(name): boolean(value) for name, value in params["feature_flags"].items()}
+    except TypeError as error:
+        raise NatsFailure("invalid_option", f"feature_flags: {error}") from error
+    return VersionRules(params["target_version"], params["allow_skipped_minors"], params["allow_downgrade"], flags)
 
 
 def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[str]) -> Cluster:
@@ -344,7 +363,7 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     host_of = {server: host for host, server in (params["hosts"] or {}).items()}
     host_of = host_of or {name: name for name in params["server_names"] or ()}
     cluster = read_cluster(client, params, host_of)
-    rules = RollRules(**{name: params[name] for name in _RULES})
+    rules = RollRules(**{name: params[name] for name in _RULES}, accept_loss=frozenset(params["accept_loss"]))
     made = plan_roll(cluster, host_of, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
     effects = batch_effects(cluster, made.batches)
     free = {server: params["disk_free"].get(host) for server, host in host_of.items()}
@@ -414,12 +433,14 @@ def main() -> None:
             "max_unavailable_replicas": {"type": "int", "default": 1},
             "meta_headroom": {"type": "int", "default": 1},
             "canary": {"type": "int", "default": 0},
-            "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
+            "r1_policy": {"type": "str", "choices": ["accept", "fail", "move"], "default": "accept"},
+            "accept_loss": {"type": "list", "elements": "str", "default": []},
             "maintenance": {"type": "list", "elements": "dict", "default": []},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
             "target_version": {"type": "str"},
             "allow_skipped_minors": {"type": "bool", "default": False},
             "allow_downgrade": {"type": "bool", "default": False},
+            "feature_flags": {"type": "dict", "default": {}},
         },
         required_one_of=[("server_names", "hosts")],
         mutually_exclusive=[("server_names", "hosts")],

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 from support.module_runs import Runner, form
-from support.nats_processes import NatsProcesses, binary
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, binary
 
 
 def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> None:
@@ -112,7 +115,11 @@ def test_what_stands_in_the_way_of_another_version(features: NatsProcesses, run_
     if version == "2.10.27":
         jump = plan(target_version="2.15.1")
         assert not jump["ok"]
-        assert severities(jump) == {"roll_skipped_minor": "error", "roll_best_start": "warning"}
+        assert severities(jump) == {
+            "roll_skipped_minor": "error",
+            "roll_best_start": "warning",
+            "roll_unreadable_entries": "warning",
+        }
         assert "minor releases are meant to be taken one by one: 2.11, 2.12, 2.14 first" in jump["errors"][0]
         accepted = plan(target_version="2.15.1", allow_skipped_minors=True)
         assert accepted["ok"] and severities(accepted)["roll_skipped_minor"] == "warning"
@@ -138,7 +145,12 @@ def test_what_stands_in_the_way_of_another_version(features: NatsProcesses, run_
         assert severities(back)["roll_downgrade_floor"] == "error"
         near = plan(target_version="2.12.15", allow_downgrade=True, allow_skipped_minors=True)
         assert near["ok"], near["errors"]
-        assert set(severities(near)) == {"roll_skipped_minor", "roll_downgrade", "roll_state_rebuild"}
+        assert set(severities(near)) == {
+            "roll_skipped_minor",
+            "roll_downgrade",
+            "roll_state_rebuild",
+            "roll_unreadable_entries",
+        }
 
 
 def test_an_upgrade_goes_on_from_a_mixed_cluster(tmp_path: Path, run_module: Runner) -> None:
@@ -166,5 +178,77 @@ def test_an_upgrade_goes_on_from_a_mixed_cluster(tmp_path: Path, run_module: Run
         back = run_module("nats_roll_plan", cluster.sys_connection(), **{**options, "target_version": "2.9.10"})
         assert severities(back) == {"roll_downgrade": "error", "roll_downgrade_floor": "error"}
         assert all(problem["servers"] == ["n2"] for problem in back["problems"])
+    finally:
+        cluster.kill()
+
+
+def overwrite_messages(cluster: NatsProcesses) -> None:
+    """Publish messages that replace one another faster than a mirror reads them, so that it sees gaps."""
+
+    async def publish() -> None:
+        user = {"user": APP_USER, "password": APP_PASSWORD}
+        async with await nats.connect(cluster.url("n1"), **user) as client:
+            for number in range(4000):
+                await client.publish("ORIGIN.same" if number % 50 else f"ORIGIN.{number}", b"x" * 100)
+            await client.flush(30)
+
+    asyncio.run(publish())
+
+
+def test_old_servers_are_kept_from_entries_that_make_them_panic(tmp_path: Path, run_module: Runner) -> None:
+    """nats-server#8520: 2.15 writes Raft entries for replicated mirrors on which servers before 2.14 panic, at every start."""
+    cluster = NatsProcesses("2.10.27", tmp_path, ["n1", "n2", "n3"])
+    upgrade = {
+        "server_names": cluster.names,
+        "expected_servers": cluster.names,
+        "target_version": "2.15.1",
+        "allow_skipped_minors": True,
+    }
+
+    def plan(**options: Any) -> dict[str, Any]:
+        return run_module("nats_roll_plan", cluster.sys_connection(), **{**upgrade, **options})
+
+    def run_n1_with(extra: str) -> None:
+        cluster.stop("n1")
+        cluster.write_config("n1", extra)
+        cluster.version, cluster._binary = "2.15.1", binary("2.15.1")
+        cluster.start("n1")
+        form(cluster, run_module)
+        assert not run_module("nats_stream_stepdown", cluster.app_connection(), stream="M", preferred="n1").get(
+            "failed"
+        )
+        overwrite_messages(cluster)
+
+    try:
+        cluster.start()
+        form(cluster, run_module)
+        cluster.add_stream("ORIGIN", 1, max_msgs_per_subject=1)
+        cluster.add_stream("M", 3, mirror={"name": "ORIGIN"}, subjects=None)
+        refused = plan()
+        assert severities(refused)["roll_unreadable_entries"] == "error"
+        assert "{feature_flags: {js_raft_delete_range: false}}" in refused["refusal"]
+        assert "at risk: n1, n2, n3 by APP/M" in "".join(refused["errors"])
+        assert severities(plan(server_names=["n1"]))["roll_unreadable_entries"] == "error"
+        off = {"js_raft_delete_range": "false"}
+        assert "roll_unreadable_entries" not in severities(plan(feature_flags=off))
+        assert plan(feature_flags={"js_raft_delete_range": "maybe"})["failure"]["code"] == "invalid_option"
+
+        run_n1_with("feature_flags { js_raft_delete_range: false }")
+        form(cluster, run_module)
+        assert [name for name, process in cluster.processes.items() if process.poll() is not None] == []
+        rest = plan(server_names=["n2", "n3"], feature_flags=off)
+        assert "roll_unreadable_entries" not in severities(rest)
+
+        run_n1_with("")
+        deadline = time.monotonic() + 60
+        while None in [cluster.processes[name].poll() for name in ("n2", "n3")]:
+            assert time.monotonic() < deadline, "n2 or n3 is still alive"
+            time.sleep(0.1)
+        assert "Unknown group entry op type" in cluster.log("n2")
+        health = run_module("nats_cluster_health", cluster.sys_connection(), expected_servers=cluster.names, wait=False)
+        commands = [command for cause in health["causes"] for command in cause["commands"]]
+        assert [command for command in commands if "natsops.jetstream.upgrade  # if their log says" in command], (
+            commands
+        )
     finally:
         cluster.kill()

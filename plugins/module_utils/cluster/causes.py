@@ -21,6 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
     RAFT_SILENT,
     RESTORED_UNHEALTHY,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_rules import proposes_delete_ranges
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES, MAX_LINES, cut
@@ -84,6 +85,7 @@ class Scene:
     since the meta leader heard from it. `raft_silent`: answers requests, while a leader hears nothing of it. `hosts`: the
     state of its host in words, such as "its host cannot be reached". `disks`: percent of its store's file system that is used.
     `stopping`: the servers that are to be stopped. `maintenance`: the servers in maintenance, each with what is known of that.
+    `delete_ranges`: whether servers may write Raft entries on which members before 2.14 panic.
     """
 
     answered: frozenset[str] = frozenset()
@@ -95,6 +97,7 @@ class Scene:
     disks: Mapping[str, int] = field(default_factory=dict)
     stopping: frozenset[str] = frozenset()
     maintenance: Mapping[str, str] = field(default_factory=dict)
+    delete_ranges: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ def scene_of(
         raft_silent=frozenset(raft_silent_servers(cluster)),
         stopping=frozenset(stopping),
         maintenance=maintenance or {},
+        delete_ranges=proposes_delete_ranges(cluster),
     )
 
 
@@ -304,11 +308,18 @@ def _maintenance(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     yield RootCause(MAINTENANCE, _with_symptoms(what, taken), taken, tuple(names), commands)
 
 
+_FINISH_THE_UPGRADE = (
+    "ansible-playbook natsops.jetstream.upgrade  # if their log says 'Unknown group entry op type': a version before 2.14 would "
+    "panic at every start"
+)
+
+
 def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ...], scene: Scene) -> RootCause:
     states = sorted({scene.hosts[name] for name in names if name in scene.hosts})
     leaving = json.dumps({"nats_server_cluster_leaving": sorted(names)})
     commands = (
         f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {_named(names)}",
+        *([_FINISH_THE_UPGRADE] if scene.delete_ranges else []),
         "ansible-playbook natsops.jetstream.deploy  # starts what should run; it changes nothing else that is right",
         f"ansible-playbook natsops.jetstream.scale_in -e '{leaving}'  # only for servers that never come back",
     )

@@ -37,13 +37,16 @@ LEAST_FREE = 64 * 1024**2
 @dataclass(frozen=True)
 class RollRules:
     """How many servers may be down together. `max_parallel` 0: as many as the invariant allows. `canary`: servers that go
-    first, one by one. `r1_policy`: fail or accept that groups of one or two replicas are away meanwhile."""
+    first, one by one. `r1_policy`: fail or accept that groups of one or two replicas are away meanwhile; move: single replicas
+    are moved to another server before. `accept_loss`: streams in
+    memory (ACCOUNT/STREAM) whose messages may end with the restart."""
 
     max_parallel: int = 1
     max_unavailable_replicas: int = 1
     meta_headroom: int = 1
     canary: int = 0
     r1_policy: str = "accept"
+    accept_loss: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,11 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
     silent = [name for name in raft_silent_servers(cluster) if name in names]
     down = [name for name in names if name not in cluster.names]
     running = [name for name in names if name in cluster.names and name not in silent]
-    problems = [*_few_replicas(cluster, running, rules), *_meta_refusal(cluster, running)]
+    problems = [
+        *_few_replicas(cluster, running, rules),
+        *_lost_with_memory(cluster, running, rules),
+        *_meta_refusal(cluster, running),
+    ]
     leader = cluster.meta.group.leader if cluster.meta else None
     canaries = _canaries(cluster, [name for name in running if name != leader], rules.canary)
     rest = [name for name in running if name not in canaries]
@@ -175,6 +182,25 @@ def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) ->
                 f"{group.size} of {group.size} replicas make its quorum"
             )
             yield Problem("roll_few_replicas", severity, group.subject, message, tuple(touched))
+
+
+def _lost_with_memory(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:
+    """Yield the streams whose only copy is in the memory of a server that restarts."""
+    if rules.r1_policy == "move":
+        return
+    for stream in cluster.streams:
+        touched = sorted(set(stream.group.members).intersection(running))
+        if stream.storage != "memory" or stream.group.size != 1 or not touched or not stream.messages:
+            continue
+        name = f"{stream.account}/{stream.name}"
+        lost = f"stream {name} is in the memory of {touched[0]} alone: its {stream.messages} message(s) end with the restart"
+        remedy = (
+            "accepted by accept_loss"
+            if name in rules.accept_loss
+            else "give it more replicas, or accept the loss (accept_loss, nats_cluster_accept_loss)"
+        )
+        severity = WARNING if name in rules.accept_loss else ERROR
+        yield Problem("roll_memory_lost", severity, stream.group.subject, f"{lost}; {remedy}", tuple(touched))
 
 
 def _meta_refusal(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]:

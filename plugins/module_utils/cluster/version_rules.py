@@ -9,12 +9,18 @@ upgrade guides of the NATS documentation (2.10, 2.12, 2.15), ADR-44, and the ser
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Union
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import SERIES, series_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import API_LEVELS, Cluster, Consumer, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    API_LEVELS,
+    Cluster,
+    Consumer,
+    Server,
+    Stream,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
 
@@ -41,12 +47,57 @@ _CONSUMER_FEATURES = ("pause_until", "priority_policy", "priority_groups", "prio
 
 
 @dataclass(frozen=True)
+class RaftFeature:
+    """A feature flag with which a server writes Raft entries that older members of the group cannot read.
+
+    `read_since`: the first version that reads them. `on_since`: the first that writes them unless the flag turns it off, none
+    where it has to be turned on. `streams`: the replicated streams that use them, in words; `uses`: whether a stream with this
+    configuration is one. `effect`: what an older member does. Source: server/feature_flags.go.
+    """
+
+    flag: str
+    read_since: tuple[int, int, int]
+    on_since: tuple[int, int, int] | None
+    streams: str
+    uses: Callable[[Mapping[str, Any]], bool]
+    effect: str
+
+    def is_written_by(self, version: str, flags: Mapping[str, bool]) -> bool:
+        """Return whether a server of this version with these flags writes the entries."""
+        numbers = _numbers(version)
+        on = self.on_since is not None and numbers >= self.on_since
+        return numbers >= self.read_since and flags.get(self.flag, on)
+
+
+RAFT_FEATURES = (
+    RaftFeature(
+        "js_raft_delete_range",
+        (2, 14, 0),
+        (2, 15, 0),
+        "mirrors",
+        lambda config: bool(config.get("mirror")),
+        "panic at every start",
+    ),
+    RaftFeature(
+        "js_snapshot_sources",
+        (2, 15, 0),
+        None,
+        "streams with sources",
+        lambda config: bool(config.get("sources")),
+        "reject snapshots",
+    ),
+)
+
+
+@dataclass(frozen=True)
 class VersionRules:
-    """The version that is wanted, and what is accepted on the way there."""
+    """The version that is wanted, and what is accepted on the way there. `feature_flags`: those of the configuration with
+    which it starts."""
 
     target: str
     allow_skipped_minors: bool = False
     allow_downgrade: bool = False
+    feature_flags: Mapping[str, bool] = field(default_factory=dict)
 
 
 def parse(text: str) -> Version:
@@ -103,6 +154,7 @@ def version_problems(cluster: Cluster, wanted: Iterable[str], rules: VersionRule
             problems += _jump_problems(text, servers, rules)
     if jumps:
         problems += _mixed(cluster, names, rules)
+        problems += _unreadable_entries(cluster, names, rules)
     if any(version > target for version in jumps):
         problems += _asset_problems(cluster, rules.target)
     return problems
@@ -155,6 +207,68 @@ def _mixed(cluster: Cluster, names: frozenset[str], rules: VersionRules) -> Iter
         versions = sorted({server.version for server in cluster.servers if server.name in others})
         message = f"{_list(others)} would stay at {_list(versions)} while the others run {rules.target}"
         yield Problem("roll_mixed_versions", WARNING, _list(others), message, tuple(others))
+
+
+def proposes_delete_ranges(cluster: Cluster) -> bool:
+    """Return whether a server that runs may write entries to a replicated mirror on which a member before 2.14 panics."""
+    feature = RAFT_FEATURES[0]
+    writers = any(feature.is_written_by(server.version, _flags(server)) for server in cluster.servers)
+    return writers and bool(_streams_with(feature, cluster))
+
+
+def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionRules) -> Iterator[Problem]:
+    """Yield the Raft entries that some members would write and others could not read while both versions run."""
+    members = [server for server in cluster.servers if server.jetstream]
+    if len(members) < 2:
+        return
+    changing = tuple(sorted(one.name for one in members if one.name in names and one.version != rules.target))
+    for feature in RAFT_FEATURES:
+        writers = {server.name for server in members if feature.is_written_by(server.version, _flags(server))}
+        old = {server.name for server in members if _numbers(server.version) < feature.read_since}
+        mixed_already = bool(writers and old)
+        if feature.is_written_by(rules.target, rules.feature_flags):
+            writers |= names
+        if _numbers(rules.target) < feature.read_since:
+            old |= names
+        if not writers or not old:
+            continue
+        # Finishing the roll is what ends a mixture that exists.
+        ends = mixed_already and not old - names and _numbers(rules.target) >= feature.read_since
+        streams = _streams_with(feature, cluster)
+        since = _text(feature.read_since)
+        remedy = (
+            "finish this roll at once"
+            if ends
+            else f"first set nats_server_config: {{feature_flags: {{{feature.flag}: false}}}}"
+        )
+        at_risk = (
+            f"{_list(sorted(old))} by {_some(streams)}" if streams else "nothing now, so create none of them meanwhile"
+        )
+        message = (
+            f"replicated {feature.streams} make servers before {since} {feature.effect}: {remedy}; at risk: {at_risk}; once all "
+            f"run {since}, a restart may remove the flag"
+        )
+        severity = ERROR if streams and not ends else WARNING
+        yield Problem("roll_unreadable_entries", severity, feature.flag, message, changing)
+
+
+def _streams_with(feature: RaftFeature, cluster: Cluster) -> list[str]:
+    return sorted(
+        f"{stream.account}/{stream.name}"
+        for stream in cluster.streams
+        if stream.group.size > 1 and feature.uses(_config(stream))
+    )
+
+
+def _flags(server: Server) -> dict[str, bool]:
+    return {flag: flag in server.enabled_flags for flag in server.feature_flags}
+
+
+def _numbers(version: str) -> tuple[int, int, int]:
+    try:
+        return parse(version)[:3]
+    except ValueError:
+        return 0, 0, 0
 
 
 def _asset_problems(cluster: Cluster, target: str) -> Iterator[Problem]:
@@ -229,3 +343,8 @@ def _text(numbers: Iterable[int]) -> str:
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return _list(names[:10]) + more

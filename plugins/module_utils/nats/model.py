@@ -293,6 +293,7 @@ class Server:
     ahead of this one's, give or take half of `rtt`.
 
     `jetstream`: whether JetStream runs. `summary` and `health` are None when the server did not answer that question.
+    `feature_flags`: those that it reports (2.14 and later), with the names of those that are on in `enabled_flags`.
     """
 
     name: str
@@ -318,12 +319,15 @@ class Server:
     rtt: float = 0.0
     clock_offset: float = 0.0
     known_servers: int = 0
+    feature_flags: frozenset[str] = frozenset()
+    enabled_flags: frozenset[str] = frozenset()
     summary: JetStreamSummary | None = None
     health: Health | None = None
 
     def as_dict(self) -> dict[str, Any]:
         result = dict(self.__dict__)
-        del result["summary"], result["health"], result["known_servers"]
+        for name in ("summary", "health", "known_servers", "feature_flags", "enabled_flags"):
+            del result[name]
         result.update(tags=list(self.tags), reaches=list(self.reaches))
         result["js"] = dict(self.summary.__dict__) if self.summary else None
         result["health"] = (
@@ -406,6 +410,8 @@ def parse_server(
     offset = 0.0
     if received is not None and info.get("time"):
         offset = (parse_time(str(info["time"])) - received).total_seconds() + rtt / 2
+    flags = info.get("feature_flags")
+    flags = flags if isinstance(flags, Mapping) else {}
     return Server(
         name=info.get("name", ""),
         id=info.get("id", ""),
@@ -430,6 +436,8 @@ def parse_server(
         rtt=rtt,
         clock_offset=round(offset, 6),
         known_servers=statsz.get("active_servers", 0),
+        feature_flags=frozenset(map(str, flags)),
+        enabled_flags=frozenset(str(name) for name, is_on in flags.items() if is_on is True),
     )
 
 

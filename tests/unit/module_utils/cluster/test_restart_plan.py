@@ -261,6 +261,34 @@ def test_groups_without_a_spare_replica_are_named(policy: str, severity: str) ->
     assert "2 of 2 replicas make its quorum" in plan.problems[1].message
 
 
+def test_messages_that_end_with_the_restart_are_an_error_unless_accepted() -> None:
+    cached = replace(stream("CACHE", ["n2"]), storage="memory", messages=20)
+    harmless = [
+        replace(stream("EMPTY", ["n2"]), storage="memory"),
+        replace(stream("FILE", ["n2"]), storage="file", messages=20),
+        replace(stream("THREE", ["n1", "n2", "n3"]), storage="memory", messages=20),
+    ]
+    state = cluster(["n1", "n2", "n3"], cached, *harmless)
+
+    def lost(rules: RollRules, names: Sequence[str] = ("n1", "n2", "n3")) -> list[tuple[str, str]]:
+        problems = plan_roll(state, names, {}, rules).problems
+        return [(one.severity, one.subject) for one in problems if one.code == "roll_memory_lost"]
+
+    assert lost(RollRules()) == [(ERROR, "stream APP/CACHE")]
+    assert lost(RollRules(r1_policy="fail")) == [(ERROR, "stream APP/CACHE")]
+    assert lost(RollRules(accept_loss=frozenset({"APP/CACHE"}))) == [(WARNING, "stream APP/CACHE")]
+    assert lost(RollRules(accept_loss=frozenset({"APP/OTHER"}))) == [(ERROR, "stream APP/CACHE")]
+    # They are moved before.
+    assert lost(RollRules(r1_policy="move")) == []
+    assert lost(RollRules(), ["n1", "n3"]) == []
+    dead = replace(state, servers=tuple(one for one in state.servers if one.name != "n2"))
+    assert [
+        one.code for one in plan_roll(dead, ["n2"], {}, RollRules()).problems if one.code == "roll_memory_lost"
+    ] == []
+    message = next(one.message for one in plan_roll(state, ["n2"], {}, RollRules()).problems if one.severity == ERROR)
+    assert "is in the memory of n2 alone: its 20 message(s) end with the restart" in message
+
+
 def test_a_meta_group_of_two_is_named() -> None:
     plan = plan_roll(cluster(["n1", "n2"]), ["n1"], {}, RollRules())
     assert [problem.code for problem in plan.problems] == ["roll_meta_quorum"]

@@ -18,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, JetStreamSummary
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import cut
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clusters import (
@@ -73,7 +74,15 @@ def codes(problems: list[Problem]) -> set[tuple[str, str]]:
         ("2.14.7", "2.15.1", set()),
         ("2.14.5", "2.15.1", {("roll_best_start", "warning")}),
         ("2.15.0-RC.1", "2.15.0", set()),
-        ("2.10.27", "2.15.1", {("roll_skipped_minor", "error"), ("roll_best_start", "warning")}),
+        (
+            "2.10.27",
+            "2.15.1",
+            {
+                ("roll_skipped_minor", "error"),
+                ("roll_best_start", "warning"),
+                ("roll_unreadable_entries", "warning"),
+            },
+        ),
         ("2.10.29", "2.10.27", {("roll_downgrade", "error")}),
         ("2.15.0", "2.15.0-RC.1", {("roll_downgrade", "error")}),
         ("2.11.17", "2.10.27", {("roll_downgrade", "error"), ("roll_state_rebuild", "warning")}),
@@ -98,7 +107,8 @@ def test_what_is_accepted_becomes_a_warning() -> None:
     rules = VersionRules("2.12.5", allow_skipped_minors=True, allow_downgrade=True)
     problems = version_problems(running("2.15.1"), NAMES, rules)
     assert codes(problems) == {
-        (code, "warning") for code in ("roll_skipped_minor", "roll_downgrade", "roll_state_rebuild")
+        (code, "warning")
+        for code in ("roll_skipped_minor", "roll_downgrade", "roll_state_rebuild", "roll_unreadable_entries")
     }
     assert "2.15.1 to 2.12.5 skips 1 minor release(s)" in problems[0].message
     assert "2.14 first, accepted by allow_skipped_minors" in problems[0].message
@@ -110,6 +120,86 @@ def test_no_permission_excuses_files_that_cannot_be_read() -> None:
         rules = VersionRules(target, allow_skipped_minors=True, allow_downgrade=True)
         errors = [item for item in version_problems(running(version), NAMES, rules) if item.severity == ERROR]
         assert [problem.code for problem in errors] == ["roll_downgrade_floor"]
+
+
+MIRROR = {"mirror": {"name": "ORIGIN"}}
+SOURCES = {"sources": [{"name": "ORIGIN"}]}
+OFF = {"js_raft_delete_range": False}
+ENTRIES = "roll_unreadable_entries"
+
+
+def unreadable(state: Cluster, target: str, names: list[str] = NAMES, **flags: bool) -> list[tuple[str, str]]:
+    """Return severity and flag of the Raft entries that some members could not read."""
+    rules = VersionRules(target, allow_skipped_minors=True, allow_downgrade=True, feature_flags=flags)
+    return [(one.severity, one.subject) for one in version_problems(state, names, rules) if one.code == ENTRIES]
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "config", "flags", "found"),
+    [
+        # On by default since 2.15, read since 2.14.
+        ("2.10.27", "2.15.1", MIRROR, {}, "error"),
+        ("2.12.15", "2.15.0", MIRROR, {}, "error"),
+        ("2.12.15", "2.15.1", MIRROR, OFF, ""),
+        ("2.14.0", "2.15.1", MIRROR, {}, ""),
+        ("2.12.15", "2.14.7", MIRROR, {}, ""),
+        ("2.12.15", "2.14.7", MIRROR, {"js_raft_delete_range": True}, "error"),
+        ("2.10.27", "2.12.15", MIRROR, {"js_raft_delete_range": True}, ""),
+        # Back to what cannot read them.
+        ("2.15.1", "2.12.15", MIRROR, {}, "error"),
+        ("2.15.1", "2.14.7", MIRROR, {}, ""),
+        # Nobody writes them for other streams, until a mirror is created.
+        ("2.12.15", "2.15.1", {}, {}, "warning"),
+        ("2.12.15", "2.15.1", SOURCES, {}, "warning"),
+    ],
+)
+def test_entries_that_older_members_cannot_read(
+    version: str, target: str, config: dict[str, Any], flags: dict[str, bool], found: str
+) -> None:
+    state = running(version, stream_config=config)
+    assert unreadable(state, target, **flags) == ([(found, "js_raft_delete_range")] if found else [])
+
+
+def test_entries_of_a_flag_that_is_off_by_default() -> None:
+    state = running("2.14.7", stream_config=SOURCES)
+    assert unreadable(state, "2.15.1") == []
+    assert unreadable(state, "2.15.1", js_snapshot_sources=True) == [("error", "js_snapshot_sources")]
+
+
+def test_a_canary_is_refused_and_a_mixture_is_ended() -> None:
+    state = running("2.12.15", stream_config=MIRROR)
+    assert unreadable(state, "2.15.1", ["n1"]) == [("error", "js_raft_delete_range")]
+    mixed = running("2.15.1", "2.15.1", "2.12.15", stream_config=MIRROR)
+    assert unreadable(mixed, "2.15.1", ["n3"]) == [("warning", "js_raft_delete_range")]
+    # One of two is left behind.
+    half = running("2.15.1", "2.12.15", "2.12.15", stream_config=MIRROR)
+    assert unreadable(half, "2.15.1", ["n2"]) == [("error", "js_raft_delete_range")]
+    # What a server reports counts, not its version.
+    off = [
+        replace(one, feature_flags=frozenset({"js_raft_delete_range"})) if one.version == "2.15.1" else one
+        for one in mixed.servers
+    ]
+    assert unreadable(replace(mixed, servers=tuple(off)), "2.15.1", ["n3"], **OFF) == []
+
+
+def test_one_server_or_one_replica_reads_its_own_entries() -> None:
+    state = running("2.12.15", stream_config=MIRROR)
+    alone = replace(state, servers=state.servers[:1])
+    assert unreadable(alone, "2.15.1", ["n1"]) == []
+    single = replace(stream("M", ["n1"]), info={"config": {"name": "M", **MIRROR}})
+    assert unreadable(replace(state, streams=(single,)), "2.15.1") == [("warning", "js_raft_delete_range")]
+
+
+def test_the_refusal_names_servers_streams_and_the_remedy() -> None:
+    state = running("2.12.15", stream_config=MIRROR)
+    rules = VersionRules("2.15.1", allow_skipped_minors=True)
+    (message,) = [one.message for one in version_problems(state, NAMES, rules) if one.code == ENTRIES]
+    assert message.startswith(
+        "replicated mirrors make servers before 2.14.0 panic at every start: first set nats_server_config"
+    )
+    # The remedy is on the first line of a screen, where the line is cut.
+    assert "{feature_flags: {js_raft_delete_range: false}}" in cut(message)
+    assert "at risk: n1, n2, n3 by APP/ORDERS" in message
 
 
 def test_assets_that_need_a_newer_api_level_stand_in_the_way() -> None:
