@@ -91,8 +91,8 @@ options:
         description:
           - The hosts of a run, which are compared with the inventory and the live cluster. Found are a run that would start a new
             cluster in parts, and an inventory that lists fewer servers than the cluster has.
-          - C(cluster) (name), C(hosts) of the run, C(running) (whether one of them runs), C(route_style), C(live) servers and
-            C(live_error).
+          - C(cluster) (name), C(hosts) of the run, C(running) (whether one of them runs), C(route_style), C(live) servers,
+            C(live_error), C(running_versions), C(target_version) and C(login) (whether modules can log in).
         type: dict
 """
 

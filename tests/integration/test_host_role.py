@@ -272,6 +272,19 @@ def test_a_server_that_does_not_start_says_why(host: Host) -> None:
     assert 'unknown field \\"no_such_option\\"' in output
 
 
+def test_a_server_that_ended_before_its_turn_says_why(host: Host) -> None:
+    """Such as one that panics on what an upgraded member writes: the next server may follow, so that the roll must stop."""
+    host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"))
+    os.kill(host.pid(), signal.SIGABRT)
+    state = {"running": {"running": True}, "required_action": {"action": "restart"}}
+    output = host.play("stop", fails=True, nats_server_state=state)
+    assert "nats-server had ended before it was told to stop. Its last log lines:" in output
+    assert "SIGABRT" in output
+    # One that nobody restarts may be down.
+    state["required_action"] = {"action": "none"}
+    assert changes(host.play("stop", nats_server_state=state)) == []
+
+
 def test_a_server_that_hangs_in_lame_duck_mode_is_killed_in_time(host: Host) -> None:
     host.play("install", "service", "start", nats_server_file_src=binary("2.10.27"))
     pid = host.pid()

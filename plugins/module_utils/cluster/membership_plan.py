@@ -381,13 +381,14 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
 
     `facts`: cluster (name), hosts (of this run), members (`[{host, server_name, jetstream}]`), running (a server of this run
     runs), live (servers of the running cluster: `[{name, cluster}]`), live_error (why there is no answer), route_style (all or
-    seeds).
+    seeds), running_versions (of the servers of this run), target_version, login (whether modules can log in).
     """
     members = {member["host"]: member["server_name"] for member in facts["members"]}
     outside = [name for host, name in members.items() if host not in facts["hosts"]]
     live = [server["name"] for server in facts.get("live") or [] if server.get("cluster") == facts["cluster"]]
     problems: list[ConfigProblem] = []
 
+    problems += _unchecked_version(facts)
     unknown = [name for name in live if name not in members.values()]
     if unknown:
         problems.append(
@@ -425,3 +426,24 @@ def membership_problems(facts: dict[str, Any]) -> list[ConfigProblem]:
             }
         )
     return problems
+
+
+def _unchecked_version(facts: dict[str, Any]) -> list[ConfigProblem]:
+    """Refuse another version of JetStream servers when nobody could ask them what their streams need."""
+    target = facts.get("target_version") or ""
+    others = sorted({version for version in facts.get("running_versions") or [] if version != target})
+    jetstream = any(member.get("jetstream") for member in facts["members"])
+    if not others or facts.get("live") or not jetstream:
+        return []
+    why = facts.get("live_error") or "no server answered"
+    if not facts.get("login"):
+        why = "no login of a system user is configured"
+    return [
+        {
+            "severity": "error",
+            "option": "nats_server_version",
+            "message": f"the change from {_sorted(others)} to {target} could not be checked against the streams: {why}. "
+            "Give the modules a login (nats_server_system_password, nats_server_api_credentials, a context, or NATS_* in the "
+            "environment) that the running servers accept.",
+        }
+    ]

@@ -338,6 +338,29 @@ def monitoring(case: Case) -> Iterator[ConfigProblem]:
         yield error("https", "needs the top-level tls block, whose certificate it uses")
 
 
+def certificates(case: Case) -> Iterator[ConfigProblem]:
+    """A listener with TLS presents a certificate. nats-server accepts a block without one, and then no client can connect."""
+    blocks = [("tls", case.config.get("tls"))]
+    blocks += [(f"{name}.tls", (case.block(name) or {}).get("tls")) for name in LISTENERS]
+    for option, block in blocks:
+        if not isinstance(block, dict) or not block:
+            continue
+        if option == "leafnodes.tls" and not leafnodes_listen(case):
+            continue
+        if not (block.get("cert_file") and block.get("key_file")) and not block.get("certs"):
+            yield error(
+                option,
+                "has no certificate (cert_file and key_file, or certs), so that no connection could be made. Give it one, or set "
+                "nats_server_tls_source",
+            )
+
+
+def leafnodes_listen(case: Case) -> bool:
+    """Return whether leafnodes may connect: a block that only has remotes opens no port."""
+    block = case.block("leafnodes") or {}
+    return any(block.get(name) is not None for name in ("listen", "host", "port"))
+
+
 def listeners(case: Case) -> Iterator[ConfigProblem]:
     """`listen` beside a host or port that says otherwise: which of them wins would be chance."""
     blocks = [("", case.config), *((f"{name}.", case.block(name) or {}) for name in LISTENERS)]
@@ -824,6 +847,7 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     route_pool,
     routes,
     route_credentials,
+    certificates,
     listeners,
     monitoring,
     lame_duck,

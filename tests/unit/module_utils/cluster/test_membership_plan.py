@@ -357,6 +357,23 @@ def test_a_new_cluster_started_in_parts_is_refused() -> None:
     assert "n2, n3" in problem["message"]
 
 
+def test_a_version_change_that_nobody_could_check_is_refused() -> None:
+    members = [{**member, "jetstream": True} for member in MEMBERS]
+    change = {"members": members, "running": True, "running_versions": ["2.15.1"], "target_version": "2.10.27"}
+    (refused,) = membership(**change)
+    assert (refused["severity"], refused["option"]) == ("error", "nats_server_version")
+    assert "the change from 2.15.1 to 2.10.27 could not be checked against the streams: no login" in refused["message"]
+    (wrong,) = membership(**change, login=True, live_error="n1 does not accept user sys (Authorization Violation)")
+    assert "Authorization Violation" in wrong["message"]
+    (silent,) = membership(**change, login=True)
+    assert "no server answered" in silent["message"]
+    # Checked, no change, nothing that runs, and nothing that is stored.
+    assert membership(**change, live=running("n1", "n2", "n3")) == []
+    assert membership(**{**change, "running_versions": ["2.10.27"]}) == []
+    assert membership(**{**change, "running_versions": []}) == []
+    assert membership(**{**change, "members": MEMBERS}) == []
+
+
 def test_a_new_jetstream_cluster_is_not_started_from_seeds() -> None:
     members = [{**member, "jetstream": True} for member in MEMBERS]
     assert "two leaders" in membership(members=members, route_style="seeds")[0]["message"]

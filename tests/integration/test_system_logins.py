@@ -1,0 +1,78 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Deployments whose modules log in to the system account by other means than a password, or by TLS before the greeting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.credentials import new_user
+from support.role_cluster import SMOKE_TEST, RoleCluster
+
+pytestmark = pytest.mark.playbook
+
+
+@pytest.fixture(scope="module")
+def by_nkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RoleCluster, Path]]:
+    """A server whose only system user has an nkey, deployed with the seed in the environment as AWX's credential gives it."""
+    root = tmp_path_factory.mktemp("nkey")
+    user = new_user()
+    seed = root / "sys.nk"
+    seed.write_text(user.seed)
+    seed.chmod(0o600)
+    cluster = RoleCluster(root, ["n1"], "2.15.1")
+    del cluster.variables["nats_server_system_password"]
+    cluster.variables["nats_server_accounts"]["$SYS"] = {"users": [{"nkey": user.public}]}
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NATS_NKEY", str(seed))
+        deployed = cluster.playbook("deploy")
+        assert SMOKE_TEST in deployed.output, deployed.output
+    try:
+        yield cluster, seed
+    finally:
+        cluster.kill()
+
+
+def test_an_upgrade_is_checked_with_the_login_of_the_environment(
+    by_nkey: tuple[RoleCluster, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, seed = by_nkey
+    monkeypatch.setenv("NATS_NKEY", str(seed))
+    refused = cluster.playbook("upgrade", "--check", fails=True, **cluster.running("2.10.27"))
+    assert "2.15.1 to 2.10.27 is a downgrade" in refused.output
+    assert "nothing was changed" in refused.output
+
+
+def test_a_version_change_without_any_login_is_refused(
+    by_nkey: tuple[RoleCluster, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, _seed = by_nkey
+    monkeypatch.delenv("NATS_NKEY", raising=False)
+    pids = cluster.pids()
+    refused = cluster.playbook("upgrade", fails=True, **cluster.running("2.10.27"))
+    assert "could not be checked against the streams: no login of a system user is configured" in refused.output
+    assert cluster.pids() == pids
+
+
+def test_clients_that_start_tls_before_the_greeting(tmp_path: Path) -> None:
+    """The certificates of the source are kept, and the modules start TLS first, too: they verify, watch and test the server."""
+    cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")
+    cluster.variables.update(
+        nats_server_tls_source="ca",
+        nats_server_tls_ca_dir=str(tmp_path / "ca"),
+        nats_server_tls={"handshake_first": True},
+    )
+    try:
+        deployed = cluster.playbook("deploy")
+        assert SMOKE_TEST in deployed.output, deployed.output
+        config = (tmp_path / "n1" / "etc" / "nats-server.conf").read_text()
+        assert "handshake_first: true" in config and "cert_file: " in config
+        cluster.deploy_changes_nothing()
+        cluster.variables["nats_server_tls_source"] = "none"
+        refused = cluster.playbook("deploy", "--check", fails=True)
+        assert "tls: has no certificate" in refused.output
+    finally:
+        cluster.kill()
