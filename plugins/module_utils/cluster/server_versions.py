@@ -152,6 +152,14 @@ DEFECTS = (
         "nats-server#7581",
     ),
     Defect(
+        "unreadable_entries",
+        "next to 2.15, a server panics at every start once there is a replicated mirror, unless the newer ones run with "
+        "feature_flags: {js_raft_delete_range: false}",
+        (("2.9.0", "2.12.99"),),
+        ("2.14.0",),
+        "nats-server#8045, #8520; tried on 2.10.27 and 2.15.1",
+    ),
+    Defect(
         "leafnode_crash",
         "whoever reaches the leafnode port can crash the server without logging in",
         (("2.9.0", "2.11.14"), ("2.12.0", "2.12.5")),

@@ -128,9 +128,11 @@ OFF = {"js_raft_delete_range": False}
 ENTRIES = "roll_unreadable_entries"
 
 
-def unreadable(state: Cluster, target: str, names: list[str] = NAMES, **flags: bool) -> list[tuple[str, str]]:
+def unreadable(
+    state: Cluster, target: str, names: list[str] = NAMES, flags: dict[str, bool] | None = None
+) -> list[tuple[str, str]]:
     """Return severity and flag of the Raft entries that some members could not read."""
-    rules = VersionRules(target, allow_skipped_minors=True, allow_downgrade=True, feature_flags=flags)
+    rules = VersionRules(target, allow_skipped_minors=True, allow_downgrade=True, feature_flags=flags or {})
     return [(one.severity, one.subject) for one in version_problems(state, names, rules) if one.code == ENTRIES]
 
 
@@ -157,13 +159,13 @@ def test_entries_that_older_members_cannot_read(
     version: str, target: str, config: dict[str, Any], flags: dict[str, bool], found: str
 ) -> None:
     state = running(version, stream_config=config)
-    assert unreadable(state, target, **flags) == ([(found, "js_raft_delete_range")] if found else [])
+    assert unreadable(state, target, flags=flags) == ([(found, "js_raft_delete_range")] if found else [])
 
 
 def test_entries_of_a_flag_that_is_off_by_default() -> None:
     state = running("2.14.7", stream_config=SOURCES)
     assert unreadable(state, "2.15.1") == []
-    assert unreadable(state, "2.15.1", js_snapshot_sources=True) == [("error", "js_snapshot_sources")]
+    assert unreadable(state, "2.15.1", flags={"js_snapshot_sources": True}) == [("error", "js_snapshot_sources")]
 
 
 def test_a_canary_is_refused_and_a_mixture_is_ended() -> None:
@@ -179,7 +181,7 @@ def test_a_canary_is_refused_and_a_mixture_is_ended() -> None:
         replace(one, feature_flags=frozenset({"js_raft_delete_range"})) if one.version == "2.15.1" else one
         for one in mixed.servers
     ]
-    assert unreadable(replace(mixed, servers=tuple(off)), "2.15.1", ["n3"], **OFF) == []
+    assert unreadable(replace(mixed, servers=tuple(off)), "2.15.1", ["n3"], OFF) == []
 
 
 def test_one_server_or_one_replica_reads_its_own_entries() -> None:
