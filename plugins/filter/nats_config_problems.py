@@ -66,6 +66,9 @@ options:
       service_backend:
         description: How the server is run, V(systemd) or V(process).
         type: str
+      store:
+        description: What is on the disk in C(jetstream.store_dir), as M(natsops.jetstream.nats_server_host_info) returns it.
+        type: dict
       drop_ins:
         description: The drop-ins of the unit that are not the role's, each with C(path) and C(options).
         type: list

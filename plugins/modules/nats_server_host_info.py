@@ -63,6 +63,9 @@ options:
     type: list
     elements: path
     default: []
+  store:
+    description: The directory that the configuration names as C(jetstream.store_dir).
+    type: path
   tunings:
     description: The settings of the host to judge.
     type: list
@@ -195,6 +198,13 @@ filesystems:
   type: list
   elements: dict
   returned: always
+store:
+  description:
+    - Whose O(store) it is, null without that option. C(streams) is how many it has, C(peers) the Raft ids of the members of its
+      meta group, null for the store of a server by itself.
+  type: dict
+  returned: always
+  sample: {streams: 12, peers: [44jzkV9D, BXScrY9i, fjFyEjc1]}
 tunings:
   description: >-
     For each of O(tunings) C(findings), what could be better as texts, C(settable), whether it can be changed from here, and what
@@ -222,6 +232,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
     unit_properties,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, running_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import store_owner
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import (
     account,
     filesystems,
@@ -271,6 +282,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         "memory_mb": memory_mb(),
         **account(given["user"], given["group"]),
         "filesystems": filesystems(given["paths"]),
+        "store": store_owner(given["store"]).as_dict() if given["store"] else None,
         "tunings": tunings.read(given["tunings"], given["tuned_path"], given["sysctls"], module.run_command),
     }
 
@@ -290,6 +302,7 @@ def main() -> None:
             "user": {"type": "str", "required": True},
             "group": {"type": "str", "required": True},
             "paths": paths,
+            "store": {"type": "path"},
             "tunings": {
                 "type": "list",
                 "elements": "str",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,17 +52,51 @@ class StoredStream:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class StoreOwner:
+    """Whose store it is: how many `streams` it has, and the members of its meta group (`peers`, their Raft ids), None for the
+    store of a server by itself, empty for a list that cannot be read."""
+
+    streams: int = 0
+    peers: Sequence[str] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as the module returns it."""
+        return {"streams": self.streams, "peers": None if self.peers is None else list(self.peers)}
+
+
+def store_owner(store_dir: str) -> StoreOwner:
+    """Return whose store is below `store_dir`. Raises OSError for one that may not be read."""
+    root = Path(store_dir) / "jetstream"
+    streams = sum(1 for _account, _folder in _stream_folders(root))
+    meta = [account / "_js_" / "_meta_" for account in _folders(root) if (account / "_js_" / "_meta_").is_dir()]
+    return StoreOwner(streams, _peers(meta[0] / "peers.idx") if meta else None)
+
+
+def _peers(path: Path) -> list[str]:
+    """Return the Raft ids of a group's members (server/raft.go encodePeerState), none where the file cannot be read."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    count = int.from_bytes(data[4:8], "little")
+    ids = [data[8 + 8 * number : 16 + 8 * number] for number in range(min(count, len(data) // 8))]
+    return [one.decode("ascii") for one in ids if len(one) == 8 and one.isalnum()] if count == len(ids) else []
+
+
 def stored_streams(store_dir: str) -> list[StoredStream]:
     """Return the streams below `store_dir`, as the configuration of nats-server has it. Raises OSError for one that may not be
     read; a directory that is not there holds none."""
-    root = Path(store_dir) / "jetstream"
-    return [
-        _stream(account.name, folder)
-        for account in _folders(root)
-        for folder in _folders(account / "streams")
-        # A name with a dot is being deleted, one without a configuration was never made.
-        if not folder.name.startswith(".") and (folder / "meta.inf").exists()
-    ]
+    return [_stream(account, folder) for account, folder in _stream_folders(Path(store_dir) / "jetstream")]
+
+
+def _stream_folders(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield account and directory of each stream."""
+    for account in _folders(root):
+        for folder in _folders(account / "streams"):
+            # A name with a dot is being deleted, one without a configuration was never created.
+            if not folder.name.startswith(".") and (folder / "meta.inf").exists():
+                yield account.name, folder
 
 
 def _folders(path: Path) -> list[Path]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
     BcryptError,
@@ -34,7 +35,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
     show,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import boolean
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds, human_bytes, size_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
+    counted,
+    duration_seconds,
+    human_bytes,
+    size_bytes,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, supports
 
 SYSTEM_ACCOUNT = "$SYS"
@@ -70,6 +76,7 @@ class Case:
     filesystems: list[dict[str, Any]]
     memtotal: int
     running: dict[str, Any]
+    store: dict[str, Any]
     take_over: bool
     process_runs: bool
     config_file: str
@@ -156,6 +163,7 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         filesystems=list(context.get("filesystems") or []),
         memtotal=int(context.get("memtotal") or 0),
         running=dict(context.get("running") or {}),
+        store=dict(context.get("store") or {}),
         take_over=boolean(context.get("take_over", True)),
         process_runs=boolean(context.get("process_runs", True)),
         config_file=str(context.get("config_file") or "its configuration file"),
@@ -298,6 +306,31 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
             "cluster.name",
             f"the running server belongs to {running_cluster!r}, the configuration says {case.cluster_name!r}. "
             "A cluster must keep its name: streams are placed by it",
+        )
+
+
+def foreign_store(case: Case) -> Iterator[ConfigProblem]:
+    """The streams on the disk are those of the meta group that the server joins. A meta group deletes all others 30 seconds
+    after the start, as orphans (jetstream_cluster.go checkForOrphans)."""
+    streams, peers = int(case.store.get("streams") or 0), case.store.get("peers")
+    if case.jetstream is None or case.block("cluster") is None or not streams:
+        return
+    held = f"{counted(streams, 'stream')} in its store, which the cluster would delete 30 seconds after the start"
+    remedy = (
+        "Back them up (natsops.jetstream.backup, or rescue for a server that does not run), move the directory jetstream of the "
+        "store away, deploy, and restore (natsops.jetstream.restore)"
+    )
+    if peers is None:
+        yield error("jetstream.store_dir", f"the server has run by itself and has {held}. {remedy}")
+        return
+    own = peer_id(str(case.config.get("server_name") or ""))
+    if peers and own not in peers:
+        members = {peer_id(str(one.get("server_name"))) for one in (*case.members, *case.supercluster)}
+        whose = "another server of this cluster" if members & set(peers) else "another cluster"
+        yield error(
+            "jetstream.store_dir",
+            f"belongs to {whose} ({case.config.get('server_name')} is not among the members of its meta group): the server has "
+            f"{held}. If it was renamed, give it its old name (nats_server_name). Otherwise: {remedy[0].lower()}{remedy[1:]}",
         )
 
 
@@ -837,6 +870,7 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     left_to_its_own_unit,
     drop_ins_of_others,
     identity_of_running_server,
+    foreign_store,
     membership,
     loss_of_a_site,
     small_clusters,

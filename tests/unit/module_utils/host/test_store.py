@@ -15,6 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import (
     StoredStream,
     best_replica,
+    store_owner,
     stored_streams,
     undeleted,
 )
@@ -147,3 +148,22 @@ def test_what_was_deleted_and_is_loaded_again(
 
 def test_nothing_is_loaded_again_of_an_empty_stream() -> None:
     assert undeleted(21, 20, [], {"n2": stopped(16, 20, 5)}.items()) == (0, "")
+
+
+def test_the_owner_of_a_store_is_its_meta_group(tmp_path: Path) -> None:
+    """The bytes are those of a cluster of n1, n2 and n3; test_rescue reads the stores of real servers."""
+    assert store_owner(str(tmp_path)).as_dict() == {"streams": 0, "peers": None}
+    stream = tmp_path / "jetstream/APP/streams/ORDERS"
+    stream.mkdir(parents=True)
+    (stream / "meta.inf").write_text("{}")
+    (tmp_path / "jetstream/APP/streams/.deleted").mkdir()
+    assert store_owner(str(tmp_path)).as_dict() == {"streams": 1, "peers": None}
+    meta = tmp_path / "jetstream/$SYS/_js_/_meta_"
+    meta.mkdir(parents=True)
+    assert store_owner(str(tmp_path)).peers == []
+    ids = b"fjFyEjc1BXScrY9i44jzkV9D"
+    (meta / "peers.idx").write_bytes(struct.pack("<II", 3, 3) + ids + bytes(2))
+    assert store_owner(str(tmp_path)).peers == ["fjFyEjc1", "BXScrY9i", "44jzkV9D"]
+    for broken in (b"", b"\x03", struct.pack("<II", 3, 2**31) + ids, struct.pack("<II", 3, 3) + b"\xff" * 24):
+        (meta / "peers.idx").write_bytes(broken)
+        assert store_owner(str(tmp_path)).peers == []

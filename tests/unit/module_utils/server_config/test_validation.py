@@ -164,6 +164,20 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "error nats_server_service_overrides",
         "/etc/a.conf sets ExecStop, User over the role's unit",
     ),
+    # whose store it is: fjFyEjc1, 44jzkV9D and BXScrY9i are n1, n2 and n3
+    ({}, {"store": {"streams": 1, "peers": None}}, "error jetstream.store_dir", "has run by itself and has 1 stream in"),
+    (
+        {},
+        {"store": {"streams": 2, "peers": ["44jzkV9D", "BXScrY9i"]}},
+        "error jetstream.store_dir",
+        "belongs to another server of this cluster (n1 is not among the members",
+    ),
+    (
+        {},
+        {"store": {"streams": 2, "peers": ["aaaaaaaa"]}},
+        "error jetstream.store_dir",
+        "belongs to another cluster",
+    ),
     # members
     ({}, {"members": [*MEMBERS[:2], member("n1", 3)]}, "error server_name", "several servers"),
     ({}, {"members": [*MEMBERS[:2], member("n 3", 3)]}, "error server_name", "white space"),
@@ -383,3 +397,19 @@ def test_an_arbiter_takes_no_replicas_so_that_its_zone_counts_for_the_quorum_onl
 def test_pool_sizes_may_differ_from_2_11_2_on() -> None:
     differing = [*MEMBERS[:2], member("n3", 3, pool_size=5)]
     assert found({}, {"members": differing, "version": "2.11.2"}) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "store"),
+    [
+        ({}, {"streams": 2, "peers": ["44jzkV9D", "BXScrY9i", "fjFyEjc1"]}),
+        # No streams are lost, the list cannot be read, and a server by itself keeps its own.
+        ({}, {"streams": 0, "peers": None}),
+        ({}, {"streams": 0, "peers": ["aaaaaaaa"]}),
+        ({}, {"streams": 2, "peers": []}),
+        ({"cluster": None}, {"streams": 2, "peers": None}),
+    ],
+)
+def test_a_store_that_is_the_servers_own(config: dict[str, Any], store: dict[str, Any]) -> None:
+    problems = config_problems({**SOUND, **config}, {**CONTEXT, "store": store})
+    assert [one for one in problems if "store" in one["option"] and one["severity"] == "error"] == []

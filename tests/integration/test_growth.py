@@ -1,0 +1,63 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A server by itself becomes a cluster of three without losing its streams."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import nats
+import pytest
+from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, create, publish, words
+
+pytestmark = pytest.mark.playbook
+
+REFUSED = "jetstream.store_dir: the server has run by itself and has 1 stream in its store"
+
+
+def messages(cluster: RoleCluster) -> int:
+    """Return how many messages the stream ORDERS has."""
+
+    async def read() -> int:
+        async with await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD) as client:
+            return (await client.jetstream().stream_info("ORDERS")).state.messages
+
+    return asyncio.run(read())
+
+
+def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
+    """docs/operations.md, "One server becomes a cluster": the cluster would delete the streams of n1 after 30 seconds."""
+    cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")
+    cluster.variables["nats_cluster_backup_directory"] = str(tmp_path / "backup")
+    config = tmp_path / "n1/etc/nats-server.conf"
+    store = tmp_path / "n1/store/jetstream"
+    try:
+        cluster.playbook("deploy")
+        create(cluster, "ORDERS", 1, subjects=["ORDERS.>"])
+        publish(cluster, "ORDERS.new", 50, 10)
+        cluster.playbook("backup")
+        before = config.read_bytes()
+        cluster.add("n2")
+        cluster.add("n3")
+        # Whether the server runs or not, nothing is written.
+        assert REFUSED in words(cluster.playbook("deploy", fails=True).output)
+        pid = cluster.pid("n1")
+        os.kill(pid, signal.SIGTERM)
+        while cluster.pid("n1"):
+            os.sched_yield()
+        refused = words(cluster.playbook("deploy", fails=True).output)
+        assert REFUSED in refused and "nothing was changed" in refused
+        assert config.read_bytes() == before
+        assert cluster.pids() == {"n1": 0, "n2": 0, "n3": 0}
+        assert not (tmp_path / "n2/etc/nats-server.conf").exists()
+
+        store.rename(store.with_name("jetstream.before"))
+        cluster.playbook("deploy")
+        cluster.playbook("restore", nats_cluster_restore_streams=["*"])
+        assert messages(cluster) == 50
+    finally:
+        cluster.kill()
