@@ -169,6 +169,14 @@ removed:
   type: list
   elements: str
   sample: [APP/ORDERS@20261101T020000.123456Z]
+future:
+  description:
+    - Backups in O(directory) that are dated in the future, because the clock was wrong when they were taken. They are never
+      removed, do not count for O(keep), and are restored only when they are named or there is no other.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 lines:
   description: The same for people.
   returned: success

@@ -215,6 +215,33 @@ def test_old_backups_go_and_the_newest_stays(accounts: Accounts) -> None:
     accounts.refused("backup", "invalid_option", keep={"last": -1})
 
 
+def test_a_backup_from_the_future_does_not_displace_later_ones(accounts: Accounts) -> None:
+    """The clock was ahead once. Each later run would have removed what it had just saved, and a restore taken the old one."""
+    app = accounts.sites["APP"]
+    app.add("SEC", 1)
+    app.produce([("SEC.x", {}, b"old")])
+    (row,) = accounts.done("backup")["streams"]
+    folder = Path(row["path"])
+    ahead = folder.with_name("SEC@20991231T000000.000000Z")
+    manifest = json.loads((folder / "backup.json").read_text())
+    (folder / "backup.json").write_text(json.dumps({**manifest, "taken": "2099-12-31T00:00:00.000000Z"}))
+    folder.rename(ahead)
+    for number in range(2):
+        app.produce([("SEC.x", {}, str(number).encode())])
+        result = accounts.done("backup", keep={"last": 1})
+        (row,) = result["streams"]
+        assert row["changed"] and Path(row["path"]).is_dir()
+        assert len(result["removed"]) == number
+        assert result["future"] == [str(ahead)]
+        assert [line for line in result["lines"] if "1 backup is dated in the future" in line]
+    # Unchanged since the newest one, which is not that of the future.
+    assert not accounts.done("backup", keep={"last": 1})["changed"]
+    assert ahead.is_dir()
+    app.api.delete_stream("SEC")
+    restored = accounts.done("restore", streams=["APP/SEC"])
+    assert [one["messages"] for one in restored["streams"]] == [3]
+
+
 def test_a_stream_that_was_deleted_is_judged_no_more_and_its_backups_stay(accounts: Accounts) -> None:
     app = accounts.sites["APP"]
     for stream in ("HERE", "GONE"):

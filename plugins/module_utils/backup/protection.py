@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
@@ -17,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
     StreamRecord,
     stream_key,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_time
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,17 @@ class Protection:
         return asdict(self)
 
 
-def protections(catalogue: Catalogue, streams: Iterable[tuple[str, str]] | None = None) -> list[Protection]:
-    """Return how streams are protected, by account and name: those that the last runs saw, or exactly these."""
+def protections(
+    catalogue: Catalogue, streams: Iterable[tuple[str, str]] | None = None, now: datetime | None = None
+) -> list[Protection]:
+    """Return how streams are protected, by account and name: those that the last runs saw, or exactly these. A backup that is
+    dated in the future protects nothing."""
+    present = now or datetime.now(timezone.utc)
     if streams is None:
         streams = [(name.partition("/")[0], name.partition("/")[2]) for name in catalogue.streams]
     taken: dict[str, str] = {}
     for row in catalogue.backups:
-        if row.get("taken"):
+        if row.get("taken") and not is_future(row["taken"], present):
             name = stream_key(row.get("account"), str(row.get("stream")))
             taken[name] = _latest(taken.get(name), row["taken"]) or ""
     return [_protection(catalogue, taken, *pair) for pair in sorted(streams)]

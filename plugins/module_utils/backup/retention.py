@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import CLOCK_SKEW
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,17 @@ class Keep:
         return not (self.last or self.daily or self.weekly or self.monthly)
 
 
-def expired(taken: Sequence[datetime], keep: Keep) -> list[int]:
-    """Return the places of those backups of one stream that are to be removed. The newest one always stays."""
+def expired(taken: Sequence[datetime], keep: Keep, now: datetime, own: Collection[int] = ()) -> list[int]:
+    """Return the places of those backups of one stream that are to be removed.
+
+    The newest one always stays, and so do those at the places `own`, which this run has taken. One that is dated in the future
+    was taken while the clock was wrong: it stays and takes nobody's place.
+    """
     if keep.everything:
         return []
-    newest_first = sorted(range(len(taken)), key=lambda place: taken[place], reverse=True)
-    kept = set(newest_first[: max(keep.last, 1)])
+    dated = [place for place in range(len(taken)) if taken[place] <= now + CLOCK_SKEW]
+    newest_first = sorted(dated, key=lambda place: taken[place], reverse=True)
+    kept = {*newest_first[: max(keep.last, 1)], *own}
     for count, period in ((keep.daily, _day), (keep.weekly, _week), (keep.monthly, _month)):
         seen: dict[tuple[int, ...], int] = {}
         for place in newest_first:

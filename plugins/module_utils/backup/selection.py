@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -22,6 +22,11 @@ SELECTION_SPEC: dict[str, dict[str, Any]] = {
 _DAY = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})")
 #: The time in the name of a backup's directory, to any precision from the minute on.
 _STAMP = re.compile(r"(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})?(\.\d{1,6})?Z")
+
+
+#: By how much the clocks of two machines that take backups may differ. A backup that is dated later than this is in the future:
+#: the clock was wrong when it was taken, so that its date says nothing about its age.
+CLOCK_SKEW = timedelta(hours=1)
 
 
 class SelectionError(ValueError):
@@ -56,12 +61,37 @@ def parse_time(text: str) -> datetime:
     return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
-def choose(backups: Sequence[Mapping[str, Any]], wanted: Sequence[str], at: str | None = None) -> list[int]:
+def is_future(taken: str | None, now: datetime) -> bool:
+    """Return whether a backup is dated in the future."""
+    return bool(taken) and _moment(taken) > now + CLOCK_SKEW
+
+
+def by_age(taken: str | None, now: datetime) -> tuple[bool, datetime]:
+    """Return what sorts backups from the oldest to the newest. Those that are dated in the future, or whose date cannot be read,
+    come first: any other one is preferred to them."""
+    moment = _moment(taken)
+    return not is_future(taken, now) and moment > _NEVER, moment
+
+
+_NEVER = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def _moment(taken: str | None) -> datetime:
+    try:
+        return parse_time(taken) if taken else _NEVER
+    except (SelectionError, OverflowError, TypeError):
+        return _NEVER
+
+
+def choose(
+    backups: Sequence[Mapping[str, Any]], wanted: Sequence[str], at: str | None = None, now: datetime | None = None
+) -> list[int]:
     """Return the places of the backups that are meant: of each stream that matches the newest one, of `ACCOUNT/STREAM@time` or
-    with `at` the newest one that was taken by then.
+    with `at` the newest one that was taken by then. One that is dated in the future is chosen only if there is no other.
 
     `backups`: rows with account, stream, taken. Raises SelectionError for what nothing matches.
     """
+    present = now or datetime.now(timezone.utc)
     chosen: dict[str, int] = {}
     for text in wanted:
         pattern, _at, time = text.partition("@")
@@ -69,10 +99,10 @@ def choose(backups: Sequence[Mapping[str, Any]], wanted: Sequence[str], at: str 
         until = parse_time(latest) if latest else None
         found: dict[str, int] = {}
         for place, row in enumerate(backups):
-            taken = _taken(row)
-            if matches(row["account"], row["stream"], [pattern]) and (until is None or taken <= until):
+            if matches(row["account"], row["stream"], [pattern]) and (until is None or _moment(row["taken"]) <= until):
                 name = stream_key(row["account"], row["stream"])
-                if name not in found or taken > _taken(backups[found[name]]):
+                age = by_age(row["taken"], present)
+                if name not in found or age > by_age(backups[found[name]]["taken"], present):
                     found[name] = place
         if not found:
             raise SelectionError(_nothing(backups, text, pattern))
@@ -80,10 +110,6 @@ def choose(backups: Sequence[Mapping[str, Any]], wanted: Sequence[str], at: str 
             if chosen.setdefault(name, place) != place:
                 raise SelectionError(f"{name} is asked for at two times")
     return sorted(chosen.values())
-
-
-def _taken(row: Mapping[str, Any]) -> datetime:
-    return parse_time(row["taken"]) if row["taken"] else datetime.min.replace(tzinfo=timezone.utc)
 
 
 def _nothing(backups: Sequence[Mapping[str, Any]], text: str, pattern: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import BinaryIO
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, format_of
@@ -19,6 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
     read_manifest,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import (
     Contents,
     read_contents,
@@ -95,7 +97,8 @@ def read_backup(store: Store, folder: str = "", files: frozenset[str] | None = N
 
 
 def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup], list[NatsFailure]]:
-    """Return the backups in a store, oldest first, and what looks like one and cannot be read. Raises NatsFailure."""
+    """Return the backups in a store, in the order of selection.by_age, and what looks like one and cannot be read. Raises
+    NatsFailure."""
     found, failures = [], []
     for folder, files in store.folders().items():
         try:
@@ -106,7 +109,8 @@ def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup],
             continue
         if stream is None or backup.manifest.stream == stream:
             found.append(backup)
-    return sorted(found, key=lambda backup: (backup.manifest.taken or "", backup.folder)), failures
+    now = datetime.now(timezone.utc)
+    return sorted(found, key=lambda backup: (by_age(backup.manifest.taken, now), backup.folder)), failures
 
 
 def _require_readable(failure: NatsFailure) -> None:
@@ -126,7 +130,8 @@ def newest_backup(store: Store, stream: str, account: str | None) -> Backup | No
             continue
         if (backup.manifest.stream, backup.manifest.account) == (stream, account):
             found.append(backup)
-    return max(found, key=lambda backup: backup.manifest.taken or "", default=None)
+    now = datetime.now(timezone.utc)
+    return max(found, key=lambda backup: by_age(backup.manifest.taken, now), default=None)
 
 
 def format_of_backup(backup: Backup) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any, Callable, Optional
 from urllib.parse import quote
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
@@ -102,14 +103,16 @@ def _run(
             break
     own = _save_own(wanted, catalogue, bool(rows) and rows[-1]["code"] in _HOPELESS, check_mode)
     left = [stream_key(account, stream) for account, stream in chosen[len(rows) :]]
-    removed = _tidied(wanted, rows, own.catalogue, check_mode) + list(own.removed)
+    tidied = _tidied(wanted, rows, own.catalogue, check_mode)
+    removed = [*tidied.removed, *own.removed]
     result = {
         "changed": any(row["changed"] for row in rows) or bool(removed) or own.saved is not None,
         "streams": rows,
         "cluster": own.saved,
         "left": left,
         "removed": removed,
-        "lines": _lines(wanted, rows, removed, left) + _cluster_lines(own.saved),
+        "future": tidied.future,
+        "lines": _lines(wanted, rows, removed, left) + _future_lines(tidied.future) + _cluster_lines(own.saved),
         "diff": {
             "before": {row["name"]: row["diff"]["before"] for row in rows if row["changed"]},
             "after": {row["name"]: row["diff"]["after"] for row in rows if row["changed"]},
@@ -139,7 +142,7 @@ def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mod
         failure.description = f"the cluster's own files were not saved: {failure.description}"
         return _Own(catalogue, failure=failure)
     rows += [saved] if saved is not None else []
-    old = expired_files(rows, wanted.keep)
+    old = expired_files(rows, wanted.keep, saved)
     if not check_mode:
         for row in old:
             wanted.store.discard(str(row["path"]))
@@ -209,22 +212,40 @@ def folder(account: str | None) -> str:
     return quote(account, safe="$ ").replace(".", "%2E") if account else "_"
 
 
-def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> list[str]:
-    """Remove what the retention does not keep of the streams that are saved, write the catalogue, and return what was removed.
+@dataclass(frozen=True)
+class _Tidied:
+    """The backups that were removed, and those that are dated in the future."""
 
-    Of a stream that could not be saved everything is kept.
+    removed: list[str]
+    future: list[str]
+
+
+def _future_lines(future: Sequence[str]) -> list[str]:
+    if not future:
+        return []
+    what = "1 backup is" if len(future) == 1 else f"{len(future)} backups are"
+    return [f"{what} dated in the future, and neither restored by default nor removed: {future[0]}. Check the clock"]
+
+
+def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> _Tidied:
+    """Remove what the retention does not keep of the streams that are saved, and write the catalogue.
+
+    Of a stream that could not be saved everything is kept, and so is what this run has taken.
     """
     backups, _failures = find_backups(wanted.store)
-    old = _expired(backups, wanted.keep, {row["name"] for row in rows if not row["problem"]})
+    now = datetime.now(timezone.utc)
+    own = {row["path"] for row in rows if row["changed"]}
+    old = _expired(backups, wanted.keep, {row["name"] for row in rows if not row["problem"]}, own, now)
     if not check_mode:
         for backup in old:
             wanted.store.remove(backup.folder)
         wanted.store.sweep()
         store_catalogue(wanted.store, catalogue, [backup for backup in backups if backup not in old])
-    return [backup.folder for backup in old]
+    future = [backup.path for backup in backups if is_future(backup.manifest.taken, now)]
+    return _Tidied([backup.folder for backup in old], future)
 
 
-def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str]) -> list[Backup]:
+def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str], own: set[str], now: datetime) -> list[Backup]:
     by_stream: dict[str, list[Backup]] = {}
     for backup in backups:
         name = stream_key(backup.manifest.account, backup.manifest.stream)
@@ -233,7 +254,8 @@ def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str]) -> list[Bac
     found: list[Backup] = []
     for of_stream in by_stream.values():
         taken = [parse_time(backup.manifest.taken or "") for backup in of_stream]
-        found += [of_stream[place] for place in expired(taken, keep)]
+        places = [place for place, backup in enumerate(of_stream) if backup.path in own]
+        found += [of_stream[place] for place in expired(taken, keep, now, places)]
     return found
 
 

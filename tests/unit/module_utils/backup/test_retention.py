@@ -17,7 +17,7 @@ TWICE_A_DAY = [START + timedelta(hours=12 * number) for number in range(2 * 60)]
 
 
 def kept(keep: Keep) -> list[str]:
-    gone = set(expired(TWICE_A_DAY, keep))
+    gone = set(expired(TWICE_A_DAY, keep, TWICE_A_DAY[-1]))
     return [f"{time:%m-%d %H}" for place, time in enumerate(TWICE_A_DAY) if place not in gone]
 
 
@@ -36,7 +36,7 @@ def test_the_newest_of_each_period_stays(keep: Keep, expected: list[str]) -> Non
 
 
 def test_without_a_number_everything_stays() -> None:
-    assert expired(TWICE_A_DAY, Keep()) == []
+    assert expired(TWICE_A_DAY, Keep(), START) == []
 
 
 @given(
@@ -44,10 +44,28 @@ def test_without_a_number_everything_stays() -> None:
     st.builds(Keep, *[st.integers(0, 5)] * 4),
 )
 def test_what_is_kept_stays_kept_at_the_next_run(taken: list[datetime], keep: Keep) -> None:
-    gone = set(expired(taken, keep))
+    gone = set(expired(taken, keep, datetime(2026, 1, 1)))
     rest = [time for place, time in enumerate(taken) if place not in gone]
     assert not taken or max(taken) in rest
-    assert expired(rest, keep) == []
+    assert expired(rest, keep, datetime(2026, 1, 1)) == []
     if not keep.everything:
         assert len(rest) <= max(keep.last, 1) + keep.daily + keep.weekly + keep.monthly
     assert set(sorted(taken)[-keep.last :] if keep.last else []) <= set(rest)
+
+
+@pytest.mark.parametrize("keep", [Keep(last=1), Keep(daily=1), Keep(weekly=1), Keep(monthly=1), Keep(1, 1, 1, 1)])
+def test_a_backup_from_the_future_stays_and_takes_nobodys_place(keep: Keep) -> None:
+    ahead = datetime(2099, 12, 31, tzinfo=timezone.utc)
+    taken = [ahead, START, START + timedelta(days=1)]
+    assert expired(taken, keep, taken[2]) == [1]
+    # Clocks of two machines differ by minutes.
+    assert expired([*taken[1:], taken[2] + timedelta(minutes=5)], Keep(last=1), taken[2]) == [0, 1]
+
+
+def test_what_this_run_has_taken_stays() -> None:
+    """Also while the clock is behind, so that everything else is newer."""
+    taken = [START, START + timedelta(days=1), START - timedelta(days=300)]
+    assert expired(taken, Keep(last=1), taken[1]) == [0, 2]
+    assert expired(taken, Keep(last=1), taken[1], own=[2]) == [0]
+    behind = START - timedelta(days=300)
+    assert expired(taken, Keep(last=1), behind, own=[2]) == []

@@ -36,8 +36,9 @@ def test_they_are_saved_when_one_is_another(tmp_path: Path) -> None:
     assert save_files(store, FILES, [row], False) is None
     second = save_files(store, {**FILES, "servers.json": "[1]"}, [row], False)
     assert second is not None
-    assert expired_files([row, second], Keep(last=1)) == [row]
-    assert expired_files([row, second], Keep()) == []
+    assert expired_files([row, second], Keep(last=1), second) == [row]
+    assert expired_files([row, second], Keep(last=1), row) == []
+    assert expired_files([row, second], Keep(), second) == []
 
 
 def test_a_damaged_one_is_saved_again_and_a_missing_one_is_forgotten(tmp_path: Path) -> None:
