@@ -95,6 +95,7 @@ options:
     description:
       - What is done about a stream that exists and is not what was saved. V(refuse) fails before anything is created,
         V(skip) leaves that stream as it is, for a run that continues after clients have gone on.
+      - A stream that ends below its backup, as an interrupted restore leaves it, fails with V(unfinished) in either case.
     type: str
     choices: [refuse, skip]
     default: refuse

@@ -107,8 +107,9 @@ options:
     type: float
     default: 300
 notes:
-  - "Failures before anything is created: V(damaged), V(exists), V(overlap) and V(unsupported). V(incomplete) and
-    V(not_seen) mean that the stream is there, and what it lacks."
+  - "Failures before anything is created: V(damaged), V(exists), V(overlap), V(unfinished) (a stream of that name ends below
+    its backup, as an interrupted restore leaves it) and V(unsupported). V(incomplete) and V(not_seen) mean that the stream is
+    there, and what it lacks."
   - From 2.15 the restored stream has forgotten the message ids of its duplicate window, and messages that were
     delivered but not acknowledged are delivered again. RV(caveats) names both.
 seealso:

@@ -96,9 +96,9 @@ def test_accounts_come_back_whole(accounts: Accounts, version: str) -> None:
     for site in accounts.sites.values():
         site.clear()
     accounts.sites["OTHER"].add("ALL3", 1)
-    told_why = accounts.refused("restore", "exists", streams=["*"])
+    told_why = accounts.refused("restore", "unfinished", streams=["*"])
     assert "1 of 5 streams cannot be restored, and nothing was changed" in told_why
-    assert "OTHER/ALL3: stream ALL3 exists and is not what was saved" in told_why
+    assert "OTHER/ALL3: stream ALL3 exists and ends at sequence 0, below its backup" in told_why
     assert accounts.sites["APP"].api.stream_names() == []
     accounts.sites["OTHER"].clear()
 
@@ -213,6 +213,24 @@ def test_old_backups_go_and_the_newest_stays(accounts: Accounts) -> None:
     assert not accounts.done("backup", keep={"last": 2})["changed"]
     assert accounts.done("backup", keep={"daily": 1})["removed"] == paths[2:3]
     accounts.refused("backup", "invalid_option", keep={"last": -1})
+
+
+def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Accounts) -> None:
+    """The servers keep an empty stream that takes messages; one with metadata of its own is restored once and then unchanged."""
+    app = accounts.sites["APP"]
+    for stream in ("TORN", "OWNED"):
+        app.add(stream, 1, metadata={"owner": "me"})
+        app.produce(some_messages(stream, 5))
+    accounts.done("backup")
+    app.api.delete_stream("OWNED")
+    assert accounts.done("restore", streams=["APP/OWNED"])["changed"]
+    assert not accounts.done("restore", streams=["APP/OWNED"])["changed"]
+    app.api.delete_stream("TORN")
+    app.add("TORN", 1, metadata={"owner": "me"})
+    for existing in ("refuse", "skip"):
+        refusal = accounts.refused("restore", "unfinished", streams=["APP/TORN"], existing=existing)
+        assert "stream TORN exists and ends at sequence 0, below its backup (5)" in refusal
+    assert app.api.stream("TORN")["state"]["messages"] == 0
 
 
 def test_a_backup_from_the_future_does_not_displace_later_ones(accounts: Accounts) -> None:

@@ -327,8 +327,16 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
 
 
 def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
-    """Raise Refusal exists unless the stream that has the name is just what a restore would make."""
-    config = info["config"]
+    """Raise Refusal unless the stream that has the name is just what a restore would make: `unfinished` where it ends below its
+    backup, as an interrupted restore leaves it, otherwise `exists`."""
+    config = without_server_metadata(info["config"])
+    ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0
+    if ends < saved:
+        raise Refusal(
+            "unfinished",
+            f"stream {plan.config['name']} exists and ends at sequence {ends}, below its backup ({saved}), as an interrupted "
+            "restore leaves it. Delete it and restore it again, or restore under another name",
+        )
     other = [f"{key} is another" for key, value in plan.config.items() if value and config.get(key) != value]
     wrong = other + differences(manifest, plan, info["state"], consumers)
     if wrong:

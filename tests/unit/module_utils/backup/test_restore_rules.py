@@ -359,3 +359,25 @@ def test_a_stream_that_exists_is_left_only_where_it_is_what_was_saved(
     with pytest.raises(Refusal, match=rf"stream S exists and is not what was saved \({reason}") as caught:
         require_restored(saved, plan, info, consumers)
     assert caught.value.code == "exists"
+
+
+def test_the_metadata_of_servers_is_no_difference() -> None:
+    mine = {"owner": "me"}
+    saved = replace(manifest(consumer("a")), config={**CONFIG, "metadata": mine})
+    plan = plan_restore(saved, Changes(), HERE)
+    added = {**mine, "_nats.ver": "2.15.1", "_nats.level": "5", "_nats.req.level": "0"}
+    require_restored(saved, plan, {"config": {**CONFIG, "metadata": added}, "state": STATE}, [consumer("a")])
+    with pytest.raises(Refusal, match="metadata is another"):
+        require_restored(
+            saved, plan, {"config": {**CONFIG, "metadata": {"owner": "you"}}, "state": STATE}, [consumer("a")]
+        )
+
+
+def test_a_stream_that_ends_below_its_backup_is_unfinished() -> None:
+    """A restore that is killed leaves an empty stream that takes messages."""
+    saved = manifest(consumer("a"))
+    plan = plan_restore(saved, Changes(), HERE)
+    for state in ({}, {**STATE, "last_seq": 8}):
+        with pytest.raises(Refusal, match=r"stream S exists and ends at sequence \d, below its backup \(9\)") as caught:
+            require_restored(saved, plan, {"config": CONFIG, "state": state}, [])
+        assert caught.value.code == "unfinished"
