@@ -152,6 +152,11 @@ def groups_of(host: Mapping[str, Any]) -> list[str]:
     return found + [f"nats_{kind}_{name}" for kind, name in [*named, *(("tag", tag) for tag in host["tags"])] if name]
 
 
+def is_reserved(name: str) -> bool:
+    """Return whether Ansible gives a name a meaning of its own: this machine, or an option of a command."""
+    return name.lower() in ("localhost", "all", "ungrouped", "::1") or name.startswith(("127.", "-"))
+
+
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     """The inventory plugin; see DOCUMENTATION."""
 
@@ -196,6 +201,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _add(self, host: Mapping[str, Any]) -> None:
         name = host["name"]
+        if is_reserved(name) or name in self.inventory.groups:
+            raise AnsibleParserError(
+                f"a server is named {name!r}, which Ansible would take for something else: the tasks of that host or group would "
+                "run on the address that the server reports. Give the server another name, or look for an intruder"
+            )
         self.inventory.add_host(name)
         for group in groups_of(host):
             self.inventory.add_child(self.inventory.add_group(self._sanitize_group_name(group)), name)

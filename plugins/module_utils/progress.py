@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Callable
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+
 #: Seconds between two lines, and before the first one.
 EVERY = 10.0
 
@@ -54,7 +56,7 @@ class Progress:
             return
         self._last = now
         limit = "" if self._limit is None else f" of {self._limit:.0f}"
-        line = f"{self._heading(now)}{now - self._started:.0f}{limit} s: {' '.join(missing().split())}"
+        line = f"{self._heading(now)}{now - self._started:.0f}{limit} s: {printable(' '.join(missing().split()))}"
         # Nobody is to miss an operation for a line about it.
         with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
             file.write(f"{line if len(line) <= WIDTH else line[: WIDTH - 1] + '…'}\n")

@@ -10,6 +10,7 @@ failure says everything in lines of its own, once, and its result is short (`plu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,10 +26,19 @@ MAX_MESSAGE = 140
 #: What each failed task returns. Not `invocation`, with a line for each option, which some callbacks print.
 _ALWAYS = frozenset(("changed", "deprecations", "diff", "exception", "failed", "failure", "msg", "warnings"))
 
+#: Characters that a terminal acts on instead of showing them: controls, and marks that reverse or hide text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return the text as a terminal can show it. A stream may have any name, and a server may answer anything: a control
+    character in them would move the cursor, or begin a line that looks like another message. Line breaks and tabs stay."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
 
 def cut(line: str, width: int = MAX_WIDTH) -> str:
-    """Return the text as one line that is not longer."""
-    flat = " ".join(line.split()) if "\n" in line else line
+    """Return the text as one printable line that is not longer."""
+    flat = printable(" ".join(line.split()) if "\n" in line else line)
     return flat if len(flat) <= width else f"{flat[: width - 1]}…"
 
 

@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.backup_site import Accounts, Record, Run, some_messages
 from support.module_runs import form
-from support.nats_processes import NatsProcesses
+from support.nats_processes import APP_PASSWORD, NatsProcesses
 
 OLD = "2.10.27"
 
@@ -30,7 +30,9 @@ OLD = "2.10.27"
 @pytest.fixture(scope="module")
 def cluster(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Run) -> Iterator[NatsProcesses]:
     accounts = {"APP": "app", "OTHER": "other"}
-    made = NatsProcesses(version, tmp_path_factory.mktemp("accounts"), ["n1", "n2", "n3"], accounts=accounts)
+    plain = {"PLAIN": "plain"}
+    names = ["n1", "n2", "n3"]
+    made = NatsProcesses(version, tmp_path_factory.mktemp("accounts"), names, accounts=accounts, plain_accounts=plain)
     made.start()
     try:
         yield form(made, run_module)
@@ -193,6 +195,22 @@ def test_a_long_transfer_shows_its_bytes(
     shown = lines.read_text().splitlines()
     assert len(shown) >= 3
     assert re.fullmatch(r"\d+ s: 0 of 1 streams are restored; APP/LONG: [\d.]+ [KM]iB of 2.0 MiB", shown[-1]), shown
+
+
+def test_an_account_that_does_not_list_its_streams_keeps_no_other_from_being_saved(accounts: Accounts) -> None:
+    """Such as one without JetStream, or one in which a client answers the operator's requests with nonsense."""
+    app = accounts.sites["APP"]
+    app.add("SAVED", 1)
+    app.produce(some_messages("SAVED", 5))
+    accounts.done("backup")
+    users = [*accounts.cluster.account_users(), {"account": "PLAIN", "user": "plain", "password": APP_PASSWORD}]
+    app.produce(some_messages("SAVED", 5))
+    result = accounts.run("backup", account_users=users)
+    assert result["failed"] and "PLAIN: its streams could not be listed: " in result["msg"]
+    assert [row["messages"] for row in accounts.catalogue()["backups"]] == [5, 10]
+    assert set(accounts.catalogue()["streams"]) == {"APP/SAVED"}
+    alone = accounts.run("backup", account_users=users[-1:])
+    assert alone["failed"] and alone["failure"]["code"] == "api_error"
 
 
 def test_old_backups_go_and_the_newest_stays(accounts: Accounts) -> None:

@@ -180,6 +180,21 @@ def test_what_the_server_refuses_is_refused(tmp_path: Path, case: str) -> None:
         ours(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: " + "[" * 3000, "more than 100 blocks and lists are inside one another"),
+        ("a { " * 3000, "more than 100 blocks and lists are inside one another"),
+        ("a: " + "9" * 5000, "a number is beyond 64 bits"),
+        ("a: $DEEP", "the variable DEEP of the environment is no value"),
+    ],
+)
+def test_hostile_texts_have_an_end(tmp_path: Path, text: str, problem: str) -> None:
+    path = lay(tmp_path, {"c.conf": text})
+    with pytest.raises(ConfigSyntaxError, match=problem):
+        read_config(str(path), lambda name: Path(name).read_text(), {"DEEP": "[" * 3000})
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(values=st.dictionaries(st.from_regex(r"[a-z]{1,6}", fullmatch=True), st.text(), min_size=1, max_size=8))
 def test_any_text_is_read_as_the_server_reads_it(tmp_path: Path, values: dict[str, str]) -> None:

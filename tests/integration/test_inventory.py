@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
+import pytest
 import yaml
+from ansible_collections.natsops.jetstream.plugins.inventory.nats_cluster import is_reserved
 from support.module_runs import Runner, form
 from support.nats_processes import SYS_PASSWORD, NatsProcesses, collections_path
 
@@ -137,3 +139,10 @@ def test_the_wrong_account_and_the_wrong_file_are_refused(healthy: NatsProcesses
     refused = ansible_inventory(other_name, ANSIBLE_INVENTORY_ENABLED="natsops.jetstream.nats_cluster")
     assert refused.returncode != 0
     assert "Completely failed to parse inventory source" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "127.0.0.1", "::1", "-oProxyCommand", "all", "ungrouped"])
+def test_names_that_mean_something_to_ansible_are_reserved(name: str) -> None:
+    """One server that takes the name of the controller would receive the tasks that are delegated to it."""
+    assert is_reserved(name)
+    assert not is_reserved(f"n1-{name}")

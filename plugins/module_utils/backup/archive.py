@@ -27,6 +27,8 @@ _LONGEST_NAME = 1 << 20
 #: The largest payload that a server can be configured to take, with headers (server/const.go MAX_PAYLOAD_MAX_SIZE), and some.
 LARGEST_MESSAGE = 72 << 20
 _LARGEST_META = 64 << 20
+#: Bytes of an extended tar header, which holds the name and the size of one member.
+_LARGEST_PAX = 1 << 20
 _WINDOW = 64 << 10
 _TAR_BLOCK = 512
 #: What ends a tar.
@@ -146,6 +148,8 @@ def members(reader: Reader, start: bytes) -> Iterator[Member]:
         if sum(header[:148]) + 8 * 0x20 + sum(header[156:]) != _tar_number(header[148:156]):
             raise ArchiveError("the checksum of a tar header is wrong")
         if kind == b"x":
+            if size > _LARGEST_PAX:
+                raise ArchiveError(f"an extended tar header of {size} bytes")
             extended = _pax(reader.take(size))
         elif kind in (b"0", b"\0"):
             name = extended.get("path") or header[:100].rstrip(b"\0").decode(errors="replace")

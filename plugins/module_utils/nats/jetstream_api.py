@@ -26,6 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Upload,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import API_LEVELS, answered_by_leader
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 Answer = Union[dict[str, Any], NatsFailure]
 
@@ -136,20 +137,25 @@ class _Api:
             return outcome
         try:
             document = json.loads(outcome.body)
-        except ValueError as broken:
+        except (ValueError, RecursionError) as broken:
             return self._bad_reply(outcome, f"the reply is not whole JSON: {broken}")
         if not isinstance(document, dict):
             return self._bad_reply(outcome, "the reply is not a JSON object")
         error = document.get("error")
-        if error:
-            return NatsFailure(
-                "api_error",
-                f"{error.get('description', 'no description')} (JetStream error {error.get('err_code')})",
-                subject=outcome.subject,
-                account=self.account,
-                err_code=error.get("err_code"),
-            )
-        return document
+        if not error:
+            return document
+        if not isinstance(error, dict):
+            return self._bad_reply(outcome, "the reply has an error that is not a JSON object")
+        code = error.get("err_code")
+        # Any client of the account may have sent it.
+        description = " ".join(str(error.get("description", "no description")).split())
+        return NatsFailure(
+            "api_error",
+            f"{printable(description)} (JetStream error {code if isinstance(code, int) else None})",
+            subject=outcome.subject,
+            account=self.account,
+            err_code=code if isinstance(code, int) else None,
+        )
 
     def _bad_reply(self, reply: Reply, description: str) -> NatsFailure:
         return NatsFailure("bad_reply", description, subject=reply.subject, account=self.account)

@@ -31,6 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     for_domain,
     parse_server,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 _COMPRESSED = {"Accept-Encoding": "gzip"}
 
@@ -437,7 +438,7 @@ def _joined(whole: Answer | None, page: Answer) -> Answer:
 def _document(reply: Reply, decode: Decode = _plain, endpoint: str = "") -> dict[str, Any]:
     try:
         document = decode(reply.body, endpoint)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NatsFailure("bad_reply", f"the reply is not JSON: {error}", subject=reply.subject) from error
     if not isinstance(document, dict):
         raise NatsFailure("bad_reply", "the reply is not a JSON object", subject=reply.subject)
@@ -455,8 +456,8 @@ def _data(reply: Reply, decode: Decode = _plain, endpoint: str = "") -> Answer:
         return failure
     error = document.get("error")
     if error and "data" not in document:
-        description = error.get("description", "") if isinstance(error, dict) else str(error)
-        return NatsFailure("server_error", description, subject=reply.subject)
+        description = str(error.get("description", "") if isinstance(error, dict) else error)
+        return NatsFailure("server_error", printable(" ".join(description.split())), subject=reply.subject)
     if "statsz" in document:
         return document["statsz"]
     if "server" in document:

@@ -84,13 +84,10 @@ def save_streams(connections: Connections, wanted: WantedRun, progress: Progress
 def _run(
     connections: Connections, wanted: WantedRun, progress: Progress, catalogue: Catalogue, check_mode: bool
 ) -> Outcome:
-    found = [
-        (account, stream)
-        for account in wanted.accounts
-        for stream in sorted(connections.account(account).stream_names())
-    ]
-    chosen = chosen_streams(found, wanted.streams, wanted.exclude)
-    catalogue = replace(catalogue.without(_gone(catalogue, found, wanted)), exclude=tuple(wanted.exclude))
+    found, unlisted = _listed(connections, wanted.accounts)
+    chosen = chosen_streams(found, wanted.streams, wanted.exclude, bool(unlisted))
+    listed = [account for account in wanted.accounts if account not in unlisted]
+    catalogue = replace(catalogue.without(_gone(catalogue, found, listed)), exclude=tuple(wanted.exclude))
     rows: list[dict[str, Any]] = []
     patience = Patience()
     for account, stream in chosen:
@@ -103,6 +100,7 @@ def _run(
             break
     own = _save_own(wanted, catalogue, bool(rows) and rows[-1]["code"] in _HOPELESS, check_mode)
     left = [stream_key(account, stream) for account, stream in chosen[len(rows) :]]
+    rows += [_not_listed(account, failure) for account, failure in unlisted.items()]
     tidied = _tidied(wanted, rows, own.catalogue, check_mode)
     removed = [*tidied.removed, *own.removed]
     result = {
@@ -119,6 +117,25 @@ def _run(
         },
     }
     return Outcome(result, not_saved(rows, left) or own.failure)
+
+
+def _listed(
+    connections: Connections, accounts: Sequence[Optional[str]]
+) -> tuple[list[Stream], dict[Optional[str], NatsFailure]]:
+    """Return the streams of the accounts, and the accounts that did not list theirs: clients of an account can disturb its
+    answers, and no other account is to miss its backup for that. Raises NatsFailure where no account lists its streams."""
+    found: list[Stream] = []
+    unlisted: dict[Optional[str], NatsFailure] = {}
+    for account in accounts:
+        try:
+            found += [(account, stream) for stream in sorted(connections.account(account).stream_names())]
+        except NatsFailure as failure:
+            if failure.code in (*_HOPELESS, "invalid_option"):
+                raise
+            unlisted[account] = failure
+    if unlisted and len(unlisted) == len(accounts):
+        raise next(iter(unlisted.values()))
+    return found, unlisted
 
 
 @dataclass(frozen=True)
@@ -158,18 +175,21 @@ def _report(progress: Progress, rows: Sequence[dict[str, Any]], count: int, name
     progress.report(lambda: f"{len(rows)} of {count} streams are saved; {name}: {human_bytes(size)} so far")
 
 
-def _gone(catalogue: Catalogue, found: Sequence[Stream], wanted: WantedRun) -> set[str]:
+def _gone(catalogue: Catalogue, found: Sequence[Stream], accounts: Sequence[Optional[str]]) -> set[str]:
     """Return the streams that were saved from these accounts and are not there any more."""
-    accounts = {account or "" for account in wanted.accounts}
-    known = {name for name in catalogue.streams if name.partition("/")[0] in accounts}
+    names = {account or "" for account in accounts}
+    known = {name for name in catalogue.streams if name.partition("/")[0] in names}
     return known - {stream_key(*pair) for pair in found}
 
 
-def chosen_streams(found: Sequence[Stream], streams: Sequence[str], exclude: Sequence[str]) -> list[Stream]:
-    """Return the streams that are asked for. Raises NatsFailure invalid_option for a pattern that none matches."""
+def chosen_streams(
+    found: Sequence[Stream], streams: Sequence[str], exclude: Sequence[str], some_unlisted: bool = False
+) -> list[Stream]:
+    """Return the streams that are asked for. Raises NatsFailure invalid_option for a pattern that none matches, unless streams
+    of some account could not be listed."""
     chosen = [pair for pair in found if matches(*pair, streams) and not matches(*pair, exclude)]
     unknown = [pattern for pattern in streams if not any(matches(*pair, [pattern]) for pair in found)]
-    if unknown and list(streams) != ["*"]:
+    if unknown and list(streams) != ["*"] and not some_unlisted:
         there = ", ".join(stream_key(*pair) for pair in found[:10]) or "none"
         raise NatsFailure("invalid_option", f"streams: no stream is {', '.join(unknown)}; the accounts have {there}")
     return chosen
@@ -192,19 +212,35 @@ def _save(
     try:
         result = back_up(connections.client(account), connections.account(account), one, check_mode)
     except NatsFailure as failure:
-        nothing: dict[str, Any] = {
-            "changed": False,
-            "path": None,
-            "reason": "",
-            "bytes": 0,
-            "messages": 0,
-            "caveats": [],
-            "diff": {},
-        }
-        return {**row, **nothing, "problem": failure.description, "code": failure.code}
+        return {**row, **_NOTHING, "problem": failure.description, "code": failure.code}
     messages = (result["diff"]["after"] or result["backup"]["state"]).get("messages", 0)
     kept = {key: result[key] for key in ("changed", "path", "reason", "bytes", "caveats", "diff")}
     return {**row, **kept, "messages": messages, "problem": "", "code": ""}
+
+
+#: The row of a stream of which nothing was saved.
+_NOTHING: dict[str, Any] = {
+    "changed": False,
+    "path": None,
+    "reason": "",
+    "bytes": 0,
+    "messages": 0,
+    "caveats": [],
+    "diff": {},
+}
+
+
+def _not_listed(account: str | None, failure: NatsFailure) -> dict[str, Any]:
+    """Return the row of an account whose streams could not be listed."""
+    problem = f"its streams could not be listed: {failure.description}"
+    return {
+        "name": account or "_",
+        "account": account,
+        "stream": "",
+        **_NOTHING,
+        "problem": problem,
+        "code": failure.code,
+    }
 
 
 def folder(account: str | None) -> str:

@@ -35,6 +35,10 @@ _ADDRESS = re.compile(r"\d+\.\d+\.[\d.:-]*", re.ASCII)
 _FLOAT = re.compile(r"-?\d+\.\d+", re.ASCII)
 _INTEGER = re.compile(r"(-?\d+)(?:([kmgtpeKMGTPE])([bBiI]*))?", re.ASCII)
 _DEEPEST_INCLUDE = 32
+#: Characters of the largest number of 64 bits, its sign and some zeros before it.
+_LONGEST_INTEGER = 40
+#: Blocks and lists inside one another. A real configuration has less than ten.
+_DEEPEST_VALUE = 100
 
 
 class ConfigSyntaxError(ValueError):
@@ -117,6 +121,7 @@ class _File:
         self.at = 0
         self.text = ""
         self.blocks: list[Block] = []
+        self.inside = 0
         self.asked: frozenset[str] = frozenset()
 
     # --- What nats-server's lexer calls states ------------------------------------------------------------------------
@@ -240,12 +245,14 @@ class _File:
 
     def _value(self) -> Any:
         mark = self._peek()
-        if mark == "[":
+        if mark in ("[", "{"):
+            if self.inside == _DEEPEST_VALUE:
+                raise self._error(f"more than {_DEEPEST_VALUE} blocks and lists are inside one another")
             self.at += 1
-            return self._list()
-        if mark == "{":
-            self.at += 1
-            return self._map()
+            self.inside += 1
+            found = self._list() if mark == "[" else self._map()
+            self.inside -= 1
+            return found
         if mark == "'":
             self.at += 1
             return self._until("'", "a text")
@@ -272,6 +279,8 @@ class _File:
         if not match:
             raise self._error("a number is expected")
         self.at = match.end()
+        if len(match[1]) > _LONGEST_INTEGER:
+            raise self._error("a number is beyond 64 bits")
         after = self._peek()
         if match[1][0] != "-" or match[2]:
             if after and after in "-." and not match[2]:

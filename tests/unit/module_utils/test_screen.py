@@ -12,9 +12,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     MAX_MESSAGE,
     MAX_WIDTH,
     brief,
+    cut,
     further_lines,
     listed,
     one_line,
+    printable,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,3 +75,9 @@ def test_a_brief_result_has_what_programs_need() -> None:
     assert short.pop("failure") == {"code": "stuck", "description": "d"}
     assert sorted(short) == ["_ansible_parsed", "changed", "exception", "failed", "msg", "problems_file"]
     assert "problems_file" not in brief(result)
+
+
+def test_a_line_has_no_character_that_a_terminal_acts_on() -> None:
+    """nats-server accepts a stream of this name."""
+    assert cut("stream X\x1b[31mRED\x07\u202e") == "stream X\ufffd[31mRED\ufffd\ufffd"
+    assert printable("größe 日本 😀\ttab\nline") == "größe 日本 😀\ttab\nline"

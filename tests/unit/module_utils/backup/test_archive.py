@@ -209,6 +209,15 @@ def test_a_tar_with_what_does_not_belong_there(name: str, content: bytes, reason
         contents(packed(data[:start] + tar_member(name, content) + TAR_END))
 
 
+def test_an_extended_header_that_announces_gigabytes_is_refused_unread() -> None:
+    """13 kB of an S2 file can hold a header of 8 GiB."""
+    data = plain("2.10.27")
+    header = tarfile.TarInfo("PaxHeaders/meta.inf")
+    header.type, header.size = tarfile.XHDTYPE, 8 * 1024**3 - 1
+    with pytest.raises(ArchiveError, match="an extended tar header of 8589934591 bytes"):
+        contents(packed(data[: member_start(data, "msgs/index.db")] + header.tobuf()))
+
+
 def test_an_index_that_is_not_true_any_more_is_not_believed() -> None:
     """As a server does; then tombstones say what was removed, and the server will find out itself what else."""
     data = plain("2.10.27")

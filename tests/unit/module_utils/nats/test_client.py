@@ -24,3 +24,18 @@ def test_a_compressed_reply_that_is_damaged(damage: Callable[[bytes], bytes]) ->
     with pytest.raises(NatsFailure) as damaged:
         client._body(Message(), Call("S"))
     assert (damaged.value.code, damaged.value.subject) == ("bad_reply", "S")
+
+
+def test_a_compressed_reply_that_grows_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few megabytes can hold gigabytes. Whoever answers first is read, and that may be any client of the account."""
+    monkeypatch.setattr(client, "LARGEST_REPLY", 1 << 20)
+
+    class Message:
+        headers: ClassVar = {"Content-Encoding": "gzip"}
+        data = gzip.compress(bytes(64 << 20))
+
+    with pytest.raises(NatsFailure, match=r"the reply is larger than 1\.0 MiB") as refused:
+        client._body(Message(), Call("S"))
+    assert refused.value.code == "bad_reply"
+    Message.data = gzip.compress(bytes(1 << 20))
+    assert client._body(Message(), Call("S")) == bytes(1 << 20)

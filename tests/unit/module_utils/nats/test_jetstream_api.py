@@ -50,6 +50,30 @@ def test_an_account_of_the_configuration_is_known_at_once() -> None:
     assert server.asked == 1
 
 
+@pytest.mark.parametrize("error", ["x", 7, ["a"], True])
+def test_an_error_of_another_type_is_a_bad_reply(error: Any) -> None:
+    """Any client of the account may answer a request of the JetStream API."""
+    with pytest.raises(NatsFailure, match="an error that is not a JSON object") as failure:
+        jetstream_api.JetStreamApi(Server({"error": error})).info()  # type: ignore[arg-type]
+    assert (failure.value.code, failure.value.subject) == ("bad_reply", "subject")
+
+
+def test_nothing_that_a_reply_says_moves_the_cursor() -> None:
+    said = {"code": 1, "err_code": "x", "description": "\x1b]0;PWNED\x07\x1b[2J red\n[ERROR]: forged\r\x9b"}
+    with pytest.raises(NatsFailure) as failure:
+        jetstream_api.JetStreamApi(Server({"error": said})).info()  # type: ignore[arg-type]
+    assert (
+        failure.value.description == "\ufffd]0;PWNED\ufffd\ufffd[2J red [ERROR]: forged \ufffd (JetStream error None)"
+    )
+    assert failure.value.err_code is None
+
+
+def test_a_reply_that_is_nested_without_an_end_is_a_bad_reply() -> None:
+    api = jetstream_api.JetStreamApi(Server({}))  # type: ignore[arg-type]
+    failure = api._answer(Reply("subject", b"[" * 200_000, 0.001))
+    assert isinstance(failure, NatsFailure) and failure.code == "bad_reply"
+
+
 def _info(messages: int, leader: str | None, *replicas: str) -> dict[str, Any]:
     view = {"name": "C1", "leader": leader, "replicas": [{"name": name} for name in replicas]}
     return {"state": {"messages": messages}, "cluster": view}
