@@ -88,11 +88,17 @@ options:
     default: accept
   accept_loss:
     description:
-      - Streams with a single replica in memory whose messages may end with the restart, each as C(ACCOUNT/STREAM). Any other such
-        stream that has messages is an error.
+      - Streams whose messages may end with the restart, each as C(ACCOUNT/STREAM), because they have a single replica in memory,
+        or by a defect of the server. Any other such stream that has messages is an error.
     type: list
     elements: str
     default: []
+  starts:
+    description:
+      - The version of nats-server with which each server of O(server_names), or host of O(hosts), starts. Without it the one that
+        it runs.
+    type: dict
+    default: {}
   maintenance:
     description:
       - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). They count as down, and
@@ -259,8 +265,8 @@ problems:
   description:
     - What speaks against the plan (severity V(error)), or what it costs (V(warning)), as in
       M(natsops.jetstream.nats_cluster_health).
-    - Codes of the batches are V(roll_few_replicas), V(roll_memory_lost), V(roll_meta_quorum) and V(disk_full), and with
-      O(maintenance) V(maintenance), V(maintenance_overdue) and V(stop_breaks_quorum).
+    - Codes of the batches are V(roll_few_replicas), V(roll_memory_lost), V(roll_first_seq), V(roll_meta_quorum) and
+      V(disk_full), and with O(maintenance) V(maintenance), V(maintenance_overdue) and V(stop_breaks_quorum).
     - Codes of O(target_version) are V(roll_skipped_minor), V(roll_downgrade), V(roll_downgrade_floor) (the version cannot read
       the files or load the assets safely), V(roll_api_level) and V(roll_unknown_option) (a stream or consumer uses what the
       version does not know), V(roll_unreadable_entries) (some members would write Raft entries that others cannot read),
@@ -363,7 +369,11 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     host_of = {server: host for host, server in (params["hosts"] or {}).items()}
     host_of = host_of or {name: name for name in params["server_names"] or ()}
     cluster = read_cluster(client, params, host_of)
-    rules = RollRules(**{name: params[name] for name in _RULES}, accept_loss=frozenset(params["accept_loss"]))
+    rules = RollRules(
+        **{name: params[name] for name in _RULES},
+        accept_loss=frozenset(params["accept_loss"]),
+        starts={server: str(params["starts"].get(host) or "") for server, host in host_of.items()},
+    )
     made = plan_roll(cluster, host_of, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
     effects = batch_effects(cluster, made.batches)
     free = {server: params["disk_free"].get(host) for server, host in host_of.items()}
@@ -435,6 +445,7 @@ def main() -> None:
             "canary": {"type": "int", "default": 0},
             "r1_policy": {"type": "str", "choices": ["accept", "fail", "move"], "default": "accept"},
             "accept_loss": {"type": "list", "elements": "str", "default": []},
+            "starts": {"type": "dict", "default": {}},
             "maintenance": {"type": "list", "elements": "dict", "default": []},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
             "target_version": {"type": "str"},

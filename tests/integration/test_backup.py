@@ -251,6 +251,23 @@ def test_a_restore_that_was_interrupted_is_neither_done_nor_skipped(accounts: Ac
     assert app.api.stream("TORN")["state"]["messages"] == 0
 
 
+def test_a_stream_with_a_first_sequence_is_restored_whole(accounts: Accounts, version: str) -> None:
+    """nats-server 2.10.27 empties it as soon as it loads it, also in a restore."""
+    app = accounts.sites["APP"]
+    app.add("COUNTED", 1, first_seq=1000)
+    record = app.produce([("COUNTED.x", {}, str(number).encode()) for number in range(9)])
+    accounts.done("backup")
+    plan = accounts.run("backup", check_mode=True)
+    assert not plan["changed"]
+    app.api.delete_stream("COUNTED")
+    (row,) = accounts.done("restore", streams=["APP/COUNTED"])["streams"]
+    assert row["compared"]["digest"] == "same"
+    assert [text for text in row["caveats"] if "first_seq" in text] if version == "2.10.27" else True
+    state = app.api.stream("COUNTED")["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (9, 1000, 1008)
+    assert app.stored("COUNTED") == record.messages
+
+
 def test_a_backup_from_the_future_does_not_displace_later_ones(accounts: Accounts) -> None:
     """The clock was ahead once. Each later run would have removed what it had just saved, and a restore taken the old one."""
     app = accounts.sites["APP"]

@@ -75,6 +75,35 @@ def test_what_cannot_be_planned_is_refused(healthy: NatsProcesses, run_module: R
     assert version["msg"] == "target_version: 'newest' is not a nats-server version such as 2.10.27"
 
 
+def test_a_stream_that_a_restart_would_empty(tmp_path: Path, run_module: Runner) -> None:
+    """nats-server#6753: 2.10.27 loads a stream with first_seq as an empty one. The plan says so, and it happens."""
+    cluster = NatsProcesses("2.10.27", tmp_path, ["n1", "n2", "n3"])
+
+    def codes(**options: Any) -> dict[str, str]:
+        names = {"server_names": cluster.names, "expected_servers": cluster.names}
+        return severities(run_module("nats_roll_plan", cluster.sys_connection(), **names, **options))
+
+    try:
+        cluster.start()
+        form(cluster, run_module)
+        cluster.add_stream("COUNTED", 3, first_seq=500)
+        for number in range(3):
+            cluster.app_request("COUNTED.x", {"number": number})
+        form(cluster, run_module)
+        assert codes()["roll_first_seq"] == "error"
+        assert codes(accept_loss=["APP/COUNTED"])["roll_first_seq"] == "warning"
+        assert "roll_first_seq" not in codes(starts=dict.fromkeys(cluster.names, "2.10.28"))
+        for name in cluster.names:
+            cluster.stop(name)
+            cluster.start(name)
+            form(cluster, run_module)
+        state = cluster.app_request("$JS.API.STREAM.INFO.COUNTED")["state"]
+        assert state["messages"] == 0
+        assert "roll_first_seq" not in codes()
+    finally:
+        cluster.kill()
+
+
 def severities(result: dict[str, Any]) -> dict[str, str]:
     return {
         problem["code"]: problem["severity"] for problem in result["problems"] if problem["code"] != "roll_few_replicas"

@@ -69,11 +69,12 @@ def backup_caveats(config: Config, version: str) -> list[str]:
 @dataclass(frozen=True)
 class Target:
     """What is known of where a stream is to be restored. `overlapping`: other streams that already store messages of its
-    subjects."""
+    subjects. `keeps_first_seq`: whether a stream with `first_seq` survives there (nats-server#6753)."""
 
     version: str
     max_payload: int
     overlapping: tuple[str, ...] = ()
+    keeps_first_seq: bool = True
 
 
 #: What would keep a stream from being compared at leisure. What connects it with others: what it stores, which may be what the
@@ -152,6 +153,7 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     leave half done."""
     config = wanted_config(manifest, wanted)
     name = config["name"]
+    first_seq = 0 if target.keeps_first_seq else config.pop("first_seq", 0)
     if target.overlapping:
         others = ", ".join(target.overlapping)
         raise Refusal("overlap", f"subjects of stream {name} belong to {others}; give it others with `subjects`")
@@ -175,6 +177,11 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     strip = not wanted.consumers or (manifest.format == TAR and bool(lowered))
     recreate = tuple(_fitted(entry, replicas) for entry in consumers if strip or not entry["in_archive"])
     caveats = [*_fewer_replicas(manifest, wanted, replicas), *_caveats(manifest, consumers, target, recreate)]
+    if first_seq:
+        caveats.append(
+            f"it is restored without first_seq ({first_seq}), with which nats-server {target.version} would empty it; its "
+            "messages keep their sequences"
+        )
     return RestorePlan(config, recreate, lowered, strip, tuple(caveats))
 
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import FIRST_SEQ_PURGED
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
@@ -38,8 +39,9 @@ LEAST_FREE = 64 * 1024**2
 class RollRules:
     """How many servers may be down together. `max_parallel` 0: as many as the invariant allows. `canary`: servers that go
     first, one by one. `r1_policy`: fail or accept that groups of one or two replicas are away meanwhile; move: single replicas
-    are moved to another server before. `accept_loss`: streams in
-    memory (ACCOUNT/STREAM) whose messages may end with the restart."""
+    are moved to another server before. `accept_loss`: streams
+    (ACCOUNT/STREAM) whose messages may end with the restart. `starts`: server → the version that it will start with, if that is
+    not the one that it runs."""
 
     max_parallel: int = 1
     max_unavailable_replicas: int = 1
@@ -47,6 +49,7 @@ class RollRules:
     canary: int = 0
     r1_policy: str = "accept"
     accept_loss: frozenset[str] = frozenset()
+    starts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
     problems = [
         *_few_replicas(cluster, running, rules),
         *_lost_with_memory(cluster, running, rules),
+        *_lost_by_first_seq(cluster, running, rules),
         *_meta_refusal(cluster, running),
     ]
     leader = cluster.meta.group.leader if cluster.meta else None
@@ -201,6 +205,28 @@ def _lost_with_memory(cluster: Cluster, running: Sequence[str], rules: RollRules
         )
         severity = WARNING if name in rules.accept_loss else ERROR
         yield Problem("roll_memory_lost", severity, stream.group.subject, f"{lost}; {remedy}", tuple(touched))
+
+
+def _lost_by_first_seq(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:
+    """Yield the streams that a server with that defect would empty while it starts."""
+    versions = {server.name: rules.starts.get(server.name) or server.version for server in cluster.servers}
+    for stream in cluster.streams:
+        first = (stream.info.get("config") or {}).get("first_seq")
+        if not first or first != stream.first_seq or stream.storage != "file" or not stream.messages:
+            continue
+        members = [name for name in running if name in stream.group.members]
+        touched = sorted(name for name in members if FIRST_SEQ_PURGED.affects(versions.get(name, "")))
+        if not touched:
+            continue
+        name = f"{stream.account}/{stream.name}"
+        accepted = name in rules.accept_loss
+        remedy = "accepted by accept_loss" if accepted else f"upgrade the servers, or delete message {first} first"
+        message = (
+            f"stream {name} would lose its {stream.messages} message(s) as {', '.join(touched)} start(s), since the first one "
+            f"has the sequence of first_seq ({first}; nats-server#6753): {remedy}"
+        )
+        severity = WARNING if accepted else ERROR
+        yield Problem("roll_first_seq", severity, stream.group.subject, message, tuple(touched))
 
 
 def _meta_refusal(cluster: Cluster, running: Sequence[str]) -> Iterable[Problem]:

@@ -111,10 +111,19 @@ UNSTORED_ACKNOWLEDGED = Defect(
     "jetstream_cluster.go processClusteredInboundMsg; tried on 2.10.27 and 2.15.1",
 )
 
+FIRST_SEQ_PURGED = Defect(
+    "first_seq_purged",
+    "a stream on disk loses all its messages when its server restarts while the first one has the sequence of first_seq",
+    (("2.10.0", "2.10.27"), ("2.11.0", "2.11.1")),
+    ("2.10.28", "2.11.2"),
+    "nats-server#6753; tried on 2.10.27 and 2.15.1",
+)
+
 DEFECTS = (
     RAFT_SILENT,
     RESTORED_UNHEALTHY,
     UNSTORED_ACKNOWLEDGED,
+    FIRST_SEQ_PURGED,
     Defect(
         "ghost_consumer",
         "a consumer that a work queue stream rejects may stay in the meta group without a server that holds it, and healthz "

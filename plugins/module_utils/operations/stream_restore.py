@@ -27,6 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader, splice
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents, read_head
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import FIRST_SEQ_PURGED
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
     CHUNK,
@@ -121,7 +122,9 @@ def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRe
     config = wanted_config(manifest, wanted.changes)
     found = api.find_stream(config["name"])
     others = {other for subject in config.get("subjects") or () for other in api.stream_names(subject)}
-    target = Target(client.server_version, client.max_payload, tuple(sorted(others - {config["name"]})))
+    version = client.server_version
+    overlapping = tuple(sorted(others - {config["name"]}))
+    target = Target(version, client.max_payload, overlapping, not FIRST_SEQ_PURGED.affects(version))
     try:
         plan = plan_restore(manifest, wanted.changes, target)
         if found is not None:

@@ -381,3 +381,12 @@ def test_a_stream_that_ends_below_its_backup_is_unfinished() -> None:
         with pytest.raises(Refusal, match=r"stream S exists and ends at sequence \d, below its backup \(9\)") as caught:
             require_restored(saved, plan, {"config": CONFIG, "state": state}, [])
         assert caught.value.code == "unfinished"
+
+
+def test_first_seq_is_left_out_where_a_server_would_empty_the_stream() -> None:
+    saved = replace(manifest(consumer("a")), config={**CONFIG, "first_seq": 1000})
+    kept = plan_restore(saved, Changes(), HERE)
+    assert kept.config["first_seq"] == 1000 and not [text for text in kept.caveats if "first_seq" in text]
+    affected = plan_restore(saved, Changes(), replace(HERE, keeps_first_seq=False))
+    assert "first_seq" not in affected.config
+    assert [text for text in affected.caveats if "without first_seq (1000)" in text]

@@ -289,6 +289,38 @@ def test_messages_that_end_with_the_restart_are_an_error_unless_accepted() -> No
     assert "is in the memory of n2 alone: its 20 message(s) end with the restart" in message
 
 
+@pytest.mark.parametrize(
+    ("version", "starts", "first", "config", "found"),
+    [
+        ("2.10.27", "", 1000, {"first_seq": 1000}, ERROR),
+        ("2.10.27", "2.10.27", 1000, {"first_seq": 1000}, ERROR),
+        ("2.11.1", "", 1000, {"first_seq": 1000}, ERROR),
+        # The version that starts does not have the defect, or has it.
+        ("2.10.27", "2.15.1", 1000, {"first_seq": 1000}, ""),
+        ("2.15.1", "", 1000, {"first_seq": 1000}, ""),
+        ("2.15.1", "2.10.27", 1000, {"first_seq": 1000}, ERROR),
+        # Another message is the first one, or first_seq is not set.
+        ("2.10.27", "", 1001, {"first_seq": 1000}, ""),
+        ("2.10.27", "", 1, {}, ""),
+    ],
+)
+def test_streams_that_a_defect_of_the_server_would_empty(
+    version: str, starts: str, first: int, config: dict[str, int], found: str
+) -> None:
+    counted = replace(
+        stream("FS", ["n1", "n2", "n3"]), storage="file", messages=9, first_seq=first, info={"config": config}
+    )
+    state = cluster(["n1", "n2", "n3"], counted)
+    state = replace(state, servers=tuple(replace(one, version=version) for one in state.servers))
+    rules = RollRules(starts=dict.fromkeys(("n1", "n2", "n3"), starts))
+    problems = [one for one in plan_roll(state, ["n1", "n2", "n3"], {}, rules).problems if one.code == "roll_first_seq"]
+    assert [one.severity for one in problems] == ([found] if found else [])
+    if found:
+        assert "delete message 1000 first" in problems[0].message
+        accepted = plan_roll(state, ["n1"], {}, replace(rules, accept_loss=frozenset({"APP/FS"}))).problems
+        assert [one.severity for one in accepted if one.code == "roll_first_seq"] == [WARNING]
+
+
 def test_a_meta_group_of_two_is_named() -> None:
     plan = plan_roll(cluster(["n1", "n2"]), ["n1"], {}, RollRules())
     assert [problem.code for problem in plan.problems] == ["roll_meta_quorum"]
