@@ -107,6 +107,7 @@ waited:
   sample: 0.3
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -126,6 +127,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import i
 
 #: SERVER.REMOVE for a server that is no member (server/errors.json JSClusterServerNotMemberErr).
 NOT_A_MEMBER = 10044
+#: server/raft.go idLen, and the digits of getHash.
+_PEER_ID = re.compile("[0-9A-Za-z]{8}")
 
 
 def meta_of(cluster: Cluster) -> MetaGroup:
@@ -231,11 +234,24 @@ def agreeing(meta: MetaGroup) -> list[str]:
     return sorted(name for name, size in meta.sizes.items() if name in members and size == meta.group.size)
 
 
+def wanted_peer(params: Mapping[str, Any]) -> str:
+    """Return the peer id of the member that is to be removed. Raises NatsFailure invalid_option for what no member can have."""
+    if params["server_name"] is not None:
+        if not params["server_name"].strip():
+            raise NatsFailure("invalid_option", "server_name is empty")
+        return peer_id(params["server_name"])
+    if not _PEER_ID.fullmatch(params["peer_id"]):
+        raise NatsFailure(
+            "invalid_option", f"peer_id: {params['peer_id']!r} is not a peer id, which has 8 letters and digits"
+        )
+    return str(params["peer_id"])
+
+
 def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result, having removed the member where there is one."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
     system = SystemApi(client)
-    peer = params["peer_id"] or peer_id(params["server_name"])
+    peer = wanted_peer(params)
     known = [params["server_name"]] if params["server_name"] else []
     cluster = system.read_cluster(known_names=known, health=False)
     meta = meta_of(cluster)
@@ -251,6 +267,12 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
             result["after"] = {**before, "cluster_size": size, "quorum": size // 2 + 1, "members": members}
         else:
             result.update(_removed(client, meta, peer, timeout))
+    else:
+        named = params["server_name"] or peer
+        members = ", ".join(before["members"].values())
+        module.warn(
+            f"{named} is not a member of the meta group, so there was nothing to remove; its members are {members}"
+        )
     result["diff"] = {"before": result["before"], "after": result["after"]}
     return result
 

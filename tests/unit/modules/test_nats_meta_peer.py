@@ -33,3 +33,16 @@ def test_another_change_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> No
         nats_meta_peer.remove(None, meta, peer, 0.0)  # type: ignore[arg-type]
     assert raised.value.code == "member_change_in_flight"
     assert raised.value.description.endswith("was under way for 0 s; n3 was not removed")
+
+
+@pytest.mark.parametrize(
+    ("server_name", "peer", "reason"),
+    [("", None, "server_name is empty"), (" ", None, "server_name is empty"), (None, "xx", "'xx' is not a peer id"),
+     (None, "", "'' is not a peer id"), (None, "../../..", "is not a peer id")],
+)  # fmt: skip
+def test_what_no_member_can_have_is_refused(server_name: str | None, peer: str | None, reason: str) -> None:
+    with pytest.raises(NatsFailure, match=reason) as raised:
+        nats_meta_peer.wanted_peer({"server_name": server_name, "peer_id": peer})
+    assert raised.value.code == "invalid_option"
+    assert nats_meta_peer.wanted_peer({"server_name": "n1", "peer_id": None}) == "fjFyEjc1"
+    assert nats_meta_peer.wanted_peer({"server_name": None, "peer_id": "fjFyEjc1"}) == "fjFyEjc1"
