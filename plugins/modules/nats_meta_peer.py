@@ -269,10 +269,8 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
             result.update(_removed(client, meta, peer, timeout))
     else:
         named = params["server_name"] or peer
-        members = ", ".join(before["members"].values())
-        module.warn(
-            f"{named} is not a member of the meta group, so there was nothing to remove; its members are {members}"
-        )
+        there = ", ".join(before["members"].values())
+        module.warn(f"{named} is not a member of the meta group, so there was nothing to remove; its members are {there}")
     result["diff"] = {"before": result["before"], "after": result["after"]}
     return result
 
