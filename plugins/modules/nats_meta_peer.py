@@ -270,7 +270,9 @@ def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> 
     else:
         named = params["server_name"] or peer
         there = ", ".join(before["members"].values())
-        module.warn(f"{named} is not a member of the meta group, so there was nothing to remove; its members are {there}")
+        module.warn(
+            f"{named} is not a member of the meta group, so there was nothing to remove; its members are {there}"
+        )
     result["diff"] = {"before": result["before"], "after": result["after"]}
     return result
 
