@@ -69,7 +69,7 @@ def busy_processes(number: int) -> Iterator[None]:
     """Keep processes of the usual priority busy, in sessions of their own so that a terminal's Ctrl-C ends the part first."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        for _ in range(number):
+        for _number in range(number):
             command = [sys.executable, "-c", BUSY, str(os.getpid())]
             processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
         yield

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -129,7 +130,7 @@ ENTRIES = "roll_unreadable_entries"
 
 
 def unreadable(
-    state: Cluster, target: str, names: list[str] = NAMES, flags: dict[str, bool] | None = None
+    state: Cluster, target: str, names: Sequence[str] = ("n1", "n2", "n3"), flags: dict[str, bool] | None = None
 ) -> list[tuple[str, str]]:
     """Return severity and flag of the Raft entries that some members could not read."""
     rules = VersionRules(target, allow_skipped_minors=True, allow_downgrade=True, feature_flags=flags or {})
