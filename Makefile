@@ -231,7 +231,7 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	test -z "$$failed"
 
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
-lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made
+lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(DEV_LINK)
 	@$(TYPED) mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
 		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py tests/support/spark_cluster.py
 
