@@ -21,6 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils import progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.backup_site import Accounts, Record, Run, some_messages
+from support.manifests import change_manifest
 from support.module_runs import form
 from support.nats_processes import APP_PASSWORD, NatsProcesses
 
@@ -177,6 +178,23 @@ def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts
     assert not accounts.done("backup", exclude=["*/MEMORY"])["changed"]
 
 
+def test_a_name_of_255_bytes_keeps_no_stream_from_being_saved(accounts: Accounts) -> None:
+    """A long name ended each run, and none of the streams behind it was ever saved."""
+    app = accounts.sites["APP"]
+    names = ["A", "M" * 255, "Z"]
+    for stream in names:
+        app.add(stream, 1)
+        app.produce([(f"{stream}.x", {}, b"1")])
+    assert {row["stream"] for row in accounts.done("backup", keep={"last": 1})["streams"]} == set(names)
+    for stream in names:
+        app.produce([(f"{stream}.x", {}, b"2")])
+    assert len(accounts.done("backup", keep={"last": 1})["removed"]) == 3
+    assert not accounts.done("backup", keep={"last": 1})["changed"]
+    app.clear()
+    accounts.done("restore", streams=["*"])
+    assert {name: app.api.stream(name)["state"]["messages"] for name in names} == dict.fromkeys(names, 2)
+
+
 def test_a_long_transfer_shows_its_bytes(
     accounts: Accounts, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,8 +294,7 @@ def test_a_backup_from_the_future_does_not_displace_later_ones(accounts: Account
     (row,) = accounts.done("backup")["streams"]
     folder = Path(row["path"])
     ahead = folder.with_name("SEC@20991231T000000.000000Z")
-    manifest = json.loads((folder / "backup.json").read_text())
-    (folder / "backup.json").write_text(json.dumps({**manifest, "taken": "2099-12-31T00:00:00.000000Z"}))
+    change_manifest(folder, taken="2099-12-31T00:00:00.000000Z")
     folder.rename(ahead)
     for number in range(2):
         app.produce([("SEC.x", {}, str(number).encode())])
@@ -377,3 +394,27 @@ def test_a_run_that_was_killed_continues(accounts: Accounts, tmp_path: Path) -> 
     assert {row["stream"]: row["changed"] for row in result["streams"]} == {"A": False, "B": True}
     assert not list(accounts.directory.glob("*/.natsops-*"))
     shutil.rmtree(accounts.directory)
+
+
+def test_a_server_that_is_down_takes_only_its_own_streams_along(accounts: Accounts, cluster: NatsProcesses) -> None:
+    """Streams with other replicas elect a leader, for which the run waits; the rest is named without a timeout for each."""
+    app = accounts.sites["APP"]
+    lone = [f"LONE{number}" for number in range(6)]
+    for stream in lone:
+        app.add(stream, 1)
+    for number in range(3):
+        app.add(f"LED{number}", 3)
+    held = {stream: app.api.stream(stream)["cluster"]["leader"] for stream in lone}
+    victim = max(held.values(), key=list(held.values()).count)
+    cluster.kill(victim)
+    try:
+        result = accounts.run("backup")
+        down = {f"APP/{stream}" for stream, server in held.items() if server == victim}
+        assert len(down) >= 2
+        assert result["failure"]["code"] == "leaderless", result
+        problems = {name: record["problem"] for name, record in accounts.catalogue()["streams"].items()}
+        assert {name for name, problem in problems.items() if problem} == down, problems
+        assert all("none of its replicas leads it" in problems[name] for name in down), problems
+    finally:
+        cluster.start(victim)
+    assert wait_until(lambda: accounts.run("backup"), lambda row: not row.get("failed"), 30).done

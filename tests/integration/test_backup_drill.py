@@ -24,6 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import load_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.load import fetch
+from support.manifests import change_manifest
 from support.module_runs import form, run_in_process
 from support.nats_processes import APP_PASSWORD, NatsProcesses, binary, collections_path
 
@@ -159,13 +160,6 @@ def backup_of(directory: Path, stream: str) -> Path:
     return next(directory.glob(f"APP/{stream}@*"))
 
 
-def change(path: Path, **changes: Any) -> dict[str, Any]:
-    """Change what a manifest says, and return what it said."""
-    told = json.loads((path / "backup.json").read_text())
-    (path / "backup.json").write_text(json.dumps({**told, **changes}))
-    return dict(told)
-
-
 def refused(result: dict[str, Any], code: str) -> str:
     assert result.get("failed"), result
     assert result["failure"]["code"] == code, result
@@ -222,7 +216,9 @@ def test_another_archive_under_the_same_checksums_is_not_proven(backups: Path, v
     another: only what comes back shows it."""
     path = backup_of(backups, "BRIEF")
     data = (path / ARCHIVE).read_bytes()
-    told = change(path, contents={**json.loads((path / "backup.json").read_text())["contents"], "digest": "0" * 64})
+    told = change_manifest(
+        path, contents={**json.loads((path / "backup.json").read_text())["contents"], "digest": "0" * 64}
+    )
     reason = refused(drill(backups, version, stream="APP/BRIEF"), "not_proven")
     assert reason.startswith("APP/BRIEF came back different")
     assert f"digest of its messages is {told['contents']['digest']} instead of {'0' * 64}" in reason
@@ -236,7 +232,7 @@ def test_a_consumer_that_comes_back_elsewhere_is_not_proven(backups: Path, versi
     (entry,) = json.loads((path / "backup.json").read_text())["consumers"]
     assert entry["in_archive"] and entry["ack_floor"]["stream_seq"] == 5
     entry["ack_floor"]["stream_seq"] = 4
-    change(path, consumers=[entry])
+    change_manifest(path, consumers=[entry])
     reason = refused(drill(backups, version, stream="APP/COPY"), "not_proven")
     assert "consumer reader stands at 5 instead of 4" in reason
     assert proof_of(backups, "APP/COPY")["ok"] is False

@@ -42,6 +42,7 @@ from nats.aio.client import Client as NatsPy
 from support import natscli
 from support.backup_site import Record, Run, Site, some_messages
 from support.load import patiently
+from support.manifests import change_manifest
 from support.module_runs import form
 from support.nats_processes import APP_PASSWORD, NatsProcesses, collections_path
 from support.object_storage import BUCKET, ObjectStorage
@@ -760,15 +761,14 @@ def test_a_failed_restore_leaves_no_part_of_the_stream(site: Site, save: Callabl
     altered = bytearray(whole)
     altered[len(whole) - 40] ^= 1
     archive.write_bytes(altered)
-    told = manifest_of(path)
-    (path / "backup.json").write_text(json.dumps({**told, "sha256": hashlib.sha256(altered).hexdigest()}))
+    told = change_manifest(path, sha256=hashlib.sha256(altered).hexdigest())
     site.api.delete_stream("FAILED")
     result = site.run("restore", path=str(path))
     assert result["failure"]["err_code"] == 10062, result
     assert "what there was of it is removed" in result["msg"]
     assert site.api.stream_names() == []
     archive.write_bytes(whole)
-    (path / "backup.json").write_text(json.dumps(told))
+    change_manifest(path, **told)
     site.done("restore", path=str(path))
     site.assert_restored("FAILED", record)
 

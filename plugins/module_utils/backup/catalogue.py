@@ -14,7 +14,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Optional
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import shapes
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.shapes import (
+    count,
+    flag,
+    list_of,
+    members,
+    moment,
+    object_of,
+    optional,
+    seconds,
+)
 
 SCHEMA, VERSION = "natsops.backup_catalogue", 1
 FILE = "catalogue.json"
@@ -100,7 +111,7 @@ def backup_row(path: str, manifest: Manifest) -> dict[str, Any]:
 def read_catalogue(text: str) -> Catalogue:
     """Return what a catalogue says. Raises CatalogueError."""
     try:
-        document = json.loads(text)
+        document = shapes.read_json(text)
     except ValueError as error:
         raise CatalogueError(f"it is not JSON: {error}") from error
     return catalogue_of(document)
@@ -114,19 +125,75 @@ def catalogue_of(document: Any) -> Catalogue:
         raise CatalogueError(
             f"its schema is {document.get('schema')!r} {document.get('version')!r}; {SCHEMA} {VERSION} is read here"
         )
-    backups, streams = document.get("backups"), document.get("streams")
-    cluster = document.get("cluster", [])
-    if not isinstance(cluster, list):
-        raise CatalogueError("its list of the cluster's files is none")
-    if not isinstance(backups, list) or not isinstance(streams, dict):
-        raise CatalogueError("it has no backups or no streams")
-    try:
-        records = {name: StreamRecord(**record) for name, record in streams.items()}
-    except TypeError as error:
-        raise CatalogueError(f"a stream's record has another shape: {error}") from error
-    # Catalogues of before have no `exclude`.
-    exclude = tuple(map(str, document.get("exclude") or ()))
-    return Catalogue(str(document.get("written", "")), tuple(backups), records, exclude, tuple(cluster))
+    if not document.get("cluster"):
+        document = {**document, "cluster": []}
+    if not document.get("exclude"):  # catalogues of before have none
+        document = {**document, "exclude": []}
+    wrong = shapes.misshapen(document, _SHAPES)
+    if wrong:
+        raise CatalogueError(f"it has no valid {', '.join(wrong)}")
+    names = StreamRecord.__dataclass_fields__
+    unknown = sorted({key for record in document["streams"].values() for key in record if key not in names})
+    if unknown:
+        raise CatalogueError(f"the record of a stream has an unknown {', '.join(unknown)}")
+    return Catalogue(
+        document["written"],
+        tuple(document["backups"]),
+        {
+            name: StreamRecord(**{**record, "problem": record.get("problem") or ""})
+            for name, record in document["streams"].items()
+        },
+        tuple(document["exclude"]),
+        tuple(document["cluster"]),
+    )
+
+
+_BACKUP = object_of(
+    {
+        **members(shapes.text, "path", "stream"),
+        **members(optional(shapes.text), "account", "server_version", "format", "sha256", "digest"),
+        "taken": optional(moment),
+        **members(optional(count), "size", "messages", "bytes", "first_seq", "last_seq"),
+        "seconds": optional(seconds),
+        "consumers": optional(list_of(shapes.text)),
+        **members(optional(object_of({})), "encryption", "changed_meanwhile"),
+    }
+)
+_RECORD = object_of(
+    {
+        "current": optional(moment),
+        "problem": optional(shapes.text),
+        "proof": optional(
+            object_of(
+                {
+                    "time": moment,
+                    "proven": optional(moment),
+                    "ok": optional(flag),
+                    "reason": optional(shapes.text),
+                    "seconds": optional(seconds),
+                    **members(optional(count), "bytes", "messages"),
+                    **members(optional(shapes.text), "path", "taken", "digest", "server_version"),
+                }
+            )
+        ),
+    }
+)
+_CLUSTER_FILES = object_of(
+    {
+        **members(shapes.text, "path", "sha256", "digest"),
+        "taken": moment,
+        "size": count,
+        "files": list_of(shapes.text),
+        "encryption": optional(object_of({})),
+    }
+)
+_SHAPES: dict[str, shapes.Shape] = {
+    "written": shapes.text,
+    "backups": list_of(_BACKUP),
+    "streams": object_of({}, _RECORD),
+    "exclude": list_of(shapes.text),
+    "cluster": list_of(_CLUSTER_FILES),
+}
 
 
 def least_proven(streams: Sequence[str], catalogue: Catalogue) -> str:

@@ -1,20 +1,34 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of a backup, beside its archive. Pure.
+"""The description of a backup, next to its archive. Pure.
 
 A backup is a directory with the archive and `backup.json`, named and laid out as the nats CLI does (jsm.go snapshots.go), which
-reads `config` and `state` and ignores the rest. What the nats CLI wrote has only these two.
+reads `config` and `state` and ignores the rest. The nats CLI writes only these two. Every other `backup.json` has a seal, the
+SHA-256 of all its values: it shows what was edited or damaged, though not an edit that computes a new seal.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import SERVER_METADATA
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import shapes
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.shapes import (
+    count,
+    flag,
+    list_of,
+    members,
+    moment,
+    object_of,
+    optional,
+    seconds,
+    whole,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, Contents
 
 SCHEMA, VERSION = "natsops.stream_backup", 1
@@ -66,36 +80,112 @@ class Manifest:
         return {"schema": SCHEMA, "version": VERSION, **asdict(self)}
 
     def text(self) -> str:
-        return json.dumps(self.as_dict(), indent=2, sort_keys=True) + "\n"
+        return sealed_text(self.as_dict())
+
+
+def sealed_text(document: Mapping[str, Any]) -> str:
+    """Return the text of a manifest with its seal."""
+    return json.dumps({**document, "seal": _seal(document)}, indent=2, sort_keys=True) + "\n"
+
+
+def _seal(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(text: str, archives: Sequence[str]) -> Manifest:
     """Return what `backup.json` says; `archives`: names of the archives beside it. Raises ManifestError."""
     try:
-        document = json.loads(text)
+        document = shapes.read_json(text)
     except ValueError as error:
         raise ManifestError(f"it is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise ManifestError("it is not a JSON object")
-    schema, version = document.pop("schema", None), document.pop("version", None)
-    if schema is None and isinstance(document.get("config"), dict) and isinstance(document.get("state"), dict):
+    schema, version = document.get("schema"), document.get("version")
+    if schema is None and "config" in document and "state" in document:
+        _require(document, {"config": _CONFIG, "state": _STATE_SHAPE})
         if len(archives) != 1:
             raise ManifestError(f"there is not one archive beside it: {', '.join(archives) or 'none'}")
-        return Manifest(str(document["config"].get("name")), document["config"], document["state"], archives[0])
+        return Manifest(document["config"]["name"], document["config"], document["state"], archives[0])
     if (schema, version) != (SCHEMA, VERSION):
         raise ManifestError(f"its schema is {schema!r} {version!r}; {SCHEMA} {VERSION} is read here")
+    if document.pop("seal", None) != _seal(document):
+        raise ManifestError("its seal does not match: it was edited or damaged after the backup")
+    _require(document, _SHAPES)
     known = {name: document[name] for name in Manifest.__dataclass_fields__ if name in document}
-    wanted = {"stream": str, "config": dict, "state": dict, "archive": str, "consumers": list}
-    wrong = [name for name, kind in wanted.items() if not isinstance(known.get(name), kind)]
-    if wrong:
-        raise ManifestError(f"it has no {', '.join(wrong)}")
+    if known["config"]["name"] != known["stream"]:
+        raise ManifestError(f"it is of stream {known['stream']}, and its configuration of {known['config']['name']}")
     if bool(known.get("encryption")) != (known["archive"] == ENCRYPTED_ARCHIVE):
         raise ManifestError(
             f"its archive {known['archive']!r} is {'' if known.get('encryption') else 'not '}said to be encrypted"
         )
     if known["archive"] not in archives:
         raise ManifestError(f"its archive {known['archive']!r} is not there")
-    return Manifest(**{**known, "consumers": tuple(known["consumers"]), "caveats": tuple(known.get("caveats", ()))})
+    return Manifest(**{**known, "consumers": tuple(known["consumers"]), "caveats": tuple(known["caveats"])})
+
+
+def _require(document: Mapping[str, Any], wanted: Mapping[str, shapes.Shape]) -> None:
+    wrong = shapes.misshapen(document, wanted)
+    if wrong:
+        raise ManifestError(f"it has no valid {', '.join(wrong)}")
+
+
+# --- the shape of a manifest, which may come from anywhere ----------------------------------------------------------------
+
+_METADATA = object_of({}, shapes.text)
+_CONFIG = object_of(
+    {
+        "name": lambda value: shapes.text(value) and bool(value),
+        "metadata": optional(_METADATA),
+        **members(optional(list_of(shapes.text)), "subjects"),
+        **members(optional(shapes.text), "retention", "storage", "discard"),
+        **members(optional(object_of({})), "mirror", "placement", "republish", "subject_transform"),
+        **members(optional(list_of(object_of({}))), "sources"),
+        **members(optional(whole), "num_replicas", "max_age", "max_msgs", "max_bytes", "max_msgs_per_subject"),
+        **members(optional(whole), "duplicate_window", "first_seq"),
+    }
+)
+_STATE_SHAPE = object_of(members(optional(count), *_STATE))
+_POSITION = object_of(members(count, "consumer_seq", "stream_seq"))
+_CONSUMER = object_of(
+    {
+        "name": shapes.text,
+        "config": object_of(
+            {
+                "metadata": optional(_METADATA),
+                **members(optional(shapes.text), "durable_name", "name", "deliver_policy", "filter_subject"),
+                **members(optional(list_of(shapes.text)), "filter_subjects"),
+                **members(optional(whole), "num_replicas", "opt_start_seq"),
+            }
+        ),
+        "in_archive": optional(flag),
+        **members(count, "num_ack_pending"),
+        **members(_POSITION, "delivered", "ack_floor"),
+    }
+)
+_SHAPES: dict[str, shapes.Shape] = {
+    **members(shapes.text, "stream", "archive"),
+    "config": _CONFIG,
+    "state": _STATE_SHAPE,
+    "consumers": list_of(_CONSUMER),
+    "caveats": list_of(shapes.text),
+    "changed_meanwhile": object_of({}, whole),
+    "crashed": flag,
+    "contents": optional(
+        object_of(
+            {
+                **members(count, "messages", "bytes", "largest", "first_seq", "last_seq"),
+                "digest": shapes.text,
+                "exact": flag,
+            }
+        )
+    ),
+    "encryption": optional(object_of({"method": shapes.text, "recipients": list_of(shapes.text)})),
+    "taken": moment,
+    "seconds": optional(seconds),
+    "size": count,
+    "sha256": shapes.text,
+    **members(optional(shapes.text), "account", "created", "server_version", "format"),
+}
 
 
 def consumer_entries(infos: Sequence[Info], contents: Contents | None) -> tuple[dict[str, Any], ...]:
@@ -133,6 +223,20 @@ def without_server_metadata(config: Info) -> dict[str, Any]:
     }
     kept = {key: value for key, value in config.items() if key != "metadata"}
     return {**kept, "metadata": metadata} if metadata else kept
+
+
+def archive_differences(manifest: Manifest, contents: Contents) -> list[str]:
+    """Return in which way an archive that was read back is not what its manifest describes."""
+    found = [] if contents.as_dict() == manifest.contents else ["it holds something else than its backup says"]
+    described = {entry["name"]: _positions(entry) for entry in manifest.consumers if entry["in_archive"]}
+    there = {consumer.name: (consumer.delivered, consumer.ack_floor) for consumer in contents.consumers}
+    names = sorted(name for name in {*described, *there} if described.get(name) != there.get(name))
+    found += [f"its consumers {', '.join(names[:5])} are not those of its backup"] if names else []
+    return found
+
+
+def _positions(entry: Info) -> tuple[Any, Any]:
+    return entry["delivered"], entry["ack_floor"]
 
 
 def outdated(manifest: Manifest, account: str | None, info: Info, consumers: Sequence[Info] | None) -> str:

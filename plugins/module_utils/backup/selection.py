@@ -54,11 +54,11 @@ def parse_time(text: str) -> datetime:
         text = "-".join(day.groups()) + "T23:59:59.999999+00:00"
     try:
         time = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
-    except ValueError:
-        raise SelectionError(f"{text!r} is no time such as 2026-11-23T02:00:00Z") from None
-    if "." not in text:
-        time = time.replace(microsecond=999_999)
-    return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+        if "." not in text:
+            time = time.replace(microsecond=999_999)
+        return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):
+        raise SelectionError(f"{text!r} is not a time such as 2026-11-23T02:00:00Z") from None
 
 
 def is_future(taken: str | None, now: datetime) -> bool:

@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
     FILE,
     Manifest,
     ManifestError,
+    archive_differences,
     read_manifest,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError, Reader
@@ -27,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify im
     sha256_of,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, name_part
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import decrypted
 
 #: How an archive is verified: size and SHA-256 against the manifest; all that it holds; and the checksum of each message too.
@@ -122,7 +123,7 @@ def _require_readable(failure: NatsFailure) -> None:
 def newest_backup(store: Store, stream: str, account: str | None) -> Backup | None:
     """Return the newest backup of a stream that was taken into a store, None without any that can be read. Raises NatsFailure."""
     found = []
-    for folder, files in store.folders(f"{stream}@").items():
+    for folder, files in store.folders(f"{name_part(stream)}@").items():
         try:
             backup = read_backup(store, folder, files)
         except NatsFailure as failure:
@@ -164,10 +165,10 @@ def verify(backup: Backup, level: str) -> Contents | None:
         contents = read_contents(backup.open, level == RECORDS)
         if contents.config is not None and contents.config.get("name") != manifest.stream:
             raise ArchiveError(f"it is of stream {contents.config.get('name')}, not {manifest.stream}")
-        if manifest.contents is not None and contents.as_dict() != manifest.contents:
-            raise ArchiveError("it holds something else than its backup says")
         if manifest.contents is None:
             _require_plausible(manifest, contents)
+        elif archive_differences(manifest, contents):
+            raise ArchiveError("; ".join(archive_differences(manifest, contents)))
     except (ArchiveError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise NatsFailure("damaged", f"{backup.archive}: {reason}") from error

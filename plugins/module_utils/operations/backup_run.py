@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -18,8 +19,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import answered_by_leader
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import Backup, find_backups
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store, utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
+    Store,
+    name_part,
+    utc_now,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import (
     load_catalogue,
     store_catalogue,
@@ -37,9 +43,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
-#: Failures after which no other stream can be saved either.
-_HOPELESS = ("write_failed", "unreachable", "authorization", "tls")
+#: Failures of a run rather than a stream, where they come so many times in a row.
+_HOPELESS, _IN_A_ROW = ("write_failed", "unreachable", "authorization", "tls"), 3
+#: A leader that went away during a snapshot, see also waiting.is_transient.
+_LEADER_LOST = ("idle", "interrupted")
 
 
 #: Account and name.
@@ -89,16 +98,16 @@ def _run(
     listed = [account for account in wanted.accounts if account not in unlisted]
     catalogue = replace(catalogue.without(_gone(catalogue, found, listed)), exclude=tuple(wanted.exclude))
     rows: list[dict[str, Any]] = []
-    patience = Patience()
+    patience, leaderless = Patience(), _Leaderless(connections)
     for account, stream in chosen:
         name = stream_key(account, stream)
         report = partial(_report, progress, rows, len(chosen), name)
-        row = _save(connections, wanted, patience, report, account, stream, check_mode)
+        row = _save(connections, wanted, patience, leaderless, report, account, stream, check_mode)
         rows.append(row)
         catalogue = catalogue.failed(name, row["problem"]) if row["problem"] else catalogue.saved(name, utc_now())
-        if row["code"] in _HOPELESS:
+        if hopeless(rows):
             break
-    own = _save_own(wanted, catalogue, bool(rows) and rows[-1]["code"] in _HOPELESS, check_mode)
+    own = _save_own(wanted, catalogue, hopeless(rows), check_mode)
     left = [stream_key(account, stream) for account, stream in chosen[len(rows) :]]
     rows += [_not_listed(account, failure) for account, failure in unlisted.items()]
     tidied = _tidied(wanted, rows, own.catalogue, check_mode)
@@ -130,12 +139,18 @@ def _listed(
         try:
             found += [(account, stream) for stream in sorted(connections.account(account).stream_names())]
         except NatsFailure as failure:
-            if failure.code in (*_HOPELESS, "invalid_option"):
+            if failure.code in ("unreachable", "tls", "invalid_option"):
                 raise
             unlisted[account] = failure
     if unlisted and len(unlisted) == len(accounts):
         raise next(iter(unlisted.values()))
     return found, unlisted
+
+
+def hopeless(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the last streams failed in a way in which the following ones would."""
+    last = rows[-_IN_A_ROW:]
+    return len(last) == _IN_A_ROW and all(row["code"] in _HOPELESS for row in last)
 
 
 @dataclass(frozen=True)
@@ -199,6 +214,7 @@ def _save(
     connections: Connections,
     wanted: WantedRun,
     patience: Patience,
+    leaderless: _Leaderless,
     report: Callable[[int], None],
     account: str | None,
     stream: str,
@@ -210,12 +226,64 @@ def _save(
     one = WantedBackup(stream, store, wanted.level, wanted.pace, report=report, patience=patience)
     report(0)
     try:
-        result = back_up(connections.client(account), connections.account(account), one, check_mode)
+        leaderless.require_led(account, stream)
+        result = _with_elections(connections, account, one, check_mode)
     except NatsFailure as failure:
+        failure = leaderless.explained(failure, account, stream)
         return {**row, **_NOTHING, "problem": failure.description, "code": failure.code}
     messages = (result["diff"]["after"] or result["backup"]["state"]).get("messages", 0)
     kept = {key: result[key] for key in ("changed", "path", "reason", "bytes", "caveats", "diff")}
     return {**row, **kept, "messages": messages, "problem": "", "code": ""}
+
+
+def _with_elections(
+    connections: Connections, account: str | None, wanted: WantedBackup, check_mode: bool
+) -> dict[str, Any]:
+    """Return the result of `back_up`, which is repeated once another leader is elected. Raises NatsFailure."""
+    api = connections.account(account)
+    try:
+        return back_up(connections.client(account), api, wanted, check_mode)
+    except NatsFailure as failure:
+        if not (is_transient(failure) or failure.code in _LEADER_LOST) or wanted.patience.left <= 0:
+            raise
+        started = time.monotonic()
+        try:
+            led = wait_until(lambda: api.stream(wanted.stream), answered_by_leader, wanted.patience.left).done
+        except NatsFailure:
+            led = False
+        wanted.patience.left -= time.monotonic() - started
+        if not led:
+            raise
+    return back_up(connections.client(account), api, wanted, check_mode)
+
+
+class _Leaderless:
+    """The streams whose leaders do not answer, by account, read after the first request that found none. With it, many streams
+    of a server that is down cost one timeout."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._found: dict[Optional[str], Collection[str]] = {}
+
+    def require_led(self, account: str | None, stream: str) -> None:
+        """Raise NatsFailure leaderless for a stream that is known to have no leader."""
+        if stream in self._found.get(account, ()):
+            reason = (
+                f"stream {stream} was not saved: none of its replicas leads it. The servers that hold it, or the majority of "
+                "them, are down or cannot reach each other"
+            )
+            raise NatsFailure("leaderless", reason, account=account)
+
+    def explained(self, failure: NatsFailure, account: str | None, stream: str) -> NatsFailure:
+        """Return the failure of a stream, with its cause where the stream has no leader."""
+        if not is_transient(failure) or failure.code in _HOPELESS:
+            return failure
+        try:
+            self._found[account] = self._connections.account(account).streams().unknown.keys()
+            self.require_led(account, stream)
+        except NatsFailure as found:
+            return found if found.code == "leaderless" else failure
+        return failure
 
 
 #: The row of a stream of which nothing was saved.
@@ -245,7 +313,7 @@ def _not_listed(account: str | None, failure: NatsFailure) -> dict[str, Any]:
 
 def folder(account: str | None) -> str:
     """Return the name of an account's directory."""
-    return quote(account, safe="$ ").replace(".", "%2E") if account else "_"
+    return name_part(quote(account, safe="$ ").replace(".", "%2E")) if account else "_"
 
 
 @dataclass(frozen=True)
@@ -320,7 +388,7 @@ def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Op
     if not failed:
         return None
     shown = [f"{row['name']}: {row['problem']}" for row in failed[:8]]
-    shown += [f"and {len(failed) - 8} more, see `streams` of the result"] if len(failed) > 8 else []
+    shown += [f"and {len(failed) - 8} more, see catalogue.json"] if len(failed) > 8 else []
     shown += [f"not begun: {counted(len(left), 'stream')}"] if left else []
     done = len(rows) - len(failed)
     head = f"{len(failed)} of {len(rows) + len(left)} streams were not saved, {done} are; run this again for the rest"

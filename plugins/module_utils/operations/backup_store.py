@@ -10,8 +10,10 @@ last: in a directory by one rename of a folder with another name, so that whatev
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
+import hashlib
 import os
 import shutil
 import tempfile
@@ -30,6 +32,11 @@ PREFIX = ".natsops-backup-"
 #: What the name of a backup begins with while it is removed.
 REMOVED = f"{PREFIX}removed-"
 _LOCK = ".lock"
+#: Bytes of a stream's or an account's part of a folder's name. A file system allows 255 for all of it, with what is put before
+#: and after while a backup is written or removed.
+_LONGEST_PART = 200
+#: What the disk refuses because of one name.
+_NAME_REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
 class Staging(ABC):
@@ -115,8 +122,18 @@ class Store(ABC):
         """Hold the lock of those who write a catalogue, or the backups that it lists. Raises NatsFailure locked."""
 
 
+def name_part(name: str) -> str:
+    """Return how a stream or an account is called within the name of a folder: a long one by its beginning and a digest. The
+    manifest has the name itself."""
+    encoded = name.encode()
+    if len(encoded) <= _LONGEST_PART:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    return f"{encoded[: _LONGEST_PART - len(digest) - 1].decode(errors='ignore')}~{digest}"
+
+
 def backup_name(stream: str, taken: datetime) -> str:
-    return f"{stream}@{taken:%Y%m%dT%H%M%S.%fZ}"
+    return f"{name_part(stream)}@{taken:%Y%m%dT%H%M%S.%fZ}"
 
 
 def utc_now() -> str:
@@ -126,12 +143,12 @@ def utc_now() -> str:
 
 @contextlib.contextmanager
 def written(place: object) -> Iterator[None]:
-    """Turn what the disk refuses into NatsFailure write_failed."""
+    """Turn what the disk refuses into NatsFailure: write_failed, invalid_name where it refuses one name."""
     try:
         yield
     except OSError as error:
         reason = f"cannot write the backup to {place}: {error.strerror}; nothing of it was left there"
-        raise NatsFailure("write_failed", reason) from error
+        raise NatsFailure("invalid_name" if error.errno in _NAME_REFUSED else "write_failed", reason) from error
 
 
 # --- a directory --------------------------------------------------------------------------------------------------------
@@ -270,7 +287,7 @@ def staged_directory(directory: Path, stream: str) -> Iterator[Path]:
 def _locked(directory: Path, stream: str) -> tuple[Path, int]:
     """Make a directory and return it with its lock."""
     while True:
-        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{stream}@", dir=directory))
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name_part(stream)}@", dir=directory))
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(path, os.O_RDONLY)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -282,7 +299,7 @@ def _locked(directory: Path, stream: str) -> tuple[Path, int]:
 
 def _remove_leftovers(directory: Path, stream: str) -> None:
     """Remove what runs left that were killed; one that lives holds a lock."""
-    for path in directory.glob(f"{PREFIX}{glob.escape(stream)}@*"):
+    for path in directory.glob(f"{PREFIX}{glob.escape(name_part(stream))}@*"):
         with contextlib.suppress(OSError):
             lock = os.open(path, os.O_RDONLY)
             try:

@@ -30,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     Store,
     another_run,
     backup_name,
+    name_part,
     utc_now,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import NO_KEYS, Keys
@@ -211,8 +212,8 @@ class S3Store(Store):
 
     @contextlib.contextmanager
     def staged(self, stream: str, taken: datetime) -> Iterator[Staging]:
-        with self._lock(f".{stream}.lock"):
-            self._tidy(f"{stream}@", datetime.now(timezone.utc))
+        with self._lock(f".{name_part(stream)}.lock"):
+            self._tidy(f"{name_part(stream)}@", datetime.now(timezone.utc))
             staging = _StagedObjects(self._bucket, self._prefix, backup_name(stream, taken))
             try:
                 yield staging

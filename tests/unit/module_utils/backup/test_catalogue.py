@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
@@ -46,19 +47,27 @@ def test_what_is_written_is_read() -> None:
     assert catalogue.failed("APP/S", "gone").saved("APP/S", "later").streams["APP/S"].problem == ""
 
 
+def catalogue(**changed: Any) -> str:
+    return json.dumps({**json.loads(Catalogue("2026-11-23T02:00:00Z").text()), **changed})
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("{", "not JSON"),
+        ("[" * 100_000, "not JSON: it is nested too deeply"),
         ("[]", "not a JSON object"),
         ('{"schema": "other", "version": 1}', "natsops.backup_catalogue 1 is read here"),
-        (json.dumps({"schema": "natsops.backup_catalogue", "version": 1}), "no backups or no streams"),
-        (
-            json.dumps(
-                {"schema": "natsops.backup_catalogue", "version": 1, "backups": [], "streams": {"A/S": {"x": 1}}}
-            ),
-            "another shape",
-        ),
+        (catalogue(backups=None, streams=[]), "no valid backups, streams"),
+        (catalogue(backups=[None]), "no valid backups"),
+        (catalogue(streams={"A/S": {"proof": "x"}}), "no valid streams"),
+        (catalogue(streams={"A/S": {"current": "yesterday"}}), "no valid streams"),
+        (catalogue(streams={"A/S": {"proof": {"time": 5}}}), "no valid streams"),
+        (catalogue(streams={"A/S": None}), "no valid streams"),
+        (catalogue(cluster=[1]), "no valid cluster"),
+        (catalogue(exclude="x"), "no valid exclude"),
+        (catalogue(written=None), "no valid written"),
+        (catalogue(streams={"A/S": {"x": 1}}), "the record of a stream has an unknown x"),
     ],
 )
 def test_what_is_no_catalogue(text: str, reason: str) -> None:

@@ -13,10 +13,12 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import (
     Manifest,
     ManifestError,
+    archive_differences,
     changes,
     consumer_entries,
     outdated,
     read_manifest,
+    sealed_text,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, Contents
 
@@ -44,7 +46,15 @@ def contents(*consumers: Consumer) -> Contents:
 
 
 def manifest(**more: Any) -> Manifest:
-    found = {"account": "APP", "created": "then", "consumers": consumer_entries([info()], None), **more}
+    found = {
+        "account": "APP",
+        "created": "then",
+        "taken": "2026-11-23T02:00:00Z",
+        "size": 9,
+        "sha256": "ab",
+        "consumers": consumer_entries([info()], None),
+        **more,
+    }
     return Manifest("S", CONFIG, STATE, NAME, **found)
 
 
@@ -53,7 +63,9 @@ def stream(**more: Any) -> dict[str, Any]:
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    written = manifest(caveats=("one",), contents={"messages": 3}, changed_meanwhile={"messages": 0}, size=9)
+    written = manifest(
+        caveats=("one",), contents=contents().as_dict(), changed_meanwhile={"messages": -1}, seconds=0.25
+    )
     assert read_manifest(written.text(), [NAME]) == written
 
 
@@ -68,16 +80,79 @@ def test_what_the_nats_cli_writes() -> None:
     ("text", "reason"),
     [
         ("{", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON: it is nested too deeply"),
         ("[]", "not a JSON object"),
         ('{"config": {}}', "its schema is None None"),
-        (json.dumps({**json.loads(manifest().text()), "version": 2}), "its schema is 'natsops.stream_backup' 2"),
-        (json.dumps({**json.loads(manifest().text()), "stream": 1, "consumers": {}}), "it has no stream, consumers"),
-        (json.dumps({**json.loads(manifest().text()), "archive": "../x"}), "its archive '../x' is not there"),
+        ('{"config": {}, "state": {"messages": "x"}}', "it has no valid config, state"),
+        ('{"config": {"name": "S", "metadata": [1]}, "state": {}}', "it has no valid config"),
     ],
 )
 def test_a_file_that_describes_no_backup(text: str, reason: str) -> None:
     with pytest.raises(ManifestError, match=reason):
         read_manifest(text, [NAME])
+
+
+def document(**changed: Any) -> dict[str, Any]:
+    return {**json.loads(json.dumps(manifest(contents=contents().as_dict()).as_dict())), **changed}
+
+
+def wrong(key: str, *values: Any) -> list[tuple[dict[str, Any], str]]:
+    return [({key: value}, f"it has no valid {key}") for value in values]
+
+
+def entry(**changed: Any) -> dict[str, Any]:
+    return {**document()["consumers"][0], **changed}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"version": 2}, "its schema is 'natsops.stream_backup' 2"),
+        ({"stream": 1, "consumers": {}}, "it has no valid stream, consumers"),
+        ({"stream": "T"}, "it is of stream T, and its configuration of S"),
+        ({"archive": "../x"}, "its archive '../x' is not there"),
+        ({"sha256": None, "size": None}, "it has no valid size, sha256"),
+        *wrong("caveats", None, 3, [1]),
+        *wrong("taken", 5, [1], None, "yesterday", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"),
+        *wrong("contents", [1], "x", {}, {"messages": -1}),
+        *wrong("consumers", [None], [{}], [entry(ack_floor={})], [entry(in_archive="yes")], [entry(config=[1])]),
+        *wrong("config", {}, {**CONFIG, "metadata": [1]}, {**CONFIG, "subjects": "S.>"}, {**CONFIG, "max_age": "1h"}),
+        ({"state": {"last_seq": "9"}}, "it has no valid state"),
+        ({"encryption": {"recipients": [1]}}, "it has no valid encryption"),
+    ],
+)
+def test_a_sealed_file_of_another_shape(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ManifestError, match=reason):
+        read_manifest(sealed_text(document(**changed)), [NAME])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"config": {**CONFIG, "max_msgs": 10}},
+        {"config": {**CONFIG, "subjects": ["other.>"]}},
+        {"taken": "2026-11-24T02:00:00Z"},
+        {"account": "OTHER"},
+        {"consumers": []},
+        {"sha256": None, "size": None},
+        {"seal": None},
+    ],
+)
+def test_an_edit_breaks_the_seal(changed: dict[str, Any]) -> None:
+    written = json.loads(sealed_text(document()))
+    assert read_manifest(json.dumps(written), [NAME]).stream == "S"
+    with pytest.raises(ManifestError, match="its seal does not match: it was edited or damaged"):
+        read_manifest(json.dumps({**written, **changed}), [NAME])
+
+
+def test_consumers_that_were_edited_with_a_new_seal() -> None:
+    archived = Consumer("c", {}, pair(9), pair(8), 1)
+    held = contents(archived)
+    saved = manifest(contents=held.as_dict(), consumers=consumer_entries([info(), info("left")], held))
+    assert archive_differences(saved, held) == []
+    moved = tuple({**entry, "ack_floor": pair(7)} for entry in saved.consumers)
+    for edited in (replace(saved, consumers=()), replace(saved, consumers=moved)):
+        assert archive_differences(edited, held) == ["its consumers c are not those of its backup"]
 
 
 def test_consumers_of_the_archive_and_of_their_leaders() -> None:

@@ -55,7 +55,7 @@ def test_times(text: str, expected: tuple[int, int, int, int]) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-11-23T25:00:00Z"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(SelectionError, match="is no time such as"):
+    with pytest.raises(SelectionError, match="is not a time such as"):
         parse_time(text)
 
 

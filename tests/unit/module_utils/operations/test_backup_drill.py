@@ -18,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import load_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throwaway_server import find_binary
+from support.manifests import change_manifest
 
 ARCHIVES = Path(__file__).parents[1] / "backup" / "archives"
 
@@ -75,7 +76,7 @@ def test_what_is_no_stream(wanted: WantedDrill) -> None:
     assert "there is no backup of OTHER/*" in refused(wanted, "invalid_option", stream="OTHER/*")
     other = directory_of(wanted) / "other"
     shutil.copytree(ARCHIVES / "backup-2.10.27", other)
-    (other / "backup.json").write_text((other / "backup.json").read_text().replace('"account": null', '"account": "B"'))
+    change_manifest(other, account="B")
     assert "means 2 streams" in refused(wanted, "invalid_option", stream="*/S")
 
 

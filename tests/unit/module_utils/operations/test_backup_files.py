@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import tempfile
@@ -27,14 +28,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     read_backup,
     verify,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_run import folder, hopeless
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
     PREFIX,
     DirectoryStore,
     staged_directory,
+    written,
 )
 from ansible_collections.natsops.jetstream.plugins.modules.nats_backup_info import NONE, read
 from hypothesis import given
 from hypothesis import strategies as st
+from support.manifests import change_manifest
 
 ARCHIVES = Path(__file__).parents[1] / "backup" / "archives"
 VERSIONS = ["2.10.27", "2.15.1"]
@@ -129,9 +133,8 @@ def test_a_damaged_backup_of_the_nats_cli(path: Path, fault: str) -> None:
 
 
 def test_a_manifest_that_says_something_else(path: Path) -> None:
-    told = json.loads((path / "backup.json").read_text())
-    told["contents"]["messages"] += 1
-    (path / "backup.json").write_text(json.dumps(told))
+    contents = read_backup(DirectoryStore(path)).manifest.contents or {}
+    change_manifest(path, contents={**contents, "messages": contents["messages"] + 1})
     with pytest.raises(NatsFailure, match="it holds something else than its backup says") as caught:
         verify(read_backup(DirectoryStore(path)), CONTENTS)
     assert caught.value.code == "damaged"
@@ -175,6 +178,47 @@ def test_what_a_killed_run_left_is_removed_and_what_another_one_writes_is_not(tm
     assert [entry.name for entry in tmp_path.iterdir()] == [f"{PREFIX}T@killed"]
 
 
+@pytest.mark.parametrize("stream", ["M" * 231, "é" * 120, "M" * 200, "S" * 255])
+def test_a_long_name_of_a_stream_is_shortened(path: Path, tmp_path: Path, stream: str) -> None:
+    """File systems allow 255 bytes, servers too; what is written and what is removed has a longer name."""
+    config = {**read_backup(DirectoryStore(path)).manifest.config, "name": stream}
+    change_manifest(path, stream=stream, config=config)
+    manifest = read_backup(DirectoryStore(path)).manifest
+    store = DirectoryStore(tmp_path / "new")
+    for other in (stream, stream[:-1] + "x"):
+        with store.staged(other, datetime(2026, 11, 23, 2, tzinfo=timezone.utc)) as staging:
+            with staging.create("stream.tar.s2") as file:
+                file.write((path / "stream.tar.s2").read_bytes())
+            text = replace(manifest, stream=other, config={**config, "name": other}).text()
+            assert (tmp_path / "new" / staging.publish(text)).is_dir()
+    newest = newest_backup(store, stream, None)
+    assert newest is not None and newest.manifest.stream == stream
+    store.remove(newest.folder)
+    assert newest_backup(store, stream, None) is None and len(find_backups(store)[0]) == 1
+    assert len(folder("é" * 120)) <= 200 < len("%C3%A9" * 120)
+
+
+def test_a_name_that_the_disk_refuses_is_not_a_fault_of_the_disk(tmp_path: Path) -> None:
+    with pytest.raises(NatsFailure, match="cannot write") as caught, written(tmp_path):
+        raise OSError(errno.ENAMETOOLONG, "File name too long")
+    assert caught.value.code == "invalid_name"
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ("write_failed", False),
+        ("write_failed write_failed unreachable", True),
+        ("write_failed write_failed write_failed ok", False),
+        ("ok write_failed write_failed", False),
+        ("damaged damaged damaged", False),
+    ],
+)
+def test_when_a_run_gives_up(codes: str, expected: bool) -> None:
+    """A fault of one stream or of one account ends no run."""
+    assert hopeless([{"code": "" if code == "ok" else code} for code in codes.split()]) == expected
+
+
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="why"), staged_directory(tmp_path, "S") as staging:
         (staging / "stream.tar.s2").write_bytes(b"half")
@@ -201,8 +245,11 @@ def test_the_newest_backup_of_a_stream(path: Path, tmp_path: Path) -> None:
         ("S@5", "", None, "S"),
     ):
         shutil.copytree(path, tmp_path / name)
-        told = {**json.loads((path / "backup.json").read_text()), "taken": taken, "account": account, "stream": stream}
-        (tmp_path / name / "backup.json").write_text(json.dumps(told) if taken else "{")
+        config = {**read_backup(DirectoryStore(path)).manifest.config, "name": stream}
+        if taken:
+            change_manifest(tmp_path / name, taken=taken, account=account, stream=stream, config=config)
+        else:
+            (tmp_path / name / "backup.json").write_text("{")
     newest = newest_backup(DirectoryStore(tmp_path), "S", None)
     assert newest is not None
     assert newest.folder == "S@3"

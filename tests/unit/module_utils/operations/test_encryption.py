@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import sys
 import threading
@@ -40,6 +39,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encry
 from ansible_collections.natsops.jetstream.plugins.modules.nats_backup_info import read
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from support.manifests import change_manifest
 
 ARCHIVES = Path(__file__).parents[1] / "backup" / "archives"
 
@@ -215,13 +215,15 @@ def backup(request: pytest.FixtureRequest, identity: Any, tmp_path: Path) -> Bac
     recipient = str(identity.to_public())
     (path / ENCRYPTED_ARCHIVE).write_bytes(seal((path / "stream.tar.s2").read_bytes(), Keys((recipient,))))
     (path / "stream.tar.s2").unlink()
-    manifest = json.loads((path / "backup.json").read_text())
     with (path / ENCRYPTED_ARCHIVE).open("rb") as file:
-        manifest["sha256"] = sha256_of(file)
-    manifest["size"] = (path / ENCRYPTED_ARCHIVE).stat().st_size
-    manifest["archive"] = ENCRYPTED_ARCHIVE
-    manifest["encryption"] = {"method": "age", "recipients": [recipient]}
-    (path / "backup.json").write_text(json.dumps(manifest))
+        sha256 = sha256_of(file)
+    change_manifest(
+        path,
+        sha256=sha256,
+        size=(path / ENCRYPTED_ARCHIVE).stat().st_size,
+        archive=ENCRYPTED_ARCHIVE,
+        encryption={"method": "age", "recipients": [recipient]},
+    )
     return read_backup(DirectoryStore(path, Keys(identity_file=identity_file(tmp_path, identity))))
 
 
@@ -260,8 +262,7 @@ def test_an_encrypted_backup_that_is_damaged(backup: Backup) -> None:
 
 
 def test_a_plain_archive_in_place_of_an_encrypted_one(backup: Backup) -> None:
-    path = Path(backup.path) / "backup.json"
-    path.write_text(path.read_text().replace(ENCRYPTED_ARCHIVE, "stream.tar.s2"))
+    change_manifest(Path(backup.path), archive="stream.tar.s2")
     with pytest.raises(NatsFailure, match="said to be encrypted") as caught:
         read_backup(backup.store)
     assert caught.value.code == "damaged"

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The shapes of JSON documents that come from files: each is a function that accepts or rejects a value. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, Callable
+
+Shape = Callable[[Any], bool]
+
+
+def read_json(source: str) -> Any:
+    """Return the value of a JSON text. Raises ValueError, also for one that is nested too deeply."""
+    try:
+        return json.loads(source)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def misshapen(document: Any, shapes: Mapping[str, Shape]) -> list[str]:
+    """Return which of these members of an object have another shape."""
+    return [name for name, fits in shapes.items() if not fits(document.get(name))]
+
+
+def text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def whole(value: Any) -> bool:
+    """Accept a whole number of at most 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64
+
+
+def count(value: Any) -> bool:
+    return whole(value) and value >= 0
+
+
+def flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e12
+
+
+def moment(value: Any) -> bool:
+    """Accept a time or a day of ISO 8601."""
+    try:
+        datetime.fromisoformat(value.replace("Z", "+00:00")).astimezone(timezone.utc)
+    except (AttributeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def optional(shape: Shape) -> Shape:
+    return lambda value: value is None or shape(value)
+
+
+def list_of(shape: Shape) -> Shape:
+    return lambda value: isinstance(value, list) and all(map(shape, value))
+
+
+def object_of(shapes: Mapping[str, Shape], others: Shape = lambda _value: True) -> Shape:
+    """Return the shape of an object with these members, and perhaps others."""
+
+    def fits(value: Any) -> bool:
+        return (
+            isinstance(value, dict)
+            and all(shape(value.get(name)) for name, shape in shapes.items())
+            and all(others(member) for name, member in value.items() if name not in shapes)
+        )
+
+    return fits
+
+
+def members(shape: Shape, *names: str) -> dict[str, Shape]:
+    """Return members of the same shape."""
+    return dict.fromkeys(names, shape)
