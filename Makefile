@@ -225,7 +225,7 @@ lint-ruff: $(CACHE)/venv/.made
 
 lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
-	$(TYPED) mypy --exclude 'tests/bench/insights|tests/support/(forecasting|spark_cluster)' tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
+	$(TYPED) mypy --exclude 'tests/bench/insights|tests/support/(forecasting|lakes|spark_cluster)' tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
 		extensions/eda/plugins/event_source roles/nats_program/files/pack.py roles/nats_insights/files/collector roles/nats_insights/files/exporter roles/nats_cluster/files || failed=1; \
 	$(TYPED) mypy tests/lab || failed=1; \
 	test -z "$$failed"
@@ -233,7 +233,7 @@ lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
 # What is imported of the collection is lint-mypy's to check; Spark's environment lacks what it needs.
 lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(DEV_LINK)
 	@$(TYPED) mypy --follow-imports silent --python-executable $(SPARK_VENV)/bin/python \
-		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py tests/support/spark_cluster.py
+		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py tests/support/lakes.py tests/support/spark_cluster.py
 
 lint-yaml: $(CACHE)/venv/.made
 	@yamllint --strict .

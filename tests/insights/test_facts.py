@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jetstream_insights.days import hours_of, make_gold
+import pytest
+from jetstream_insights.days import EVERYTHING, Wanted, hours_of, make_gold
 from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.common import Settings
@@ -21,6 +22,7 @@ from jetstream_insights.lake import FACTS, FACTS_FORMAT, Lake
 from jetstream_insights.maintenance import Keep, Maintained, maintain
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage
+from support.lakes import few_gold_tables, few_silver_tables, published_rows
 
 DAY = START.date()
 #: n2 is away over the end of an hour, n3 for an hour without snapshots.
@@ -48,6 +50,8 @@ def plain(value: Any) -> Any:
     """Return a value of a row that can be sorted, without the last digits of sums in another order."""
     if isinstance(value, float):
         return f"{value:.9g}"
+    if isinstance(value, dict):
+        return [plain(one) for one in value.values()]
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
     return str(value)
@@ -59,9 +63,9 @@ class Made:
     def __init__(self, spark: SparkSession, path: Path, little: bool = False) -> None:
         self.path, self.lake = path, Lake(spark, str(path), little)
 
-    def gold(self, force: bool = False) -> None:
+    def gold(self, force: bool = False, wanted: Wanted = EVERYTHING) -> None:
         make_silver(self.lake, hours_of(DAY), quiet)
-        assert make_gold(self.lake, [DAY], quiet, force).made == 1
+        assert make_gold(self.lake, [DAY], quiet, force, wanted=wanted).made == 1
 
     def runs(self) -> dict[int, str]:
         """Return which run made the facts of each hour that has some."""
@@ -69,20 +73,20 @@ class Made:
         return {number: pointer["run"] for number, pointer in pointers.items() if pointer}
 
     def tables(self) -> dict[str, list[Any]]:
-        found = ((name, self.lake.read_days("gold", name, [DAY])) for name in TABLES)
-        return {name: sorted(map(plain, frame.collect())) for name, frame in found if frame is not None}
+        return {name: sorted(map(plain, found)) for name, found in self._published().items()}
 
-    def rows(self, table: str) -> list[Mapping[str, Any]]:
-        frame = self.lake.read_days("gold", table, [DAY])
-        assert frame is not None
-        return [row.asDict() for row in frame.collect()]
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return self._published()[table]
+
+    def _published(self) -> dict[str, list[dict[str, Any]]]:
+        return published_rows(self.path, "gold", DAY)
 
 
 def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSession, tmp_path: Path) -> None:
     made = Made(spark, tmp_path)
     write(tmp_path, 20)
     write(tmp_path, 21, 0, 1, 2, 4, 5)
-    made.gold()
+    made.gold(wanted=replace(EVERYTHING, tables=few_gold_tables("moments").tables))
     first = made.runs()
     assert set(first) == {20, 21}
     # Of 22:00 there is nothing; the snapshot of 21:30 is late.
@@ -93,40 +97,39 @@ def test_a_further_hour_and_a_late_snapshot_make_their_hours_only(spark: SparkSe
     assert (second[20], set(second)) == (first[20], {20, 21, 23})
     assert second[21] == second[23] != first[21]
     by_hours = made.tables()
+    assert set(by_hours) == set(TABLES)
     known = (
         "usage", "timeline", "moments", "leader_changes", "restarts", "activity", "consumer_lag", "states", "changes",
         "account_usage", "incidents", "divergence",
     )  # fmt: skip
     assert all(by_hours[name] for name in known)
-    made.gold(force=True)
-    assert set(made.runs()) == set(second)
-    assert set(made.runs().values()).isdisjoint(second.values())
-    assert len(set(made.runs().values())) == 1  # all hours at once
-    assert made.tables() == by_hours
     # Of little the facts are not kept.
     shutil.copytree(tmp_path / "silver", tmp_path / "little/silver")
     little = Made(spark, tmp_path / "little", little=True)
     assert make_gold(little.lake, [DAY], quiet).made == 1
     assert little.tables() == by_hours and little.runs() == {}
+    few = few_gold_tables("server_availability", "usage")
+    made.gold(force=True, wanted=few)
+    assert set(made.runs()) == set(second)
+    assert set(made.runs().values()).isdisjoint(second.values())
+    assert len(set(made.runs().values())) == 1  # all hours at once
+    at_once = made.tables()
+    assert len(few.tables) == 4 and at_once == {name: by_hours[name] for name in few.tables}
 
 
 def test_a_day_begins_with_the_last_hour_before_it(spark: SparkSession, tmp_path: Path) -> None:
     """Of which the day before need not have been made."""
     lake, day = Made(spark, tmp_path).lake, DAY + timedelta(days=1)
+    few = few_gold_tables("activity", "account_usage")
     write(tmp_path, 23, 5)
     write(tmp_path, 24, 0)
     make_silver(lake, [hour(23), hour(24)], quiet)
-    assert make_gold(lake, [day], quiet).made == 1
+    assert make_gold(lake, [day], quiet, wanted=few).made == 1
     assert all(lake.pointer(FACTS, hour(number)) for number in (23, 24))
-
-    def rows(table: str) -> list[Any]:
-        frame = lake.read_days("gold", table, [day])
-        assert frame is not None
-        return frame.collect()
-
+    made = published_rows(tmp_path, "gold", day)
     # Each server has one snapshot in the day: what it counted is the step to that.
-    assert [row["measured"] for row in rows("activity")] == [3]
-    assert {row["observed"] for row in rows("account_usage")} == {3.0 * STEP}
+    assert [row["measured"] for row in made["activity"]] == [3]
+    assert {row["observed"] for row in made["account_usage"]} == {3.0 * STEP}
 
 
 def test_other_columns_are_another_format() -> None:
@@ -134,11 +137,15 @@ def test_other_columns_are_another_format() -> None:
     assert (FACTS_FORMAT, digest.hexdigest()[:12]) == (4, "8601e5ef38e4"), "raise FACTS_FORMAT, then pin both here"
 
 
-def test_hours_whose_silver_is_gone_keep_their_facts(spark: SparkSession, tmp_path: Path) -> None:
+def test_hours_whose_silver_is_gone_keep_their_facts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = Made(spark, tmp_path)
+    few_silver_tables(monkeypatch, "servers", "server_names", "meta_peers", "streams", "accounts")
+    few = few_gold_tables("server_availability", "usage")
     for number in (20, 21):
         write(tmp_path, number, 0, 3)
-    made.gold()
+    made.gold(wanted=few)
     first, before = made.runs(), {name: made.rows(name) for name in ("usage", "moments", "server_availability")}
     keep = Keep(silver=1, unused=timedelta(0))
     maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet)
@@ -146,7 +153,7 @@ def test_hours_whose_silver_is_gone_keep_their_facts(spark: SparkSession, tmp_pa
     write(tmp_path, 21, 5)
     # Other settings make again what can be made again.
     make_silver(made.lake, [hour(21)], quiet)
-    assert make_gold(made.lake, [DAY], quiet, settings=Settings(longest_gap=300.0)).made == 1
+    assert make_gold(made.lake, [DAY], quiet, settings=Settings(longest_gap=300.0), wanted=few).made == 1
     second = made.runs()
     assert second[20] == first[20] and second[21] != first[21]
     for name, when in (("usage", "hour"), ("moments", "taken")):

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights import days
 from jetstream_insights.days import hours_of, make_gold
-from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings
 from jetstream_insights.gold.health import logged
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from support.fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Outage, Stream
+from support.lakes import few_gold_tables, published_rows
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -49,12 +48,10 @@ UPGRADE = Maintenance(START + timedelta(hours=23.6), START + timedelta(hours=24.
 class Gold:
     """The tables of the two days."""
 
-    lake: Lake
+    days: list[dict[str, list[dict[str, Any]]]]
 
-    def rows(self, table: str, day: int = 0, **wanted: Any) -> list[Row]:
-        frame = self.lake.read_days("gold", table, [(START + timedelta(days=day)).date()])
-        assert frame is not None, table
-        return [row for row in frame.collect() if all(row[name] == value for name, value in wanted.items())]
+    def rows(self, table: str, day: int = 0, **wanted: Any) -> list[dict[str, Any]]:
+        return [row for row in self.days[day][table] if all(row[name] == value for name, value in wanted.items())]
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +59,11 @@ def gold(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gold:
     path = tmp_path_factory.mktemp("lake")
     for at in MOMENTS:
         FLEET.write(path, at)
-    lake = Lake(spark, str(path))
+    lake = Lake(spark, str(path), little=True)
     both = [START.date(), (START + timedelta(days=1)).date()]
     make_silver(lake, [hour for day in both for hour in hours_of(day)], lambda _text: None)
     assert make_gold(lake, both, lambda _text: None, settings=Settings(maintenance=(UPGRADE,))).made == 2
-    return Gold(lake)
+    return Gold([published_rows(path, "gold", day) for day in both])
 
 
 def at(moment: datetime) -> float:
@@ -301,20 +298,18 @@ def test_consumers_that_stand_still_loop_or_fall_behind(gold: Gold) -> None:
     assert end == max(at(row["end"]) for row in found.values())
 
 
-def test_a_day_is_made_again_after_one_before_it_was_by_other_settings(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_day_is_made_again_after_one_before_it_was_by_other_settings(spark: SparkSession, tmp_path: Path) -> None:
     """What went on at its end may then be another. A table is enough to see which days are made."""
-    monkeypatch.setattr(days, "TABLES", {"consumer_lag": TABLES["consumer_lag"]})
     small = Fleet(3, 1)
     for moment in (23 * HOUR, DAY):
         small.write(tmp_path, moment)
     lake = Lake(spark, str(tmp_path), little=True)
     first, second = START.date(), (START + timedelta(days=1)).date()
     make_silver(lake, [hour for day in (first, second) for hour in hours_of(day)], lambda _text: None)
+    wanted = few_gold_tables("consumer_lag")
 
     def made(*of_days: date, max_lag: int = DEFAULTS.max_lag) -> int:
-        return make_gold(lake, of_days, lambda _text: None, settings=Settings(max_lag=max_lag)).made
+        return make_gold(lake, of_days, lambda _text: None, settings=Settings(max_lag=max_lag), wanted=wanted).made
 
     assert made(first, max_lag=1) == made(second) == 1
     assert made(first, second) == 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
@@ -21,7 +21,7 @@ from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold import TABLES, made_before
 from jetstream_insights.gold.changes import edits
 from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings, last_of_day
-from jetstream_insights.gold.tables import days_before
+from jetstream_insights.gold.tables import Table, days_before
 from jetstream_insights.jobs import Outcome, Say, silver_of
 from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hours, new_run
 from jetstream_insights.side_by_side import each, make_all
@@ -61,8 +61,24 @@ def up_to_date(known: Mapping[str, Any], format_: int, basis: str, inputs: Itera
 HISTORY = max(back for table in TABLES.values() for source in table.of for back in days_before(source))
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """The tables that are made of a day, each after those that it is made from, and the facts that are kept of its hours."""
+
+    tables: Mapping[str, Table]
+    facts: Mapping[str, Table]
+
+
+EVERYTHING = Wanted(TABLES, FACTS_OF_HOURS)
+
+
 def make_gold(
-    lake: Lake, of_days: Iterable[date], say: Say, force: bool = False, settings: Settings = DEFAULTS
+    lake: Lake,
+    of_days: Iterable[date],
+    say: Say,
+    force: bool = False,
+    settings: Settings = DEFAULTS,
+    wanted: Wanted = EVERYTHING,
 ) -> Outcome:
     """Make the gold tables of the days that have silver rows, and whose silver tables, earlier days or settings are not those
     that they were made from."""
@@ -79,10 +95,10 @@ def make_gold(
         # To write them takes longer than to make little again.
         kept = not lake.little or any(lake.pointer(FACTS, hour) for hour in hours_of(day))
         if kept:
-            _make_facts(lake, day, say, force, settings)
+            _make_facts(lake, day, say, force, settings, wanted.facts)
         run = new_run()
         try:
-            _Day(lake, day, run, mine, say, kept).make()
+            _Day(lake, day, run, mine, say, kept).make(wanted.tables)
         except Exception:
             lake.delete_run("gold", run)
             raise
@@ -96,7 +112,7 @@ def hour_before(lake: Lake, day: date) -> list[datetime]:
     return [hour for hour in hours_of(day - timedelta(days=1)) if lake.pointer("silver", hour)][-1:]
 
 
-def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings) -> None:
+def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings, tables: Mapping[str, Table]) -> None:
     """Make the facts of the hours that a day is made of whose silver rows or settings are not those that they were made from.
     Hours without silver rows keep those that they have."""
     basis = _hash(repr(_of_facts(settings)))
@@ -115,7 +131,7 @@ def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings
         lake.write(FACTS, name, run, _facts(lake, name, settings, stale))
 
     try:
-        each(FACTS_OF_HOURS, make, lake.at_once)
+        each(tables, make, lake.at_once)
     except Exception:
         lake.delete_run(FACTS, run)
         raise
@@ -164,9 +180,9 @@ class _Day:
         self._frames: dict[str, DataFrame] = {}
         self._snapshots: dict[str, list[tuple[Any, ...]]] = {}
 
-    def make(self) -> None:
-        """Write all tables of the day."""
-        make_all({name: made_before(table) for name, table in TABLES.items()}, self._make, self._lake.at_once)
+    def make(self, tables: Mapping[str, Table]) -> None:
+        """Write tables of the day."""
+        make_all({name: made_before(table) for name, table in tables.items()}, self._make, self._lake.at_once)
 
     def _make(self, name: str) -> None:
         self._say(f"{self._day}  {name}")

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lakes of tests: jobs on a few tables, and rows without Spark.
+
+Spark plans a table for half a second of CPU time, however few rows it has, and reading it is planned as well.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
+import pytest
+from jetstream_insights import silver
+from jetstream_insights.cli import DONE, main
+from jetstream_insights.days import Wanted
+from jetstream_insights.gold import FACTS, TABLES, made_before
+from jetstream_insights.lake import place
+from support.fleet import START, Fleet
+
+T = TypeVar("T")
+
+#: The moments of the golden lake, in seconds after its fleet's start, and what asks the command line for them.
+MOMENTS = (0.0, 60.0, 3600.0)
+HOURS = [START, START + timedelta(hours=1)]
+DAY = START.date()
+SPAN = ("--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T02")
+JOBS = ("silver", "gold", "findings", "report")
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A lake with all tables of a small fleet in two hours, and what the jobs printed. Tests that write have copies of it."""
+
+    path: Path
+    printed: str
+
+
+def write_golden(lake: Path) -> None:
+    """Write the snapshots of the golden lake."""
+    for moment in MOMENTS:
+        Fleet(3, 5).write(lake, moment)
+
+
+def make_golden(folder: Path) -> Golden:
+    """Make all tables by the command line, in the session that there is."""
+    lake, printed = folder / "lake", io.StringIO()
+    write_golden(lake)
+    with redirect_stdout(printed):
+        assert main([*JOBS, "--lake", str(lake), *SPAN, "--output", str(folder / "report")]) == DONE
+    return Golden(lake, printed.getvalue())
+
+
+def _closure(names: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return the names with all that they need."""
+    found: set[str] = set()
+    waiting = [*names]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += needs[name]
+    return found
+
+
+def _only(tables: Mapping[str, T], names: set[str]) -> dict[str, T]:
+    """Return the tables of these names, in their order."""
+    return {name: table for name, table in tables.items() if name in names}
+
+
+def few_silver_tables(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let the job silver make these tables and those that they are made from."""
+    needs = {name: table.silver for name, table in silver.TABLES.items()}
+    patch.setattr(silver, "TABLES", _only(silver.TABLES, _closure(names, needs)))
+
+
+def few_gold_tables(*names: str) -> Wanted:
+    """Return these tables of gold with those that they are made from, and the facts that these need."""
+    tables = _only(TABLES, _closure(names, {name: made_before(table) for name, table in TABLES.items()}))
+    sources = [source.partition(".") for table in tables.values() for source in table.of]
+    return Wanted(tables, _only(FACTS, {name for layer, _dot, name in sources if layer in ("hours", "before")}))
+
+
+def published_files(lake: Path, layer: str, when: date) -> dict[str, list[Path]]:
+    """Return the Parquet files of each table that a layer publishes of a day, or of an hour of silver that was not compacted."""
+    run = json.loads((lake / layer / "_published" / f"{place(when)}.json").read_text())["run"]
+    folders = {table.name: table / f"run={run}" / place(when) for table in (lake / layer).glob("[!_]*")}
+    return {name: sorted(folder.rglob("*.parquet")) for name, folder in folders.items() if folder.is_dir()}
+
+
+def published_rows(lake: Path, layer: str, when: date) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each published table. Times have their zone, and a map is a list of pairs."""
+    return {table: rows_of(files) for table, files in published_files(lake, layer, when).items()}
+
+
+def rows_of(files: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return the rows of Parquet files."""
+    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
