@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
@@ -314,39 +315,50 @@ def _diverging(spark: SparkSession, rows: list[tuple[Any, ...]], past: DataFrame
     return table.rows(divergence(of_hours, before))
 
 
-@pytest.mark.parametrize("step", [1, 25, 60])
-def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession, step: int) -> None:
-    """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short. Of an hour there may be
-    one snapshot."""
+#: Minutes between two snapshots: of an hour there may be one.
+_STEPS = (1, 25, 60)
+
+
+def _of_fleet(fleet: object, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows of a fleet of this name, as one of several cases in a frame."""
+    return ((str(fleet), *row[1:]) for row in rows)
+
+
+def test_a_replica_may_be_behind_by_what_was_written_meanwhile(spark: SparkSession) -> None:
+    """100 messages a second; the answers of n2 come half a second later, n3's minutes of messages short."""
     rows = [
-        _replica(minute, server, seconds, 100_000 + minute * 6000 - behind, 100_000 + minute * 6000 - behind)
+        row
+        for step in _STEPS
         for minute in range(0, 4 * step, step)
         for server, seconds, behind in (("n1", 0.0, 0), ("n2", 0.5, -50), ("n3", 0.0, 9000))
+        for held in [100_000 + minute * 6000 - behind]
+        for row in _of_fleet(step, [_replica(minute, server, seconds, held, held)])
     ]
-    found = {row["server"]: row for row in _diverging(spark, rows).collect()}
-    assert set(found) == {"n2", "n3"}
-    assert (found["n2"]["behind"], found["n2"]["diverged"], found["n2"]["lagging"], found["n2"]["begin"]) == (
-        False,
-        False,
-        0,
-        None,
-    )
-    assert (found["n3"]["behind"], found["n3"]["diverged"], found["n3"]["in_a_row"]) == (True, False, 4)
+    found = {
+        (row["fleet"], row["server"]): (row["behind"], row["diverged"], row["lagging"], row["in_a_row"], row["begin"])
+        for row in _diverging(spark, rows).collect()
+    }
+    assert set(found) == {(str(step), server) for step in _STEPS for server in ("n2", "n3")}
+    for (step, server), (behind, diverged, lagging, in_a_row, begin) in found.items():
+        if server == "n2":
+            assert (behind, diverged, lagging, begin) == (False, False, 0, None), step
+        else:
+            assert (behind, diverged, in_a_row) == (True, False, 4), step
 
 
-@pytest.mark.parametrize("step", [1, 25, 60])
-def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession, step: int) -> None:
+def test_a_message_goes_as_a_whole_where_few_are_written(spark: SparkSession) -> None:
     """The last 101 messages are kept, of which one goes every ten seconds; the answers of n2 come three seconds later, each time
     after the next one. n3 lacks five."""
     rows = [
-        _replica(minute, server, seconds, messages, 1000 + minute * 6 + more)
+        row
+        for step in _STEPS
         for minute in range(0, 4 * step, step)
         for server, seconds, messages, more in (("n1", 0.0, 101, 0), ("n2", 3.0, 101, 1), ("n3", 0.0, 96, 0))
+        for row in _of_fleet(step, [_replica(minute, server, seconds, messages, 1000 + minute * 6 + more)])
     ]
-    found = {row["server"]: row for row in _diverging(spark, rows).collect()}
-    assert {server: (row["diverged"], row["behind"]) for server, row in found.items()} == {
-        "n2": (False, False),
-        "n3": (True, False),
+    found = {(row["fleet"], row["server"]): row for row in _diverging(spark, rows).collect()}
+    assert {key: (row["diverged"], row["behind"]) for key, row in found.items()} == {
+        (str(step), server): (server == "n3", False) for step in _STEPS for server in ("n2", "n3")
     }
 
 
@@ -367,56 +379,47 @@ def _day(minutes: range, replica: tuple[int, int], server: str = "n2", **other: 
 _BEFORE, _AFTER = range(_MIDNIGHT - 2, _MIDNIGHT), range(_MIDNIGHT, _MIDNIGHT + 1)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "begin", "in_a_row", "differs", "state"),
-    [
-        pytest.param(
-            _day(_BEFORE, _DIFFERS), _day(_AFTER, _DIFFERS), _BEFORE[0], 3, 3, (True, False), id="differs"
-        ),
-        pytest.param(_day(_BEFORE, _LAGS), _day(_AFTER, _LAGS), _BEFORE[0], 3, 0, (False, True), id="lags"),
-        pytest.param(
-            _day(_BEFORE, _DIFFERS), _day(_AFTER, _LAGS), _BEFORE[0], 3, 2, (False, False), id="differs-then-lags"
-        ),
-        pytest.param(
-            _day(_BEFORE, _LAGS), _day(_AFTER, _DIFFERS), _AFTER[0], 1, 1, (False, False), id="lags-then-differs"
-        ),
-        pytest.param(_day(_BEFORE, _DIFFERS), _day(_AFTER, _ALIKE), None, 0, 0, (False, False), id="over"),
-        pytest.param(
-            _day(_BEFORE, _DIFFERS),
-            [*_day(_AFTER, _ALIKE), *_day(range(_MIDNIGHT + 1, _MIDNIGHT + 2), _DIFFERS)],
-            _MIDNIGHT + 1, 1, 1, (False, False), id="over-and-again",
-        ),
-        pytest.param(
-            _day(_BEFORE, _DIFFERS), _day(_AFTER, _DIFFERS, leader="n3"), _BEFORE[0], 3, 3, (True, False), id="other-leader"
-        ),
-        pytest.param(
-            _day(_BEFORE, _DIFFERS), _day(_AFTER, _ALIKE, leader=None), _BEFORE[0], 2, 2, (False, False), id="leaderless"
-        ),
-        pytest.param(
-            _day(_BEFORE, _DIFFERS, created=9), _day(_AFTER, _DIFFERS), _AFTER[0], 1, 1, (False, False), id="made-again"
-        ),
-        pytest.param(
-            [], [*_day(_BEFORE, _DIFFERS, created=9), *_day(_AFTER, _DIFFERS)], _AFTER[0], 1, 1, (False, False),
-            id="made-again-in-the-day",
-        ),
-    ],
-)  # fmt: skip
-def test_what_differs_goes_on_over_midnight(
-    spark: SparkSession,
-    first: list[tuple[Any, ...]],
-    second: list[tuple[Any, ...]],
-    begin: int | None,
-    in_a_row: int,
-    differs: int,
-    state: tuple[bool, bool],
-) -> None:
+#: The rows of two days, then what is true of n2 on the second: since when it is not as its leader, in how many snapshots in a
+#: row, in how many of these it differs, and whether it has diverged or is behind.
+_OVER_MIDNIGHT: dict[
+    str, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], tuple[int | None, int, int, bool, bool]]
+] = {
+    "differs": (_day(_BEFORE, _DIFFERS), _day(_AFTER, _DIFFERS), (_BEFORE[0], 3, 3, True, False)),
+    "lags": (_day(_BEFORE, _LAGS), _day(_AFTER, _LAGS), (_BEFORE[0], 3, 0, False, True)),
+    "differs, then lags": (_day(_BEFORE, _DIFFERS), _day(_AFTER, _LAGS), (_BEFORE[0], 3, 2, False, False)),
+    "lags, then differs": (_day(_BEFORE, _LAGS), _day(_AFTER, _DIFFERS), (_AFTER[0], 1, 1, False, False)),
+    "over": (_day(_BEFORE, _DIFFERS), _day(_AFTER, _ALIKE), (None, 0, 0, False, False)),
+    "over and again": (
+        _day(_BEFORE, _DIFFERS),
+        [*_day(_AFTER, _ALIKE), *_day(range(_MIDNIGHT + 1, _MIDNIGHT + 2), _DIFFERS)],
+        (_MIDNIGHT + 1, 1, 1, False, False),
+    ),
+    "other leader": (_day(_BEFORE, _DIFFERS), _day(_AFTER, _DIFFERS, leader="n3"), (_BEFORE[0], 3, 3, True, False)),
+    "leaderless": (_day(_BEFORE, _DIFFERS), _day(_AFTER, _ALIKE, leader=None), (_BEFORE[0], 2, 2, False, False)),
+    "recreated": (_day(_BEFORE, _DIFFERS, created=9), _day(_AFTER, _DIFFERS), (_AFTER[0], 1, 1, False, False)),
+    "recreated in the day": (
+        [],
+        [*_day(_BEFORE, _DIFFERS, created=9), *_day(_AFTER, _DIFFERS)],
+        (_AFTER[0], 1, 1, False, False),
+    ),
+}
+
+
+def test_what_differs_goes_on_over_midnight(spark: SparkSession) -> None:
     """Two snapshots before midnight and one after it: three are more than a moment."""
-    yesterday = _diverging(spark, first) if first else None
-    (found,) = [row for row in _diverging(spark, second, yesterday).collect() if row["server"] == "n2"]
-    began = found["begin"] and found["begin"].astimezone(timezone.utc)
-    assert began == (None if begin is None else NOON + timedelta(minutes=begin))
-    assert (found["in_a_row"], found["differs_in_a_row"]) == (in_a_row, differs)
-    assert (found["diverged"], found["behind"]) == state
+    first = [row for name, (day, _next, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
+    second = [row for name, (_day, day, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
+    found = {
+        row["fleet"]: (row["begin"], row["in_a_row"], row["differs_in_a_row"], row["diverged"], row["behind"])
+        for row in _diverging(spark, second, _diverging(spark, first)).collect()
+        if row["server"] == "n2"
+    }
+    assert set(found) == set(_OVER_MIDNIGHT)
+    for name, (_first, _second, (minute, *expected)) in _OVER_MIDNIGHT.items():
+        begin, *known = found[name]
+        began = begin and begin.astimezone(timezone.utc)
+        assert began == (None if minute is None else NOON + timedelta(minutes=minute)), name
+        assert known == expected, name
 
 
 def test_a_sum_is_of_the_servers_that_are_expected(spark: SparkSession) -> None:

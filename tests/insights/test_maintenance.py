@@ -19,11 +19,18 @@ from jetstream_insights.lake import Lake, place
 from jetstream_insights.maintenance import Keep, Maintained, maintain
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
+from support.lakes import few_silver_tables
 
 HOURS = [START, START + timedelta(hours=1)]
 FLEET = Fleet(3, 3)
 KEEP = Keep(unused=timedelta(0))
 SOON = START + timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tables are kept in the same way: these, those that they are made from, and the snapshots."""
+    few_silver_tables(monkeypatch, "streams")
 
 
 class Killed(Exception):

@@ -33,6 +33,7 @@ from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from support.fleet import START, Fleet, Outage, write
+from support.lakes import few_silver_tables, published_rows
 from support.snapshots import HOUR, MORE, RECORDED, cluster_of, recorded, write_snapshot
 
 
@@ -270,7 +271,8 @@ def test_a_column_that_is_new_is_null_in_older_files(spark: SparkSession, tmp_pa
     assert {(row["fleet"], row["zone"]) for row in of_days.collect()} == {("F", None), ("F", "z1")}
 
 
-def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake) -> None:
+def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_silver_tables(monkeypatch, "streams")
     first = made.pointer("silver", HOUR)
     again = make_silver(made, [HOUR], quiet)
     assert (again.made, again.fresh, made.pointer("silver", HOUR)) == (0, 1, first)
@@ -285,7 +287,10 @@ def test_an_hour_is_made_again_only_when_its_snapshots_changed(made: Lake) -> No
     assert made.pointer("silver", HOUR)["run"] != first["run"]
 
 
-def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_silver_tables(monkeypatch, "servers", "streams")
     manifest = write_snapshot(tmp_path, {**recorded("2.15.1"), "more": MORE})
     place = {name: tmp_path / "bronze" / found["files"][0]["path"] for name, found in manifest["tables"].items()}
     lines = gzip.decompress(place["jsz_streams"].read_bytes()).splitlines()
@@ -359,20 +364,26 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize(("data", "extra"), UNKNOWN.items())
-def test_what_no_field_takes_is_in_extra(spark: SparkSession, data: str, extra: dict[str, Any] | None) -> None:
+def test_what_no_field_takes_is_in_extra(spark: SparkSession) -> None:
     fields = (
         Field("a", "bigint"),
         Field("peers", "array<struct<lag:bigint>>"),
         Field("of", "map<string,struct<lag:bigint>>"),
         Field("config", "string", reported=JSON),
     )
-    line = f'{{"snapshot":"20261121T184100.123456Z-3f2a9c","data":{data}}}'
-    (row,) = rows(lines_of(spark, line), (), fields).collect()
-    reported = json.loads(data)
-    assert row["a"] == (reported["a"] if reported.get("a") == 1 else None)
-    assert row["config"] == (json.dumps(reported["config"], separators=(",", ":")) if "config" in reported else None)
-    assert (row["extra"] and json.loads(str(row["extra"]))) == extra
+    # The fleet is the case.
+    lines = [
+        f'{{"fleet":"{number}","snapshot":"20261121T184100.123456Z-3f2a9c","data":{data}}}'
+        for number, data in enumerate(UNKNOWN)
+    ]
+    found = {int(row["fleet"]): row for row in rows(lines_of(spark, *lines), (), fields).collect()}
+    assert len(found) == len(UNKNOWN)
+    for number, (data, extra) in enumerate(UNKNOWN.items()):
+        row, reported = found[number], json.loads(data)
+        config = json.dumps(reported["config"], separators=(",", ":")) if "config" in reported else None
+        assert row["a"] == (reported["a"] if reported.get("a") == 1 else None), data
+        assert row["config"] == config, data
+        assert (row["extra"] and json.loads(str(row["extra"]))) == extra, data
 
 
 TORN = (
@@ -386,12 +397,11 @@ TORN = (
 )
 
 
-@pytest.mark.parametrize("torn", TORN)
-def test_what_is_no_line_of_the_hour_is_no_row(spark: SparkSession, torn: str) -> None:
-    lines = lines_of(spark, torn)
+def test_what_is_no_line_of_the_hour_is_no_row(spark: SparkSession) -> None:
+    lines = lines_of(spark, *TORN)
     assert rows(lines, (), (Field("a", "bigint"),)).collect() == []
     assert lines.lines is not None
-    assert lines.lines.where(is_line(F.col("file"), F.col("value"))).count() == 0
+    assert lines.lines.where(is_line(F.col("file"), F.col("value"))).collect() == []
 
 
 def test_fields_are_typed_and_the_rest_is_kept(spark: SparkSession) -> None:
@@ -519,8 +529,11 @@ def test_every_table_is_made_from_tables_that_are_made_before_it() -> None:
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_domains_are_kept_apart(spark: SparkSession, tmp_path: Path, older: bool) -> None:
+def test_domains_are_kept_apart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
+) -> None:
     """Each has streams of the same names. An older collector did not write of which domain a line is."""
+    few_silver_tables(monkeypatch, "meta_peers", "streams", "consumers", "accounts")
     parts = [
         Fleet(3, 2, 1, domain="hub", prefix="hub-", cluster="HUB"),
         Fleet(3, 2, 2, domain="edge", prefix="edge-", cluster="EDGE"),
@@ -531,23 +544,18 @@ def test_domains_are_kept_apart(spark: SparkSession, tmp_path: Path, older: bool
         without_domains(tmp_path)
     lake = Lake(spark, str(tmp_path))
     assert make_silver(lake, [START], quiet).quarantined == 0
-
-    def read(name: str) -> list[Row]:
-        frame = lake.read("silver", name, [START])
-        assert frame is not None, name
-        return frame.collect()
-
+    read = published_rows(tmp_path, "silver", START)
     for name, part in (("hub", parts[0]), ("edge", parts[1]), ("", parts[2])):
         for stream in part.assets:
-            (row,) = [row for row in read("streams") if (row["domain"], row["stream"]) == (name, stream.name)]
+            (row,) = [row for row in read["streams"] if (row["domain"], row["stream"]) == (name, stream.name)]
             leader = part.leader(stream, 60.0)
             assert leader is not None
             assert (row["leaders"], row["last_seq"]) == ([part.name(leader)], part.written(stream, 60.0))
-        assert {row["peer"] for row in read("meta_peers") if row["domain"] == name} == {
+        assert {row["peer"] for row in read["meta_peers"] if row["domain"] == name} == {
             part.name(server) for server in range(part.servers)
         }
     for table_ in ("servers", "stream_replicas", "consumers", "consumer_replicas", "accounts"):
-        assert {row["domain"] for row in read(table_)} == {"hub", "edge", ""}, table_
+        assert {row["domain"] for row in read[table_]} == {"hub", "edge", ""}, table_
 
 
 def test_what_is_of_no_server_is_of_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
@@ -568,8 +576,11 @@ def test_what_is_of_no_server_is_of_the_only_domain(spark: SparkSession, tmp_pat
     ]
 
 
-def test_groups_are_those_that_all_members_tell(spark: SparkSession, tmp_path: Path) -> None:
+def test_groups_are_those_that_all_members_tell(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The leader's row tells the same as the comparison of all members, where these agree, and is not believed elsewhere."""
+    few_silver_tables(monkeypatch, "streams", "consumers")
     fleet = Fleet(5, 60, outages=(Outage(1, 90, 400),), apart=40)
     for minute in range(6):
         fleet.write(tmp_path, minute * 60.0, form=PARQUET)
