@@ -57,7 +57,7 @@ SOURCES := $(shell find $(addprefix $(TOP)/,galaxy.yml README.md LICENSE CHANGEL
 	changelogs LICENSES REUSE.toml tests/config.yml $(filter-out tests/lab/conftest.py tests/lab/test_%.py,$(wildcard tests/lab/*.py)) tests/lab/python/sitecustomize.py) \( -name __pycache__ -o -name '.*_cache' \) -prune -o -not -name '*.pyc' -print 2>/dev/null)
 
 # Where what tests and tools import is found.
-TYPED = MYPYPATH=tests:tests/lab:tools:roles/nats_insights/files
+TYPED = MYPYPATH=tests:tests/lab:tests/lab/python:tools:roles/nats_insights/files
 LINT_PARTS := lint-words lint-ruff lint-mypy lint-insights lint-yaml lint-ansible lint-changelog lint-docs lint-reuse lint-galaxy lint-github
 # Except for 2.19; 2.21 needs Python 3.12, see tools/matrix.py.
 OTHER_CORES := 2.16 2.17 2.18 2.21

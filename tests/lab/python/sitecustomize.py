@@ -11,6 +11,7 @@ the lab by a .pth file. No result is kept, only what is made of sources: code, a
 - A task is a process of its own, which compiles its expressions and templates and those of all variables that they use, and
   whose garbage collector writes to all of the memory that it shares with the parent: each a sixth of a playbook's time.
 - A playbook compiles the plugins of collections and what they import.
+- A module that runs on the controller itself is forked instead of started, see module_server.py.
 - A playbook reads the sources of a module and of all that it imports to put them into the archive: a tenth.
 """
 
@@ -154,4 +155,9 @@ gc.set_threshold(100_000)
 atexit.register(gc.freeze)
 zipimport._compile_source = _compile_once  # type: ignore[attr-defined]
 if sys.argv and os.path.basename(sys.argv[0]) == "ansible-playbook":
+    # The hosts of the lab have a copy of this file alone.
+    if __name__ == "sitecustomize":
+        import module_server
+
+        module_server.install()
     _control()

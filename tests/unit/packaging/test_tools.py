@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -180,6 +181,47 @@ def test_what_a_controller_keeps_is_found_by_its_whole_source(tmp_path: Path) ->
     # Of the module, what the first run made: the others found it.
     assert list((tmp_path / ".kept").glob("*/modules/*")) == made
     assert "ping" in made[0].name and [path.stat().st_mtime_ns for path in made] == times
+
+
+TELLING_MODULE = """
+import os, sys
+from ansible.module_utils.basic import AnsibleModule
+forked = "nats" in sys.modules
+module = AnsibleModule({"end": {"type": "str"}})
+if module.params["end"] == "killed":
+    os.kill(os.getpid(), 9)
+if module.params["end"] == "raises":
+    raise ValueError("the cause")
+module.exit_json(told=[forked, os.getcwd(), os.environ["NAME"], sys.stdin.read(), os.getpid() == os.getsid(0)])
+"""
+
+
+def test_a_module_that_is_forked_behaves_like_one_that_is_started(tmp_path: Path) -> None:
+    """One with variables of its own is started: it must not find those of the controller."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/told.py").write_text(TELLING_MODULE)
+    plain = {"told": {}, "register": "plain"}
+    ends = [{"told": {"end": end}, "register": end, "ignore_errors": True} for end in ("killed", "raises")]
+    started = {"told": {}, "register": "started", "environment": {"NAME": "task"}}
+    results = "{{ [plain.told, started.told, killed.rc, raises.msg] }}"
+    play = tmp_path / "play.json"
+    tasks = [plain, *ends, started, {"ansible.builtin.debug": {"msg": results}}]
+    play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(CHECKOUT / "tests/lab/python"),
+        "NAME": "a\u00e9=b",
+        "ANSIBLE_PIPELINING": "true",
+    }
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = re.search(r'"msg": (\[.*?^    \])', done.stdout, re.DOTALL | re.MULTILINE)
+    assert shown
+    forked, alone, killed, raised = json.loads(shown[1])
+    assert forked == [True, str(tmp_path), "a\u00e9=b", "", True]
+    assert alone[:3] == [False, str(tmp_path), "task"]
+    assert killed == 255
+    assert "the cause" in raised
 
 
 def tool(name: str) -> ModuleType:
