@@ -13,9 +13,10 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from support.documents import CHECKOUT
 from support.fleet import START, Fleet
 
+# support.documents has it, too, but needs packages that Spark's environment lacks.
+CHECKOUT = Path(__file__).parents[2]
 PROJECT = CHECKOUT / "roles/nats_insights/files"
 
 
