@@ -45,8 +45,8 @@ ansible_facts:
   contains:
     nats_cluster:
       description:
-        - The state of the cluster with the keys C(servers), C(meta), C(clusters), C(streams), C(raft_silent), C(missing) and
-          C(problems), as documented for M(natsops.jetstream.nats_cluster_info).
+        - The state of the cluster with the keys C(servers), C(meta), C(clusters), C(streams), C(raft_silent), C(nameless),
+          C(missing) and C(problems), as documented for M(natsops.jetstream.nats_cluster_info).
       returned: success
       type: dict
       sample:
@@ -55,6 +55,7 @@ ansible_facts:
         clusters: [{name: C1, servers: [n1-c1]}]
         streams: []
         raft_silent: []
+        nameless: []
         missing: []
         problems: []
 """

@@ -165,14 +165,19 @@ problems:
   description:
     - What is wrong in the last sample, except for what O(tolerate) covers. Empty on success. See O(problems).
     - Codes of the servers are V(unreachable), V(cluster_missing), V(server_missing), V(server_unexpected),
-      V(server_wrong_cluster), V(server_duplicate), V(server_silent), V(server_unhealthy) and V(jetstream_disabled).
+      V(server_wrong_cluster), V(server_duplicate), V(server_isolated) (it answers at its own address alone, and
+      why), V(server_silent), V(server_unhealthy) and V(jetstream_disabled).
     - V(gateway_missing) is a server that has no gateway connection to another cluster of its supercluster, of which a server
       answered.
     - Codes of the meta group are V(meta_no_leader), V(meta_leader_disputed), V(meta_no_quorum), V(meta_size),
-      V(meta_peer_missing), V(meta_peer_unexpected), V(meta_replica_behind) and V(meta_pending).
+      V(meta_peer_missing), V(meta_peer_unexpected), V(meta_replica_behind), V(meta_pending), V(meta_outsider) (a server that is
+      not a member in its own store, as after a new name), V(meta_group_foreign) (servers of another meta group answer) and
+      V(meta_leader_changed) (another leader than in the last sample).
     - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum), V(stream_replica_count),
-      V(stream_replica_behind), V(stream_moving) and V(stream_unhealthy) (a server says so of its replica), and the same for
-      consumers with C(consumer).
+      V(stream_replica_behind), V(stream_moving), V(stream_unhealthy) (a server says so of its replica), V(stream_api_level)
+      (a member runs a version without what it needs) and V(stream_leader_changed) (another leader than in the last sample), and
+      the same for consumers with C(consumer). V(stream_replica_differs) is a replica that lacks messages and gets none, although
+      its leader counts on it.
     - Codes of O(stop_servers) are V(stop_breaks_quorum), V(stop_r1) and V(stop_unknown_server).
     - C(absent) are the members of a group that cannot be counted on, which explains the problem.
   returned: always
@@ -493,7 +498,7 @@ def _write_all(outcome: Outcome, params: Mapping[str, Any]) -> tuple[str | None,
 def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Leaves the module when the cluster is not healthy."""
     check_options(module.params)
-    outcome = wait_for_health(make_sampler(SystemApi(client), module.params), module.params)
+    outcome = wait_for_health(make_sampler(SystemApi(client), module.params, elections=True), module.params)
     most = None if module.params["problems"] == "all" else HELD
     file, note = None, None
     if most is not None and len(outcome.last.errors) > most:

@@ -149,6 +149,13 @@ streams:
         - {name: worker, durable: true, pull: true, ack_policy: explicit, ack_wait: 30.0, num_pending: 10, num_ack_pending: 0,
            num_redelivered: 0, ack_floor: 0, api_level: 0, raft_group: C-R3F-BDkClPak, cluster: C1,
            leader: n2-c1, leaders: [n2-c1], size: 3, quorum: 2, members: [n1-c1, n2-c1, n3-c1], replicas: []}
+nameless:
+  description:
+    - Raft ids of members of groups whose names no server and no option tells. In the groups they stand in place of names.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 raft_silent:
   description:
     - Names of the servers that answer requests and that the meta leader has not heard of for more than 10 s, although they have

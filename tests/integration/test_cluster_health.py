@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shutil
 import stat
 import time
@@ -13,6 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
+from threading import Event
 from typing import Any
 
 import pytest
@@ -20,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import Sample, make_sampler
 from ansible_collections.natsops.jetstream.plugins.modules import nats_cluster_health
 from support.module_runs import Runner, form, gate_restarting_silent
-from support.nats_processes import NatsProcesses, free_ports
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
 
 NOW = {"wait": False}
 
@@ -32,6 +35,20 @@ def passes(result: dict[str, Any]) -> None:
 
 def codes(result: dict[str, Any], key: str = "problems") -> list[str]:
     return [problem["code"] for problem in result[key]]
+
+
+def publish_many(cluster: NatsProcesses, subject: str, count: int, size: int) -> None:
+    """Publish messages one after another, each acknowledged."""
+
+    async def publish() -> None:
+        import nats
+
+        urls = [cluster.url(name) for name in cluster.processes]
+        async with await nats.connect(urls, user=APP_USER, password=APP_PASSWORD) as connection:
+            for _number in range(count):
+                await connection.jetstream().publish(subject, os.urandom(size), timeout=10)
+
+    asyncio.run(publish())
 
 
 def test_enough_good_samples_spanning_enough_time(healthy: NatsProcesses, run_module: Runner) -> None:
@@ -239,8 +256,8 @@ def test_the_gate_outlives_the_server_it_is_connected_to(
     connection = {**cluster.sys_connection(), "timeout": 1}
     looks: Queue[tuple[bool, float]] = Queue()
 
-    def watched(api: SystemApi, params: Mapping[str, Any]) -> Callable[[], Sample]:
-        sample = make_sampler(api, params)
+    def watched(api: SystemApi, params: Mapping[str, Any], elections: bool) -> Callable[[], Sample]:
+        sample = make_sampler(api, params, elections)
 
         def look() -> Sample:
             begun, seen = time.monotonic(), sample()
@@ -265,6 +282,129 @@ def test_the_gate_outlives_the_server_it_is_connected_to(
     span = list(looks.queue)
     first_good = max((number for number, (good, _begun) in enumerate(span) if not good), default=-1) + 1
     assert span[-1][1] - span[first_good][1] >= 4, "the span must begin again after the bad samples"
+
+
+def test_an_election_in_each_look_is_not_healthy(healthy: NatsProcesses, run_module: Runner) -> None:
+    ended = Event()
+
+    def elect() -> None:
+        while not ended.wait(0.2):
+            healthy.app_request("$JS.API.STREAM.LEADER.STEPDOWN.ORDERS", members=0)
+
+    options = {"expected_servers": healthy.names, "samples": 3, "span": 2, "interval": 0.5, "wait_timeout": 8}
+    with ThreadPoolExecutor(1) as pool:
+        steps = pool.submit(elect)
+        try:
+            result = run_module("nats_cluster_health", healthy.sys_connection(), **options)
+        finally:
+            ended.set()
+        steps.result(60)
+    assert result["failed"], result
+    passes(run_module("nats_cluster_health", healthy.sys_connection(), **{**options, "wait_timeout": 60}))
+
+
+def test_servers_that_are_up_and_not_in_the_cluster(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    """One was started with another cluster name; then all were with other names of their own."""
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
+    cluster.add_stream("ORDERS", 3)
+    config = cluster.config_file("n3").read_text()
+    cluster.stop("n3")
+    cluster.config_file("n3").write_text(config.replace("cluster { name: C1,", "cluster { name: C9,"))
+    cluster.start("n3")
+    connection = {**cluster.sys_connection(), "timeout": 1}
+    n3_first = {**connection, "servers": [cluster.url(name) for name in ("n3", "n1", "n2")]}
+    for given in (connection, n3_first):
+        result = run_module("nats_cluster_health", given, expected_servers=cluster.names, **NOW)
+        assert codes(result)[0] == "server_isolated", result["msg"]
+        assert result["causes"][0]["title"].startswith(
+            "n3 runs, but apart from the others: cluster.name is C9 there, and C1"
+        )
+    info = run_module("nats_cluster_info", connection, expected_servers=cluster.names)
+    assert info["problems"][0]["code"] == "server_isolated"
+
+    for name in cluster.names:
+        cluster.stop(name)
+        text = config if name == "n3" else cluster.config_file(name).read_text()
+        cluster.config_file(name).write_text(text.replace(f'server_name: "{name}"', f'server_name: "p-{name}"'))
+    cluster.start()
+    renamed = [f"p-{name}" for name in cluster.names]
+    asked = {
+        "expected_servers": renamed,
+        "interval": 0.3,
+        "wait_timeout": 30,
+        "stuck_timeout": 3,
+        "samples": 1,
+        "span": 0,
+    }
+    result = run_module("nats_cluster_health", connection, **asked)
+    assert result["failure"]["code"] == "stuck", result["msg"]
+    cause = result["causes"][0]
+    # Servers of 2.10 make a meta group of the old members and the new ones, in which they lack a quorum.
+    old = cluster.version == "2.10.27"
+    assert (cause["kind"], cause["servers"]) == (("servers_down", []) if old else ("meta_group", renamed)), result[
+        "msg"
+    ]
+    assert ("3 members without a known name" if old else "the members have other names") in cause["title"]
+    assert "scale_in" not in result["msg"] and "systemctl" not in result["msg"]
+
+
+def test_a_cluster_that_was_joined_to_another_one(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    own, other = (make_cluster([f"{letter}{number}" for number in (1, 2, 3)]) for letter in "ab")
+    for cluster in (own, other):
+        form(cluster, run_module)
+        cluster.add_stream("ORDERS", 3)
+    config = own.config_file("a1").read_text()
+    own.stop("a1")
+    route = f'routes: ["nats://127.0.0.1:{other.route_ports["b1"]}", '
+    own.config_file("a1").write_text(config.replace("routes: [", route))
+    own.start("a1")
+    deadline = time.monotonic() + 30
+    while True:
+        options = {"expected_servers": own.names, **NOW}
+        result = run_module("nats_cluster_health", {**own.sys_connection(), "timeout": 1}, **options)
+        first = result["causes"][0] if result["causes"] else {}
+        if first.get("servers") == other.names and first["kind"] == "meta_group":
+            break
+        assert time.monotonic() < deadline, result["msg"]
+    assert first["commands"][0].startswith("ansible-playbook natsops.jetstream.deploy")
+
+
+def test_a_replica_that_lost_its_files_and_is_called_current(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    """2.10 goes on after a write that failed: the server answers, and says and is said to be current. 2.15 says what failed."""
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
+    leader = cluster.add_stream("ORDERS", 3, max_msg_size=600_000)["cluster"]["leader"]
+    victim = next(name for name in cluster.names if name != leader)
+    shutil.rmtree(cluster.directory / victim)
+    connection = {**cluster.sys_connection(), "timeout": 1}
+    publish_many(cluster, "ORDERS.a", 80, 500_000)
+    asked = {"expected_servers": cluster.names, "samples": 3, "span": 4, "interval": 1, "wait_timeout": 15}
+    result = run_module("nats_cluster_health", connection, **asked)
+    assert result["failed"]
+    assert any(victim in problem["servers"] for problem in result["problems"]), result["msg"]
+    if cluster.version == "2.10.27":
+        assert set(codes(result)) <= {"stream_replica_differs", "stream_replica_behind"}, result["msg"]
+        assert run_module("nats_cluster_info", connection)["problems"], "one look would find nothing"
+
+
+def test_a_stream_on_servers_at_their_limit(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
+    cluster = make_cluster(["n1", "n2", "n3"], jetstream_options="max_file_store: 12MB")
+    form(cluster, run_module)
+    cluster.add_stream("ORDERS", 3)
+    publish_many(cluster, "ORDERS.a", 26, 500_000)
+    asked = {"expected_servers": cluster.names, "samples": 20, "span": 20, "interval": 0.5, "wait_timeout": 40}
+    result = run_module("nats_cluster_health", {**cluster.sys_connection(), "timeout": 1}, **asked, stuck_timeout=2)
+    assert result["failure"]["code"] == "stuck", result["msg"]
+    (cause,) = result["causes"]
+    assert cause["kind"] == "storage"
+    assert cause["title"].startswith(
+        "n1, n2 and n3 have reached a limit of JetStream (12.4 MiB of 12.0 MiB file storage)"
+    )
 
 
 def test_a_stream_without_quorum_that_healthz_does_not_see(

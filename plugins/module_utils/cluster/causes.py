@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.version_
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES, MAX_LINES, cut
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 
 #: The kinds of causes, most fundamental first.
 UNREACHABLE = "cluster_unreachable"
@@ -64,6 +64,9 @@ STUCK = frozenset({SITE_DOWN, SERVERS_DOWN, MAINTENANCE, STORAGE, VERSION_DEFECT
 #: From here on a disk is what stops JetStream: percent of the file system of a store.
 DISK_FULL = 95
 
+#: From here on a limit of JetStream counts as reached: percent of it. A message of 1 MiB does not fit any more then.
+LIMIT_REACHED = 95
+
 #: How many messages stand for a cause that has more of them than fit.
 _EXAMPLES = 4
 #: How many names a line spells out.
@@ -85,7 +88,9 @@ class Scene:
     since the meta leader heard from it. `raft_silent`: answers requests, while a leader hears nothing of it. `hosts`: the
     state of its host in words, such as "its host cannot be reached". `disks`: percent of its store's file system that is used.
     `stopping`: the servers that are to be stopped. `maintenance`: the servers in maintenance, each with what is known of that.
-    `delete_ranges`: whether servers may write Raft entries on which members before 2.14 panic.
+    `delete_ranges`: whether servers may write Raft entries on which members before 2.14 panic. `nameless`: the Raft ids of
+    members whose names are not known. `limits`: how much the servers use that have reached a limit of their JetStream, in words;
+    `confined`: the streams and consumers with so many members there that they cannot write.
     """
 
     answered: frozenset[str] = frozenset()
@@ -98,12 +103,16 @@ class Scene:
     stopping: frozenset[str] = frozenset()
     maintenance: Mapping[str, str] = field(default_factory=dict)
     delete_ranges: bool = False
+    nameless: frozenset[str] = frozenset()
+    limits: Mapping[str, str] = field(default_factory=dict)
+    confined: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class RootCause:
     """One cause with its symptoms. `age`: seconds for which it is known to last, None when nobody knows. `commands`: what to run,
-    in this order. `assets`: the streams and consumers at fault, when it is their own."""
+    in this order. `assets`: the streams and consumers at fault, when it is their own. `lasting`: waiting does not heal it,
+    although it heals others of its kind."""
 
     kind: str
     title: str
@@ -112,6 +121,7 @@ class RootCause:
     commands: tuple[str, ...] = ()
     age: float | None = None
     assets: tuple[str, ...] = ()
+    lasting: bool = False
 
     @property
     def severity(self) -> str:
@@ -121,7 +131,7 @@ class RootCause:
     @property
     def stuck(self) -> bool:
         """Return whether somebody has to do something about it."""
-        return self.kind in STUCK and self.severity == ERROR
+        return (self.lasting or self.kind in STUCK) and self.severity == ERROR
 
     @property
     def evidence(self) -> list[str]:
@@ -155,6 +165,11 @@ def scene_of(
     if cluster is None:
         return Scene(clusters=clusters, stopping=frozenset(stopping), maintenance=maintenance or {})
     peers = cluster.meta.group.peers if cluster.meta else ()
+    limits = {}
+    for server in cluster.servers:
+        if server.summary:
+            limits[server.name] = limit_reached(server.summary.__dict__)
+    limits = {name: text for name, text in limits.items() if text}
     return Scene(
         answered=cluster.names,
         clusters={**clusters, **{server.name: server.cluster for server in cluster.servers}},
@@ -164,19 +179,55 @@ def scene_of(
         stopping=frozenset(stopping),
         maintenance=maintenance or {},
         delete_ranges=proposes_delete_ranges(cluster),
+        nameless=cluster.nameless,
+        limits=limits,
+        confined=_confined(((group.subject, group.members, group.quorum) for group in cluster.groups()), limits),
     )
 
 
 def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
     """Return the scene of a result of nats_cluster_info; `known`: further fields."""
     servers = info.get("servers") or ()
+    limits = {server["name"]: limit_reached(server.get("js") or {}) for server in servers}
+    limits = {name: text for name, text in limits.items() if text}
+    groups = []
+    for stream in (info.get("streams") or ()) if limits else ():
+        path = f"{stream['account']}/{stream['name']}"
+        groups.append((f"stream {path}", stream["members"], stream["quorum"]))
+        for consumer in stream.get("consumers") or ():
+            groups.append((f"consumer {path}/{consumer['name']}", consumer["members"], consumer["quorum"]))
     return Scene(
         answered=frozenset(server["name"] for server in servers),
         clusters={server["name"]: server.get("cluster", "") for server in servers},
         versions={server["name"]: server.get("version", "") for server in servers},
         silence={peer["name"]: peer["active"] for peer in (info.get("meta") or {}).get("replicas") or ()},
         raft_silent=frozenset(info.get("raft_silent") or ()),
+        nameless=frozenset(info.get("nameless") or ()),
+        limits=limits,
+        confined=_confined(groups, limits),
         **known,
+    )
+
+
+def limit_reached(js: Mapping[str, Any]) -> str:
+    """Return which limit of its JetStream a server has reached, such as "13 MB of 12 MB file storage"; empty for none.
+    `js`: as in the result of nats_cluster_info."""
+    for used, limit, what in (
+        ("storage", "max_storage", "file storage"),
+        ("memory", "max_memory", "memory storage"),
+    ):
+        most = js.get(limit) or 0
+        if most > 0 and js.get(used, 0) >= most * LIMIT_REACHED / 100:
+            return f"{human_bytes(js[used])} of {human_bytes(most)} {what}"
+    return ""
+
+
+def _confined(groups: Iterable[tuple[str, Collection[str], int]], limits: Mapping[str, str]) -> frozenset[str]:
+    """Return the groups (subject, members, quorum) that lose their quorum to servers at their limit."""
+    if not limits:
+        return frozenset()
+    return frozenset(
+        subject for subject, members, quorum in groups if len(limits.keys() & set(members)) > len(members) - quorum
     )
 
 
@@ -285,11 +336,109 @@ def _servers_down(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         if taken:
             what = f"no server of {cluster} answers ({_named(names)}): the site is down or cut off"
             yield _down(SITE_DOWN, what, names, taken, scene)
-    single = down.difference(*sites.values())
+    single = down.difference(*sites.values(), scene.nameless)
     taken = left.take(_explained_by(single, left))
     if taken:
         what = f"{_named(single)} {'does' if len(single) == 1 else 'do'} not answer"
         yield _down(SERVERS_DOWN, what, single, taken, scene)
+    unknown = down & scene.nameless
+    taken = left.take(_explained_by(unknown, left))
+    if taken:
+        what = f"{counted(len(unknown), 'member')} without a known name (id {_named(unknown)}) do not answer"
+        commands = (
+            "ansible-inventory --graph  # was a server renamed, or is one missing? Bring it back under its old name",
+            f"ansible localhost -m natsops.jetstream.nats_meta_peer -a peer_id={min(unknown)}  # only if it never comes back",
+        )
+        yield RootCause(SERVERS_DOWN, _with_symptoms(what, taken), taken, (), commands)
+
+
+def _renamed(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Servers that are not members of the meta group in their own stores: they were started under other names."""
+    outsiders = {name for problem in left if problem.code == "meta_outsider" for name in problem.servers}
+    if not outsiders:
+        return
+    fits = _explained_by(scene.nameless | outsiders, left)
+    taken = left.take(lambda problem: problem.code == "meta_outsider" or fits(problem))
+    verb = "is not a member" if len(outsiders) == 1 else "are not members"
+    what = f"{_named(outsiders)} {verb} of the meta group in the own store: the members have other names"
+    commands = (
+        "ansible-playbook natsops.jetstream.deploy  # with the old nats_server_name of each host: names make the Raft ids",
+        "ansible-playbook natsops.jetstream.diagnose",
+    )
+    yield RootCause(META, _with_symptoms(what, taken), taken, tuple(sorted(outsiders)), commands, lasting=True)
+
+
+def _duplicates(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Servers that share a name, and with it the identity of one Raft peer: each acknowledges entries for the other."""
+    taken = left.take(lambda problem: problem.code == "server_duplicate")
+    if taken:
+        names = tuple(sorted({problem.subject for problem in taken}))
+        title = taken[0].message if len(taken) == 1 else f"several servers are named {_named(names)}"
+        commands = (
+            "systemctl stop nats-server  # at once, where the inventory has no such server: both act as one Raft peer",
+            "ansible-playbook natsops.jetstream.report -e report=servers  # compare with: ansible-inventory --graph",
+        )
+        yield RootCause(MEMBERSHIP, title, taken, names, commands, lasting=True)
+
+
+def _joined(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Servers of another cluster, to which a route was made: they have a meta group of their own, or have joined this one, whose
+    leader then deletes the streams that it does not know."""
+    strangers = {name for problem in left if problem.code == "meta_group_foreign" for name in problem.servers}
+    joined = {problem.servers[0] for problem in left if problem.code == "meta_peer_unexpected"}
+    joined &= {problem.subject for problem in left if problem.code == "server_unexpected"}
+    if not strangers and len(joined) < 2:
+        return
+    names = strangers | joined
+    fits = _explained_by(names, left)
+    taken = left.take(
+        lambda problem: (
+            problem.code in ("meta_group_foreign", "meta_size")
+            or problem.code.endswith("_leader_disputed")
+            or (problem.code == "server_unexpected" and problem.subject in names)
+            or fits(problem)
+        )
+    )
+    what = f"{_named(names)} have joined, and the inventory does not have them"
+    if strangers or any(problem.code.endswith("_leader_disputed") for problem in taken):
+        what = f"two clusters were joined: {_named(names)} {'has' if len(names) == 1 else 'have'} another meta group"
+    commands = (
+        "ansible-playbook natsops.jetstream.deploy  # if a route joined them: at once, before streams are deleted as orphans",
+        "ansible-inventory --graph  # if hosts are missing there, add them",
+    )
+    yield RootCause(META, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands, lasting=True)
+
+
+def _isolated(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Servers that answer at their own address alone, with the reason if it is known."""
+    found = [problem for problem in left if problem.code == "server_isolated"]
+    if not found:
+        return
+    names = {problem.subject for problem in found}
+    taken = left.take(_explained_by(names, left))
+    title = found[0].message
+    if len(found) > 1:
+        title = f"{_named(names)} run, but apart from the others"
+    commands = (f"journalctl -u nats-server -g 'route|TLS|cluster' -n 20  # on {_named(names)}", _ROUTE_COMMANDS[1])
+    yield RootCause(ROUTES_CUT, _with_symptoms(title, taken), taken, tuple(sorted(names)), commands, lasting=True)
+
+
+def _too_old(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Streams and consumers that need a newer version than a member runs."""
+    taken = left.take(lambda problem: problem.code in ("stream_api_level", "consumer_api_level"))
+    if not taken:
+        return
+    names = tuple(sorted({name for problem in taken for name in problem.servers}))
+    assets = tuple(sorted({problem.subject for problem in taken}))
+    title = taken[0].message
+    if len(taken) > 1:
+        verb = "is" if len(names) == 1 else "are"
+        title = f"{_named(names)} {verb} too old for {_groups(assets)}"
+    commands = (
+        "ansible-playbook natsops.jetstream.upgrade  # all servers to the newest version among them",
+        "ansible-playbook natsops.jetstream.report -e report=streams  # until then these servers should lead none of them",
+    )
+    yield RootCause(VERSION_DEFECT, title, taken, names, commands, assets=assets)
 
 
 def _maintenance(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
@@ -339,25 +488,51 @@ def _storage(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     full = refused | {name for name, percent in scene.disks.items() if percent >= DISK_FULL}
     off = {problem.subject for problem in left if problem.code == "jetstream_disabled"}
     failing = {name for problem in left if _says(problem, _STORAGE_WORDS) for name in problem.servers}
+    unwritten = {problem.subject for problem in left if _says(problem, _STORAGE_WORDS)}
     names = off | failing | {name for problem in left for name in problem.servers if name in full}
-    if not names:
-        return
-    away = _explained_by(names & (off | full), left)
-    taken = left.take(lambda problem: problem.subject in off or _says(problem, _STORAGE_WORDS) or away(problem))
+    if names:
+        away = _explained_by(names & (off | full), left)
+        failed = _explained_by(failing, left)
+        taken = left.take(
+            lambda problem: (
+                problem.subject in off
+                or _says(problem, _STORAGE_WORDS)
+                or away(problem)
+                or (problem.subject in unwritten and failed(problem))
+            )
+        )
+        if taken:
+            percents = [
+                f"{name} {scene.disks[name]} %" if name in scene.disks else name for name in sorted(names & full)
+            ]
+            if percents:
+                what = f"the disk is full ({_named(percents)})"
+            elif failing:
+                what = f"{_named(failing)} cannot write to the storage"
+            else:
+                what = f"JetStream does not run on {_named(off)} (out of storage, or switched off)"
+            commands = (
+                f"df -h /var/lib/nats; journalctl -u nats-server -g 'space|storage|DISABLED' -n 20  # on {_named(names)}",
+                "systemctl restart nats-server  # when there is space again: JetStream stays off until then",
+            )
+            yield RootCause(STORAGE, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
+    yield from _limit_reached(left, scene)
+
+
+def _limit_reached(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Streams that cannot write since their servers have reached a limit of JetStream: their Raft groups stop."""
+    taken = left.take(
+        lambda problem: problem.subject in scene.confined and problem.code.startswith(("stream_", "consumer_"))
+    )
     if not taken:
         return
-    percents = [f"{name} {scene.disks[name]} %" if name in scene.disks else name for name in sorted(names & full)]
-    if percents:
-        what = f"the disk is full ({_named(percents)})"
-    elif failing:
-        what = f"{_named(failing)} cannot write to the storage"
-    else:
-        what = f"JetStream does not run on {_named(off)} (out of storage, or switched off)"
+    verb = "has" if len(scene.limits) == 1 else "have"
+    what = f"{_named(scene.limits)} {verb} reached a limit of JetStream ({_named(scene.limits.values())})"
     commands = (
-        f"df -h /var/lib/nats; journalctl -u nats-server -g 'space|storage|DISABLED' -n 20  # on {_named(names)}",
-        "systemctl restart nats-server  # when there is space again: JetStream stays off until then",
+        "ansible-playbook natsops.jetstream.report -e report=jetstream,streams  # who holds what: delete, or lower limits",
+        "ansible-playbook natsops.jetstream.deploy -e nats_server_jetstream_max_file_store=SIZE  # more, if the disk has it",
     )
-    yield RootCause(STORAGE, _with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
+    yield RootCause(STORAGE, _with_symptoms(what, taken), taken, tuple(sorted(scene.limits)), commands)
 
 
 def _recovering(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
@@ -398,6 +573,20 @@ _ROUTE_COMMANDS: tuple[str, ...] = (
     "ansible-playbook natsops.jetstream.diagnose  # names each route and gateway connection that is missing",
     "ansible-playbook natsops.jetstream.deploy  # makes routes, TLS and firewall names as the inventory has them",
 )
+
+
+def _elections(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Groups that chose another leader between two looks, each of which found a leader."""
+    taken = left.take(lambda problem: problem.code.endswith("_leader_changed"))
+    if taken:
+        title = taken[0].message
+        if len(taken) > 1:
+            title = f"{_groups(problem.subject for problem in taken)} have changed their leaders since the last look"
+        commands = (
+            "journalctl -u nats-server -g 'leader|Falling behind|WRN' -n 50  # on each host: elections without an order to",
+            "ansible-playbook natsops.jetstream.report -e report=cpu  # a busy server misses heartbeats",
+        )
+        yield RootCause(ROUTES_CUT, title, taken, commands=commands)
 
 
 def _routes_cut(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
@@ -526,6 +715,38 @@ def _unhealthy_assets(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(ASSET_FAULT, title, taken, commands=commands, assets=tuple(sorted(broken)))
 
 
+def _different_replicas(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Replicas that do not hold what their leader believes them to hold: the leader would not send it again."""
+    taken = left.take(lambda problem: problem.code == "stream_replica_differs")
+    if taken:
+        names = tuple(sorted({name for problem in taken for name in problem.servers}))
+        assets = tuple(sorted({problem.subject for problem in taken}))
+        title = taken[0].message
+        if len(taken) > 1:
+            title = f"replicas on {_named(names)} lack messages and do not go on, although their leaders count on them"
+        commands = (
+            f"journalctl -u nats-server -g 'failed|error|ERR' -n 50  # on {_named(names)}: a write that failed, a lost store",
+            "ansible-playbook natsops.jetstream.repair --check",
+        )
+        yield RootCause(ASSET_FAULT, title, taken, names, commands, assets=assets, lasting=True)
+
+
+def _short_groups(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
+    """Groups with fewer members than replicas, although nothing is moving: no server is about to take the missing one."""
+    moving = {problem.subject for problem in left if problem.code.endswith("_moving")}
+    taken = left.take(lambda problem: problem.code.endswith("_replica_count") and problem.subject not in moving)
+    if taken:
+        assets = tuple(sorted({problem.subject for problem in taken}))
+        title = taken[0].message
+        if len(assets) > 1:
+            title = f"{_groups(assets)} have fewer members than replicas, and no server is about to become one"
+        commands = (
+            "ansible-playbook natsops.jetstream.repair --check  # what would be done about it",
+            "ansible-playbook natsops.jetstream.report -e report=streams",
+        )
+        yield RootCause(ASSET_FAULT, title, taken, commands=commands, assets=assets, lasting=True)
+
+
 def _catching_up(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     behind = {name for problem in left if problem.code.endswith("_replica_behind") for name in problem.servers}
     codes = ("_replica_behind", "_replica_count", "_moving", "_no_quorum", "_no_leader")
@@ -553,10 +774,11 @@ def _membership(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         title = f"inventory and cluster differ in {_named(names) or 'their size'}"
         title = taken[0].message if len(taken) == 1 else title
         commands = ("ansible-playbook natsops.jetstream.report  # compare with: ansible-inventory --graph",)
-        yield RootCause(MEMBERSHIP, title, taken, names, commands)
+        lasting = any(problem.code in _MISPLACED for problem in taken)
+        yield RootCause(MEMBERSHIP, title, taken, names, commands, lasting=lasting)
 
 
-#: Servers that are not where the inventory has them.
+#: Servers that are not where the inventory has them. Waiting does not heal that.
 _MISPLACED = ("server_unexpected", "server_duplicate", "server_wrong_cluster")
 
 
@@ -602,17 +824,25 @@ def _unknown(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 _FINDERS: tuple[Callable[[_Unexplained, Scene], Iterable[RootCause]], ...] = (
     _unreachable,
+    _renamed,
+    _duplicates,
+    _joined,
+    _isolated,
     _servers_down,
     _maintenance,
     _storage,
     _recovering,
     _raft_silent,
+    _elections,
     _routes_cut,
     _meta_group,
     _ghosts,
     _restored,
+    _too_old,
     _unhealthy_assets,
     _server_faults,
+    _different_replicas,
+    _short_groups,
     _catching_up,
     _membership,
     _request,

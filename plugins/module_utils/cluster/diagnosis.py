@@ -124,8 +124,15 @@ _CRITICAL_PROBLEMS = (
     "_leader_disputed",
     "server_missing",
     "server_duplicate",
+    "server_isolated",
     "jetstream_disabled",
+    "meta_outsider",
+    "meta_group_foreign",
 )
+
+
+#: Problems of expected servers that are not in the cluster.
+_NOT_THERE = ("server_missing", "server_isolated")
 
 
 @dataclass(frozen=True)
@@ -235,7 +242,7 @@ def _causes(evidence: Evidence) -> list[RootCause]:
     problems = [problem_of(one) for one in info.get("problems") or ()]
     if "servers" not in info:
         problems = [Problem("unreachable", ERROR, "cluster", info.get("msg") or "no answer")]
-    missing = {name for problem in problems if problem.code == "server_missing" for name in problem.servers}
+    missing = {name for problem in problems if problem.code in _NOT_THERE for name in problem.servers}
     problems += [
         Problem("server_missing", ERROR, name, f"{name} is a member of the meta group and did not answer", (name,))
         for name in _absent_members(evidence)
@@ -311,14 +318,15 @@ def _host_state(host: Mapping[str, Any]) -> str:
 
 
 def _servers(evidence: Evidence) -> Check:
-    starts = ("server_missing", "server_unexpected", "server_duplicate", "server_wrong_cluster")
+    starts = (*_NOT_THERE, "server_unexpected", "server_duplicate", "server_wrong_cluster")
     explained = _explained(evidence, *starts) or bool(_absent_members(evidence))
     return Check("servers", f"{len(evidence.info['servers'])} answer", explained=explained)
 
 
 def _absent_members(evidence: Evidence) -> list[str]:
     answering = {server["name"] for server in evidence.info.get("servers") or ()}
-    return sorted(set((evidence.info.get("meta") or {}).get("members") or ()) - answering - evidence.marks.keys())
+    members = set((evidence.info.get("meta") or {}).get("members") or ())
+    return sorted(members - answering - evidence.marks.keys() - set(evidence.info.get("nameless") or ()))
 
 
 def _maintenance(evidence: Evidence) -> Check:
@@ -548,22 +556,24 @@ def _slow_consumers(evidence: Evidence) -> Check:
 
 
 def _storage(evidence: Evidence) -> Check:
+    """How much of each server's limits is used or reserved, whichever is more: a stream with max_bytes reserves them, and a
+    server on which they do not fit gets no replica of it."""
     found, most = [], 0.0
     for server in evidence.info["servers"]:
         js = server.get("js") or {}
-        for used, limit, what in (
-            ("storage", "max_storage", "file storage"),
-            ("memory", "max_memory", "memory storage"),
-        ):
-            if not js.get(limit):
+        for kind, what in (("storage", "file storage"), ("memory", "memory storage")):
+            used, reserved, limit = js.get(kind, 0), js.get(f"reserved_{kind}", 0), js.get(f"max_{kind}", 0)
+            if limit <= 0:
                 continue
-            percent = 100 * js[used] / js[limit]
+            percent = 100 * max(used, reserved) / limit
             most = max(most, percent)
             if percent >= STORAGE_WARNING:
-                sizes = f"{human_bytes(js[used])} of {human_bytes(js[limit])}"
-                text = f"{server['name']} uses {percent:.0f} % of its {what} ({sizes})"
-                found.append(Finding("storage", CRITICAL if percent >= STORAGE_CRITICAL else WARNING, text))
-    return Check("storage", f"{most:.0f} % of a limit at most", found)
+                verb = "uses" if used >= reserved else "has reserved"
+                sizes = f"{human_bytes(used)} used, {human_bytes(reserved)} reserved, limit {human_bytes(limit)}"
+                text = f"{server['name']} {verb} {percent:.0f} % of its {what} ({sizes})"
+                critical = percent >= STORAGE_CRITICAL and used >= reserved
+                found.append(Finding("storage", CRITICAL if critical else WARNING, text))
+    return Check("storage", f"{most:.0f} % of a limit at most, used or reserved", found)
 
 
 def _disks(evidence: Evidence) -> Check:

@@ -20,6 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     STREAM,
     AssetError,
     Cluster,
+    Consumer,
     MetaGroup,
     Peer,
     RaftGroup,
@@ -27,6 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
 
 #: JetStream API requests that the meta leader may have waiting before it counts as overloaded.
 MAX_META_PENDING = 100
@@ -94,6 +96,7 @@ def health_problems(cluster: Cluster, expected: Expectations) -> list[Problem]:
         *_server_problems(mine, expected),
         *_asset_faults(cluster, mine, expected.assets),
         *_restored_streams(mine),
+        *_too_old_servers(mine),
         *(problem for group in mine.groups() for problem in _group_problems(group, cluster.names, expected.limits)),
     ]
 
@@ -170,13 +173,30 @@ def entries_behind(cluster: Cluster) -> tuple[int, int]:
 
 def lasting_asset_faults(cluster: Cluster) -> list[str]:
     """Return the streams and consumers ("consumer APP/ORDERS/worker") with a fault of their own that no server's restart
-    causes or heals: those that some server reports for long, and of which it does not say that they catch up."""
+    causes or heals: those that some server reports for long, and of which it does not say that they catch up, and those that
+    need a newer version than a member runs."""
     settled = {server.name for server in cluster.servers if server.uptime >= SETTLED_AFTER}
-    return sorted(
+    faults = {
         subject
         for subject, reports in _reported_faults(cluster).items()
         if reports.keys() <= settled and not any(reason in _PASSING_FAULTS for reason in reports.values())
-    )
+    }
+    return sorted(faults.union(problem.subject for problem in _too_old_servers(cluster)))
+
+
+def duplicate_problems(cluster: Cluster) -> list[Problem]:
+    """Return the names that several servers have, of each with its servers, the one that started last first."""
+    by_name: dict[str, list[Server]] = {}
+    for server in sorted(cluster.servers, key=lambda server: (server.uptime, server.id)):
+        by_name.setdefault(server.name, []).append(server)
+    found = []
+    for name, servers in sorted(by_name.items()):
+        if len(servers) > 1:
+            each = [f"{one.host} up for {human_seconds(one.uptime)} (id {one.id[:8]}…)" for one in servers]
+            found.append(
+                _error("server_duplicate", name, f"{len(servers)} servers are named {name}: {', '.join(each)}")
+            )
+    return found
 
 
 def split_tolerated(problems: Sequence[Problem], tolerate: Iterable[str]) -> tuple[list[Problem], list[Problem]]:
@@ -195,6 +215,57 @@ def split_tolerated(problems: Sequence[Problem], tolerate: Iterable[str]) -> tup
     return remaining, tolerated
 
 
+def election_problems(before: Cluster, after: Cluster) -> list[Problem]:
+    """Return the groups that another server leads than in an earlier look: for some time in between nobody led them."""
+    led = {group.subject: group.leader for group in _all_groups(before)}
+    found = []
+    for group in _all_groups(after):
+        old = led.get(group.subject)
+        if old and group.leader and group.leader != old:
+            message = f"{_label(group)} has another leader than in the last look: {group.leader}, before {old}"
+            found.append(_error(f"{group.kind}_leader_changed", group.subject, message, progress=[group.leader]))
+    return found
+
+
+def difference_problems(before: Cluster, after: Cluster, limits: Limits) -> list[Problem]:
+    """Return the replicas that lack what their leader, which calls them in step, held some seconds ago, and that got nothing
+    since. 2.10 continues like that after a failed write."""
+    return [
+        _error("stream_replica_differs", late.group.subject, message, name, progress=[late.stored[name]])
+        for early, late in _in_both(before, after)
+        for name, message in different_replicas(early, late, limits)
+    ]
+
+
+def different_replicas(early: Stream, late: Stream, limits: Limits) -> list[tuple[str, str]]:
+    """Return the servers whose replica of a stream lacks messages in two looks some seconds apart, without any progress, although
+    its leader calls it in step, and why."""
+    group, leader = late.group, late.group.leader
+    if leader is None or early.group.leader != leader or leader not in early.stored or leader not in late.stored:
+        return []
+    counted = {peer.name for peer in early.group.peers if limits.in_step(peer)}
+    found = []
+    for peer in group.peers:
+        old, now = early.stored.get(peer.name), late.stored.get(peer.name)
+        if peer.name not in counted or not limits.in_step(peer) or now is None or old != now:
+            continue
+        if now.last_seq < early.stored[leader].last_seq:
+            message = (
+                f"{_label(group)}: {peer.name} ends at message {now.last_seq} and does not go on, {leader} at "
+                f"{late.stored[leader].last_seq}, and {leader} counts on it"
+            )
+            found.append((peer.name, message))
+    return found
+
+
+def _in_both(before: Cluster, after: Cluster) -> Iterable[tuple[Stream, Stream]]:
+    known = {(stream.account, stream.name): stream for stream in before.streams}
+    for late in after.streams:
+        early = known.get((late.account, late.name))
+        if early is not None:
+            yield early, late
+
+
 def _error(
     code: str, subject: str, message: str, *servers: str, progress: Iterable[object] = (), absent: Iterable[str] = ()
 ) -> Problem:
@@ -202,18 +273,15 @@ def _error(
 
 
 def _all_members(cluster: Cluster) -> frozenset[str]:
-    groups = list(cluster.groups()) + ([cluster.meta.group] if cluster.meta else [])
-    return frozenset(name for group in groups for name in group.members)
+    return frozenset(name for group in _all_groups(cluster) for name in group.members)
+
+
+def _all_groups(cluster: Cluster) -> list[RaftGroup]:
+    return [*([cluster.meta.group] if cluster.meta else []), *cluster.groups()]
 
 
 def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectations) -> Iterable[Problem]:
-    ids: dict[str, list[Server]] = {}
-    for server in everything.servers:
-        ids.setdefault(server.name, []).append(server)
-    for name, servers in ids.items():
-        if len(servers) > 1:
-            hosts = ", ".join(f"{server.host} ({server.id})" for server in servers)
-            yield _error("server_duplicate", name, f"{len(servers)} servers are named {name}: {hosts}")
+    yield from duplicate_problems(everything)
     for server in mine.servers:
         wanted = expected.clusters.get(server.name, server.cluster)
         if wanted != server.cluster:
@@ -226,6 +294,9 @@ def _inventory_problems(everything: Cluster, mine: Cluster, expected: Expectatio
         if elsewhere:
             message = f"{name} is in cluster {elsewhere[0].cluster!r}, expected in {expected.cluster!r}"
             yield _error("server_wrong_cluster", name, message, name)
+        elif name in everything.apart:
+            message = f"{name} runs, but apart from the others: {everything.apart[name]}"
+            yield _error("server_isolated", name, message, name)
         else:
             yield _error("server_missing", name, f"expected server {name} did not answer", name)
     for name in sorted(mine.names - expected.servers):
@@ -266,13 +337,26 @@ def _meta_problems(everything: Cluster, mine: Cluster, expected: Expectations) -
     views = {server.name: meta.views[server.name] for server in mine.servers if server.name in meta.views}
     claims = sorted({leader for leader in views.values() if leader})
     leaderless = sorted(name for name, leader in views.items() if not leader)
+    for members in meta.foreign:
+        strangers = sorted(members & mine.names)
+        if strangers:
+            message = f"servers of another meta group answer: {_names(strangers)} (its members: {_names(members)})"
+            yield _error("meta_group_foreign", "meta group", message, *strangers)
+    outsiders = sorted(meta.outsiders & mine.names)
+    if outsiders:
+        message = (
+            f"servers answer that are not members of the meta group in their own stores: {_names(outsiders)}; its members are "
+            f"{_members(meta.group)}"
+        )
+        yield _error("meta_outsider", "meta group", message, *outsiders)
     if not claims:
+        answered = sorted(meta.views.keys() - meta.outsiders)
         yield _error(
             "meta_no_leader",
             "meta group",
             f"no meta leader: {meta.quorum} of {meta.group.size} members must be up, "
-            f"{len(meta.views)} answered ({_names(meta.views)})",
-            progress=sorted(meta.views),
+            f"{len(answered)} answered ({_names(answered)})",
+            progress=answered,
             absent=frozenset(meta.group.members) - everything.names,
         )
         return
@@ -359,6 +443,22 @@ def _restored_streams(mine: Cluster) -> Iterable[Problem]:
                 yield Problem("stream_restored", WARNING, error.subject, message, (server.name,))
 
 
+def _too_old_servers(mine: Cluster) -> Iterable[Problem]:
+    """Yield the streams and consumers with a member that runs a version without their API level (ADR-44): before 2.11.9 it serves
+    them without what it does not know, such as the values of counters, and later ones put them offline."""
+    levels = {server.name: (server.summary.api_level, server.version) for server in mine.servers if server.summary}
+    assets: list[Stream | Consumer] = []
+    for stream in mine.streams:
+        assets += [stream, *stream.consumers]
+    for asset in assets:
+        for name in asset.group.hosts if asset.api_level else ():
+            level, version = levels.get(name, (asset.api_level, ""))
+            if level < asset.api_level:
+                kind, subject = asset.group.kind, asset.group.subject
+                message = f"{subject} needs API level {asset.api_level}, and {name} ({version}) has level {level}"
+                yield _error(f"{kind}_api_level", subject, message, name, progress=[level])
+
+
 def _asset_faults(everything: Cluster, mine: Cluster, assets: bool) -> Iterable[Problem]:
     """Yield what the servers say against single streams and consumers.
 
@@ -388,7 +488,7 @@ def _group_problems(group: RaftGroup, answered: frozenset[str], limits: Limits) 
             f"{group.kind}_no_leader",
             group.subject,
             f"{_label(group)} has no leader: {group.quorum} of {group.size} members must be up, "
-            f"{len(group.hosts)} answered ({_names(group.hosts)}); members: {_names(group.members)}",
+            f"{len(group.hosts)} answered ({_names(group.hosts)}); members: {_members(group)}",
             progress=sorted(group.hosts),
             absent=frozenset(group.members) - answered,
         )
@@ -415,7 +515,8 @@ def _peer_problems(group: RaftGroup, quorum: int, answered: frozenset[str], limi
     for peer in group.peers:
         if peer.name not in in_step:
             state, progress = _state(peer, answered, limits)
-            message = f"{_label(group)}: replica {peer.name} {state} (leader {group.leader})"
+            replica = f"an unknown server (id {peer.id})" if peer.name in group.nameless else peer.name
+            message = f"{_label(group)}: replica {replica} {state} (leader {group.leader})"
             code = f"{group.kind}_replica_behind"
             yield _error(code, group.subject, message, peer.name, progress=progress, absent=[peer.name])
 
@@ -473,3 +574,8 @@ def _state(peer: Peer, answered: frozenset[str], limits: Limits) -> tuple[str, t
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
+
+
+def _members(group: RaftGroup) -> str:
+    """Return the group's members; one of which only the id is known has no name to be called by."""
+    return _names(f"an unknown server (id {name})" if name in group.nameless else name for name in group.members)

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
     Expectations,
     Limits,
+    different_replicas,
     group_problems,
     health_problems,
 )
@@ -299,6 +300,7 @@ def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]
             yield Finding(MOVE_STUCK, message, *name)
         return
     known = {peer.name: peer for peer in early.group.peers}
+    differing = dict(different_replicas(early, late, sight.limits))
     for peer in group.peers:
         earlier = known.get(peer.name)
         if peer.name in sight.dead and peer.name not in sight.answered:
@@ -312,6 +314,8 @@ def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]
                 f"the replica of {group.subject} on {peer.name} is {peer.lag} entries behind, and does not catch up"
             )
             yield Finding(REPLICA_BEHIND, message, *name, server=peer.name)
+        elif peer.name in differing and peer.name in sight.heard:
+            yield Finding(REPLICA_BEHIND, differing[peer.name], *name, server=peer.name)
     if len(group.members) < group.size and len(early.group.members) < early.group.size:
         message = f"{group.subject} has {len(group.members)} of {group.size} replicas: {_names(group.members)}"
         yield Finding(GROUP_SHORT, message, *name)

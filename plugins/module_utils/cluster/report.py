@@ -181,6 +181,8 @@ def _servers(source: Source) -> list[Table]:
 
 
 _STORED = ("streams", "consumers", "messages", "bytes", "memory", "storage")
+#: Bytes that streams with max_bytes reserve, written or not, and what a server may reserve and use at most.
+_LIMITS = ("reserved_storage", "max_storage")
 _API = ("api_total", "api_errors", "pending")
 
 
@@ -199,6 +201,8 @@ def _jetstream(source: Source) -> list[Table]:
         Column("bytes", "Bytes", "bytes"),
         Column("memory", "Memory", "bytes"),
         Column("storage", "File", "bytes"),
+        *([] if source.account else [Column("reserved_storage", "Reserved", "bytes")]),
+        *([] if source.account else [Column("max_storage", "File Limit", "bytes")]),
         Column("api_total", "API Req", "number"),
         Column("api_errors", "API Err", "number"),
         Column("pending", "Pending", "number"),
@@ -209,7 +213,7 @@ def _jetstream(source: Source) -> list[Table]:
             "meta_leader": server["name"] == leader,
             "cluster": server["cluster"],
             "domain": server.get("domain", ""),
-            **{key: held[server["name"]].get(key) for key in (*_STORED, *_API)},
+            **{key: held[server["name"]].get(key) for key in (*_STORED, *_LIMITS, *_API)},
         }
         for server in source.servers
         if server["name"] in held
@@ -231,7 +235,7 @@ def _jetstream(source: Source) -> list[Table]:
             title,
             columns,
             rows + source.absent_rows(),
-            [{"server": "every replica", **_sums(rows, *_STORED, *_API)}, once],
+            [{"server": "every replica", **_sums(rows, *_STORED, *_LIMITS, *_API)}, once],
         ),
         _leaders(source),
     ]

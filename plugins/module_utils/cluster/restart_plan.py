@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import duplicate_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_versions import FIRST_SEQ_PURGED
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup
@@ -91,6 +92,7 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
     down = [name for name in names if name not in cluster.names]
     running = [name for name in names if name in cluster.names and name not in silent]
     problems = [
+        *duplicate_problems(cluster),
         *_few_replicas(cluster, running, rules),
         *_lost_with_memory(cluster, running, rules),
         *_lost_by_first_seq(cluster, running, rules),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, TypeVar, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
+    Announcement,
     Call,
     Connection,
     ConnectionOptions,
@@ -30,6 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 
 __all__ = [
     "QUIET",
+    "Announcement",
     "Call",
     "Client",
     "ConnectionOptions",
@@ -185,6 +187,16 @@ class Client(Session):
     def connect(self) -> None:
         """Connect and log in, unless that has been done. Raises NatsFailure (authorization, tls, unreachable, ...)."""
         self._run(self._connected())
+
+    def announcements(self, timeout: float) -> list[Announcement]:
+        """Return what each address answers to a login, all at the same time, within `timeout` seconds. Raises NatsFailure for
+        options that no connection can be made with."""
+        return self._run(self._announcements(timeout))
+
+    def prefer(self, address: str) -> None:
+        """Connect to this address first from now on."""
+        self._preferred = address
+        self._run(self._disconnect())
 
     def request_many(self, calls: Sequence[Call], timeout: float | None = None) -> list[RequestOutcome]:
         """Send all requests at once and return, in the same order, each one's reply or the failure it met.

@@ -120,6 +120,16 @@ class Call:
     idempotent: bool = False
 
 
+@dataclass(frozen=True)
+class Announcement:
+    """What an address answers to a login: the name of the server there, empty if none announced itself, and why the login
+    failed, None if it did not."""
+
+    address: str
+    server_name: str
+    failure: NatsFailure | None
+
+
 class _NatsPy(NatsPyClient):
     """nats-py's client, made to insist on TLS when the caller asked for TLS, and to say when its connection is lost.
 
@@ -316,6 +326,7 @@ class Session:
         self.options = options
         self._connection: Connection | None = None
         self._lost_server: str | None = None
+        self._preferred: str | None = None
 
     @property
     def url(self) -> str | None:
@@ -330,7 +341,9 @@ class Session:
     ) -> Connection:
         """Return a connection to the first server that accepts one; the server whose connection was lost is asked last."""
         reasons: list[NatsFailure] = []
-        for server in sorted(self.options.servers, key=lambda server: server == self._lost_server):
+        for server in sorted(
+            self.options.servers, key=lambda server: (server != self._preferred, server == self._lost_server)
+        ):
             timeout = min(self.options.timeout, deadline - time.monotonic())
             if timeout <= 0 and reasons:
                 break
@@ -341,8 +354,21 @@ class Session:
         raise _joint_connect_failure(reasons)
 
     async def _connect_to(self, server: str, make_context: Callable[[], ssl.SSLContext], timeout: float) -> Connection:
+        connection, arguments = self._prepared(server, make_context, timeout)
+        connected = False
+        try:
+            await connection.connect(timeout, arguments)
+            connected = True
+        finally:
+            if not connected:
+                await self._discard(connection)
+        return connection
+
+    def _prepared(
+        self, server: str, make_context: Callable[[], ssl.SSLContext], timeout: float
+    ) -> tuple[Connection, dict[str, Any]]:
+        """Return a connection that is not open yet, and the arguments with which it is opened."""
         url, user, password = _split_url(server)
-        connection = Connection(server, url, self.options.wants_tls, make_context)
         arguments: dict[str, Any] = {
             "servers": [url],
             "name": "natsops.jetstream",
@@ -355,14 +381,23 @@ class Session:
         }
         if self.options.tls_server_name:
             arguments["tls_hostname"] = self.options.tls_server_name
-        connected = False
-        try:
-            await connection.connect(timeout, arguments)
-            connected = True
-        finally:
-            if not connected:
-                await self._discard(connection)
-        return connection
+        return Connection(server, url, self.options.wants_tls, make_context), arguments
+
+    async def _announcements(self, timeout: float) -> list[Announcement]:
+        make_context = self._context_maker()
+
+        async def announcement(server: str) -> Announcement:
+            connection, arguments = self._prepared(server, make_context, timeout)
+            failure = None
+            try:
+                await connection.connect(timeout, arguments)
+            except NatsFailure as reason:
+                failure = reason
+            finally:
+                await connection.close()
+            return Announcement(server, str(connection.info.get("server_name", "")), failure)
+
+        return list(await asyncio.gather(*map(announcement, self.options.servers)))
 
     def _credentials(self, url_user: str | None, url_password: str | None) -> dict[str, Any]:
         options = self.options

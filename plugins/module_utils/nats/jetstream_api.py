@@ -98,6 +98,11 @@ class Listing:
     unknown: Mapping[str, str]
 
 
+#: What to look at after some errors of JetStream.
+_NO_ROOM = ": max_bytes of all streams on a server count, written or not; natsops.jetstream.report shows what is reserved there"
+_HINTS = {10023: _NO_ROOM, 10047: _NO_ROOM}
+
+
 class _Api:
     """Requests under `$JS.API.` with the server's errors as NatsFailure `api_error` and their `err_code`."""
 
@@ -146,15 +151,15 @@ class _Api:
             return document
         if not isinstance(error, dict):
             return self._bad_reply(outcome, "the reply has an error that is not a JSON object")
-        code = error.get("err_code")
+        code = error.get("err_code") if isinstance(error.get("err_code"), int) else None
         # Any client of the account may have sent it.
         description = " ".join(str(error.get("description", "no description")).split())
         return NatsFailure(
             "api_error",
-            f"{printable(description)} (JetStream error {code if isinstance(code, int) else None})",
+            f"{printable(description)} (JetStream error {code}){_HINTS.get(code or 0, '')}",
             subject=outcome.subject,
             account=self.account,
-            err_code=code if isinstance(code, int) else None,
+            err_code=code,
         )
 
     def _bad_reply(self, reply: Reply, description: str) -> NatsFailure:

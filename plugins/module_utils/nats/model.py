@@ -55,7 +55,7 @@ class RaftGroup:
     `leaders`: the answering servers that say they lead it (healthy: exactly one). `peers`: the other members as the
     sole leader sees them, empty when there is not exactly one. `members`: every server any member knows in the group.
     `hosts`: the answering servers that hold it. `size`: how many members it should have. `ephemeral`: a consumer that is
-    not durable, which its client makes again.
+    not durable, which its client makes again. `nameless`: the members of which only the Raft id is known, here by that id.
     """
 
     kind: str
@@ -69,6 +69,7 @@ class RaftGroup:
     cluster: str = ""
     moving: bool = False
     ephemeral: bool = False
+    nameless: frozenset[str] = frozenset()
 
     @property
     def leader(self) -> str | None:
@@ -110,13 +111,16 @@ class RaftGroup:
 @dataclass(frozen=True)
 class MetaGroup:
     """The group of all JetStream servers of the supercluster. `views`: server → the leader it names ("" for none). `sizes`:
-    server → how many members it counts."""
+    server → how many members it counts. `outsiders`: servers that answered and are not members by their own view. `foreign`:
+    the members of other meta groups, whose servers answer as well."""
 
     group: RaftGroup
     views: Mapping[str, str]
     pending: int = 0
     quorum_needed: int = 0
     sizes: Mapping[str, int] = field(default_factory=dict)
+    outsiders: frozenset[str] = frozenset()
+    foreign: tuple[frozenset[str], ...] = ()
 
     @property
     def quorum(self) -> int:
@@ -180,8 +184,18 @@ class Consumer:
 
 
 @dataclass(frozen=True)
+class ReplicaState:
+    """What one server stores of a stream."""
+
+    messages: int
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(frozen=True)
 class Stream:
-    """A stream, its group, and its consumers. Sizes are in bytes, as the leader reports them. `info`: as in Consumer."""
+    """A stream, its group, and its consumers. Sizes are in bytes, as the leader reports them. `info`: as in Consumer.
+    `stored`: server → what its replica holds, of those that answered."""
 
     account: str
     name: str
@@ -201,6 +215,7 @@ class Stream:
     lost_bytes: int = 0
     placement: Mapping[str, Any] = field(default_factory=dict)
     api_level: int = 0
+    stored: Mapping[str, ReplicaState] = field(default_factory=dict, repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -340,11 +355,13 @@ class Server:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Everything that was read at one moment: servers by name, meta group, streams. `meta` is None without clustering."""
+    """Everything that was read at one moment: servers by name, meta group, streams. `meta` is None without clustering.
+    `apart`: servers that answer at their own address alone → why the others do not reach them."""
 
     servers: tuple[Server, ...] = ()
     meta: MetaGroup | None = None
     streams: tuple[Stream, ...] = ()
+    apart: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> frozenset[str]:
@@ -358,6 +375,12 @@ class Cluster:
         return next(
             (server.summary.api_level for server in self.servers if server.name == leader and server.summary), 0
         )
+
+    @property
+    def nameless(self) -> frozenset[str]:
+        """Return the members of groups of which only the Raft id is known, which no server and no option names."""
+        groups = [*self.groups(), *([self.meta.group] if self.meta else [])]
+        return frozenset(name for group in groups for name in group.nameless)
 
     def groups(self) -> Iterable[RaftGroup]:
         """Yield the groups of all streams and consumers."""
@@ -544,8 +567,26 @@ def build_cluster(
         health = parse_health(healthz[server.id]) if server.id in healthz else None
         known.append(replace(server, jetstream=jetstream, summary=summary, health=health))
     replies = [(server, jsz[server.id]) for server in known if server.id in jsz]
-    names = {peer_id(name): name for name in (*expected, *(server.name for server in known))}
-    return Cluster(tuple(known), _meta_group(replies, names), _streams(replies, names))
+    expected = frozenset(expected)
+    names = dict(_named_peers(jsz.values()))
+    names.update({peer_id(name): name for name in (*expected, *(server.name for server in known))})
+    return Cluster(tuple(known), _meta_group(replies, names, expected), _streams(replies, names))
+
+
+def _named_peers(replies: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
+    """Yield the id and the name of each peer that some server names in its view of a group; others may know the id alone."""
+    for jsz in replies:
+        views = [jsz.get("meta_cluster") or {}]
+        views += [
+            detail.get("cluster") or {}
+            for account in jsz.get("account_details") or ()
+            for detail in account.get("stream_detail") or ()
+        ]
+        for view in views:
+            for peer in view.get("replicas") or ():
+                name = peer.get("name", "")
+                if name and " " not in name and peer.get("peer"):
+                    yield peer["peer"], name
 
 
 def answered_by_leader(info: Mapping[str, Any]) -> bool:
@@ -590,20 +631,74 @@ def _group_of_info(
     return group if leader else replace(group, leaders=(), hosts=())
 
 
-def _meta_group(replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]) -> MetaGroup | None:
-    views = [(server.name, jsz["meta_cluster"]) for server, jsz in replies if jsz.get("meta_cluster")]
-    if not views:
+def _meta_group(
+    replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str], expected: frozenset[str]
+) -> MetaGroup | None:
+    seen = [(server, jsz["meta_cluster"]) for server, jsz in replies if jsz.get("meta_cluster")]
+    if not seen:
         return None
+    outsiders = _outsiders([(server.name, view) for server, view in seen], names)
+    own, foreign = _own_meta_group(seen, names, expected, outsiders)
+    views = [(server.name, view) for server, view in seen if server.name in own]
     group = _group(META, "meta group", 0, [(name, "", view) for name, view in views], names)
     leading: Mapping[str, Any] = next((view for name, view in views if name == group.leader), {})
     size = leading.get("cluster_size") or max(view.get("cluster_size", 0) for _name, view in views)
+    members = tuple(name for name in group.members if name not in outsiders)
     return MetaGroup(
-        group=replace(group, size=size),
+        group=replace(group, size=size, members=members),
         views={name: view.get("leader", "") for name, view in views},
         pending=leading.get("pending", 0),
         quorum_needed=leading.get("quorum_needed", 0),
         sizes={name: view.get("cluster_size", 0) for name, view in views},
+        outsiders=outsiders,
+        foreign=foreign,
     )
+
+
+def _outsiders(views: Sequence[tuple[str, Mapping[str, Any]]], names: Mapping[str, str]) -> frozenset[str]:
+    """Return the servers that are not members of the meta group that their own store describes, as after a new server name: the
+    group is complete without them, no other server counts them, and there are ids in it that belong to no known server."""
+    found = set()
+    for name, view in views:
+        peers = [_peer_name(peer, names) for peer in view.get("replicas") or ()]
+        counted = any(
+            name in (_peer_name(peer, names), other.get("leader"))
+            for _name, other in views
+            for peer in other.get("replicas") or ()
+        )
+        nameless = any(peer not in names.values() for peer in peers)
+        if nameless and not counted and view.get("leader") != name and len(peers) >= view.get("cluster_size", 0):
+            found.add(name)
+    return frozenset(found)
+
+
+def _own_meta_group(
+    seen: Sequence[tuple[Server, Mapping[str, Any]]],
+    names: Mapping[str, str],
+    expected: frozenset[str],
+    outsiders: frozenset[str],
+) -> tuple[frozenset[str], tuple[frozenset[str], ...]]:
+    """Return the servers whose views are of the meta group in question, and the members of other ones.
+
+    Routes between two clusters make all servers answer each other, while each keeps the members that its store has: it may even
+    follow a leader that is not among them. The group with the most `expected` servers counts, then the larger one. Domains have
+    meta groups of their own.
+    """
+    groups: list[tuple[tuple[str, bool], set[str]]] = []
+    for server, view in seen:
+        joint = {server.name, *(_peer_name(peer, names) for peer in view.get("replicas") or ())}
+        kind = (server.domain, len(joint) > 1 and view.get("leader", server.name) not in joint)
+        for known in [known for known in groups if known[0] == kind and known[1] & joint]:
+            joint |= known[1]
+            groups.remove(known)
+        groups.append((kind, joint))
+    answered = {server.name for server, _view in seen}
+    groups.sort(key=lambda item: (-len(item[1] & expected), -len(item[1] & answered), item[0], min(item[1])))
+    (domain, _follows), own = groups[0]
+    others = [members for (other, _kind), members in groups[1:] if other == domain and len(members - outsiders) > 1]
+    foreign = [members - own if len(members) > len(own) else members for members in others]
+    apart = {name for members in foreign for name in members}
+    return frozenset(answered - apart), tuple(frozenset(members) for members in foreign)
 
 
 def _streams(replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]) -> tuple[Stream, ...]:
@@ -652,7 +747,12 @@ def _stream(
         lost_bytes=(state.get("lost") or {}).get("bytes", 0),
         placement=config.get("placement") or {},
         api_level=api_level(config),
+        stored={server.name: _replica_state(detail.get("state") or {}) for server, detail in views},
     )
+
+
+def _replica_state(state: Mapping[str, Any]) -> ReplicaState:
+    return ReplicaState(state.get("messages", 0), state.get("first_seq", 0), state.get("last_seq", 0))
 
 
 def api_level(config: Mapping[str, Any]) -> int:
@@ -738,10 +838,16 @@ def _group(
     backed = [(name, view) for name, view in claims if view.get("replicas")]
     leaders = backed or claims
     members = {name for name, _cluster, _view in views}
+    nameless = set()
     for _name, _cluster, view in views:
-        members.update(_peer_name(peer, names) for peer in view.get("replicas") or ())
+        for peer in view.get("replicas") or ():
+            name = _peer_name(peer, names)
+            members.add(name)
+            if name == peer.get("peer") and name not in names.values():
+                nameless.add(name)
         members.add(view.get("leader") or "")
     members.discard("")
+    nameless.discard("")
     leading: Mapping[str, Any] = leaders[0][1] if len(leaders) == 1 else {}
     return RaftGroup(
         kind=kind,
@@ -755,6 +861,7 @@ def _group(
         cluster=next((cluster for _name, cluster, _view in views if cluster), ""),
         moving=bool(leading.get("desired")),
         ephemeral=ephemeral,
+        nameless=frozenset(nameless),
     )
 
 

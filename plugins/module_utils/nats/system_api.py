@@ -90,6 +90,11 @@ class SystemApi:
         self._decode = decode
         self.arrived: dict[str, datetime] = {}
 
+    @property
+    def client(self) -> Client:
+        """Return the connection that is used."""
+        return self._client
+
     def discover(self, expected: Collection[str] = ()) -> Discovery:
         """Return all servers of the (super)cluster with their statistics, waiting for the expected names.
 

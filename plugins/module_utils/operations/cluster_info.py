@@ -5,13 +5,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations, health_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
+    Expectations,
+    Limits,
+    difference_problems,
+    health_problems,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import DIFFERENCE_AFTER
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.isolation import Isolation
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
 
 CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
     "detail": {"type": "str", "choices": ["servers", "assets"], "default": "assets"},
@@ -24,22 +34,37 @@ CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
 
 def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the filtered model of the cluster with what is wrong with it: servers, meta, clusters, streams,
-    raft_silent, missing, problems. Raises NatsFailure when the cluster cannot be asked."""
+    raft_silent, nameless, missing, problems. Raises NatsFailure when the cluster cannot be asked."""
     names = params["expected_servers"]
     expected = None if names is None else frozenset(names)
-    cluster = SystemApi(client).read_cluster(
+    api = SystemApi(client)
+    cluster = api.read_cluster(
         awaited=expected or (),
         known_names=expected or (),
         assets=params["detail"] == "assets",
         account=params["account"],
     )
+    if expected:
+        cluster = Isolation(client).completed(cluster, expected)
     selected = cluster.only(account=params["account"], stream=params["stream"])
     whole = params["detail"] == "assets" and params["account"] is None and params["stream"] is None
-    problems = health_problems(selected, Expectations(servers=expected, cluster=params["cluster"], assets=whole))
+    wanted = Expectations(servers=expected, cluster=params["cluster"], assets=whole)
+    problems = health_problems(selected, wanted)
+    if whole:
+        problems += _differences(api, cluster.only(cluster=params["cluster"]), wanted.limits)
     shown = selected.only(cluster=params["cluster"])
     return {
         **shown.as_dict(),
         "raft_silent": raft_silent_servers(shown),
+        "nameless": sorted(shown.nameless),
         "missing": sorted((expected or frozenset()) - shown.names),
         "problems": [problem.as_dict() for problem in problems],
     }
+
+
+def _differences(api: SystemApi, cluster: Cluster, limits: Limits) -> list[Problem]:
+    """Return the replicas that lack messages and do not get them: those that lack some now are looked at once more."""
+    if not difference_problems(cluster, cluster, limits):
+        return []
+    time.sleep(DIFFERENCE_AFTER)
+    return difference_problems(cluster, api.read_cluster(health=False), limits)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
@@ -20,6 +21,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
     Expectations,
     Limits,
     StopPolicy,
+    difference_problems,
+    election_problems,
     health_problems,
     split_tolerated,
     stop_problems,
@@ -29,10 +32,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.isolation import Isolation
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 
 #: Failures that a restart under way explains; any other one will not go away by waiting.
 TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
+
+#: Seconds without progress after which a replica that lacks messages counts as one that does not get them.
+DIFFERENCE_AFTER = 2.0
 
 #: What the judgement of one sample needs, beside the servers to stop.
 SAMPLE_SPEC: dict[str, dict[str, Any]] = {
@@ -68,8 +75,11 @@ class Sample:
         return root_causes([*self.errors, *self.warnings], self.scene)
 
 
-def evaluate(cluster: Cluster, params: Mapping[str, Any]) -> Sample:
-    """Return the sample for a cluster that was read."""
+def evaluate(
+    cluster: Cluster, params: Mapping[str, Any], last: Cluster | None = None, older: Cluster | None = None
+) -> Sample:
+    """Return the sample for a cluster that was read. `last`: an earlier sample, with which leaders are compared; `older`: one
+    that is some seconds old, with which replicas are compared."""
     limits = Limits(params["max_lag"], params["max_active"])
     servers = params["expected_servers"]
     jetstream_servers = params["expected_jetstream_servers"]
@@ -86,6 +96,11 @@ def evaluate(cluster: Cluster, params: Mapping[str, Any]) -> Sample:
             assets=params["assets"],
         ),
     )
+    only = partial(Cluster.only, cluster=params["cluster"])
+    if last is not None:
+        problems += election_problems(only(last), only(cluster))
+    if older is not None:
+        problems += difference_problems(only(older), only(cluster), limits)
     problems += stop_problems(cluster, params["stop_servers"], StopPolicy(params["r1_policy"], limits))
     return sorted_sample(cluster, problems, params)
 
@@ -112,9 +127,11 @@ def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapp
     )
 
 
-def make_sampler(api: SystemApi, params: Mapping[str, Any]) -> Callable[[], Sample]:
-    """Return a function that reads the cluster once and judges it.
+def make_sampler(api: SystemApi, params: Mapping[str, Any], elections: bool = False) -> Callable[[], Sample]:
+    """Return a function that reads the cluster once and judges it, by what it read before, too; `elections`: a group that has
+    another leader than then is a problem.
 
+    Expected servers that do not answer are looked for at their own addresses; if more of them are there, that is the cluster.
     A cluster that cannot be reached is a problem. Credentials that do not work are a failure, unless they worked before:
     then it is a server on its way down that refuses them.
     """
@@ -124,17 +141,33 @@ def make_sampler(api: SystemApi, params: Mapping[str, Any]) -> Callable[[], Samp
         *params["stop_servers"],
     }
     awaited = known - {*params["tolerate"], *marks_of(params.get("maintenance") or ())}
+    isolation = Isolation(api.client)
     worked = False
+    last: Cluster | None = None
+    older: tuple[float, Cluster] | None = None
+
+    def read() -> Cluster:
+        cluster = api.read_cluster(awaited=awaited, known_names=known, assets=params["assets"])
+        return isolation.completed(cluster, awaited.intersection(params["expected_servers"] or ()))
 
     def sample() -> Sample:
-        nonlocal worked
+        nonlocal worked, last, older
         try:
-            cluster = api.read_cluster(awaited=awaited, known_names=known, assets=params["assets"])
+            cluster = read()
+            if isolation.better is not None:
+                api.client.prefer(isolation.better)
+                isolation.better = None
+                cluster = read()
         except NatsFailure as failure:
             if not worked and failure.code not in TRANSIENT:
                 raise
             return sorted_sample(None, [Problem("unreachable", ERROR, "cluster", failure.description)], params)
         worked = True
-        return evaluate(cluster, params)
+        now = time.monotonic()
+        seen = evaluate(cluster, params, last, older[1] if older and now - older[0] >= DIFFERENCE_AFTER else None)
+        last = cluster if elections else None
+        if older is None or now - older[0] >= DIFFERENCE_AFTER:
+            older = (now, cluster)
+        return seen
 
     return sample

@@ -23,12 +23,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
     Expectations,
     StopPolicy,
+    election_problems,
     health_problems,
     lasting_asset_faults,
     split_tolerated,
     stop_problems,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Health, Peer, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    Health,
+    JetStreamSummary,
+    Peer,
+    Stream,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, MAX_WIDTH
 from hypothesis import given
@@ -401,6 +408,95 @@ def test_a_server_that_recovers_is_neither_raft_silent_nor_cut_off() -> None:
         (cause,) = judge(replace(live, servers=servers), NAMES)
         assert (cause.kind, cause.servers, cause.stuck) == ("catching_up", ("n3",), False)
         assert cause.title == "n3 recovers its streams after a start: stream APP/ORDERS misses a replica"
+
+
+def test_a_server_that_runs_apart_is_not_called_down() -> None:
+    live = replace(
+        without(cluster(NAMES, stream("ORDERS", NAMES)), "n3"), apart={"n3": "cluster.name is C9 there, and C1 on n1"}
+    )
+    (cause,) = judge(live, NAMES)
+    assert (cause.kind, cause.servers, cause.stuck) == ("routes_cut", ("n3",), True)
+    assert cause.title.startswith("n3 runs, but apart from the others: cluster.name is C9 there, and C1 on n1")
+    assert not any("scale_in" in command or "systemctl" in command for command in cause.commands)
+
+
+def test_a_member_without_a_name_is_no_host() -> None:
+    live = without(cluster([*NAMES[:2], "BXScrY9i"], stream("ORDERS", [*NAMES[:2], "BXScrY9i"])), "BXScrY9i")
+    assert live.meta is not None
+    nameless = frozenset(["BXScrY9i"])
+    orders = replace(live.streams[0], group=replace(live.streams[0].group, nameless=nameless))
+    meta_group = replace(live.meta, group=replace(live.meta.group, nameless=nameless))
+    live = replace(live, streams=(orders,), meta=meta_group)
+    problems = health_problems(live, Expectations(frozenset(NAMES[:2])))
+    (cause,) = root_causes(problems, scene_of(live, {}))
+    assert (cause.kind, cause.servers) == ("servers_down", ())
+    assert cause.title.startswith("1 member without a known name (id BXScrY9i)")
+    assert not any("scale_in" in command or "systemctl" in command for command in cause.commands)
+
+
+def test_servers_of_another_cluster_are_to_be_separated() -> None:
+    both = [*NAMES, "b1", "b2", "b3"]
+    disputed = stream("ORDERS", NAMES)
+    disputed = replace(disputed, group=replace(disputed.group, leaders=("b1", "n1"), peers=()))
+    live = cluster(both, disputed)
+    (cause,) = judge(live, NAMES)
+    assert (cause.kind, cause.servers, cause.stuck) == ("meta_group", ("b1", "b2", "b3"), True)
+    assert cause.title.startswith("two clusters were joined: b1, b2 and b3 have another meta group")
+    assert live.meta is not None
+    apart = replace(cluster(NAMES), servers=live.servers)
+    assert apart.meta is not None
+    apart = replace(apart, meta=replace(apart.meta, foreign=(frozenset(["b1", "b2", "b3"]),)))
+    (cause,) = judge(apart, NAMES)
+    assert cause.title == "two clusters were joined: b1, b2 and b3 have another meta group"
+
+
+def test_a_replica_silent_for_its_own_write_error_is_no_cut_route() -> None:
+    orders = stream("ORDERS", NAMES)
+    peers = tuple(
+        replace(peer, current=peer.name != "n3", active=60.0 * (peer.name == "n3")) for peer in orders.group.peers
+    )
+    orders = replace(orders, group=replace(orders.group, peers=peers))
+    ill = Health("unavailable", 503, ("JetStream stream 'APP > ORDERS' is not current: stream write error: no space",))
+    live = cluster(NAMES, orders)
+    servers = tuple(replace(one, uptime=300.0, health=ill if one.name == "n3" else one.health) for one in live.servers)
+    (cause,) = judge(replace(live, servers=servers), NAMES)
+    assert (cause.kind, cause.servers) == ("storage", ("n3",))
+
+
+def test_streams_on_servers_at_their_limit_are_for_want_of_storage() -> None:
+    full = JetStreamSummary(storage=13_000_988, max_storage=12_582_912)
+    for led in (False, True):
+        orders = stream("ORDERS", NAMES, behind=("n2", "n3"), led=led)
+        live = cluster(NAMES, orders)
+        servers = tuple(replace(one, summary=full) for one in live.servers)
+        live = replace(live, servers=servers)
+        (cause,) = judge(live, NAMES)
+        assert (cause.kind, cause.stuck) == ("storage", True)
+        assert "n1, n2 and n3 have reached a limit of JetStream (12.4 MiB of 12.0 MiB file storage)" in cause.title
+        told = scene_of_info(live.as_dict())
+        assert (told.limits, told.confined) == (scene_of(live, {}).limits, frozenset(["stream APP/ORDERS"]))
+    one_full = (replace(live.servers[0], summary=full), *cluster(NAMES).servers[1:])
+    assert scene_of(replace(live, servers=one_full), {}).confined == frozenset()
+
+
+def test_a_group_without_a_member_to_come_is_not_waited_for() -> None:
+    orders = stream("ORDERS", NAMES)
+    orders = replace(orders, group=replace(orders.group, peers=orders.group.peers[:1], members=("n1", "n2")))
+    (cause,) = judge(cluster(NAMES, orders), NAMES)
+    assert (cause.kind, cause.stuck, cause.assets) == ("asset_fault", True, ("stream APP/ORDERS",))
+    assert "repair" in cause.commands[0]
+
+
+def test_what_the_inventory_has_wrong_is_not_waited_for() -> None:
+    (cause,) = judge(cluster([*NAMES, "n9"]), NAMES)
+    assert (cause.kind, cause.servers, cause.stuck) == ("membership", ("n9",), True)
+
+
+def test_leaders_that_change_are_one_cause() -> None:
+    before = cluster(NAMES, stream("A", NAMES), stream("B", NAMES))
+    after = cluster(NAMES, stream("A", ["n2", "n1", "n3"]), stream("B", ["n3", "n1", "n2"]))
+    (cause,) = root_causes(election_problems(before, after), scene_of(after, {}))
+    assert cause.title == "stream APP/A and stream APP/B have changed their leaders since the last look"
 
 
 def test_a_few_problems_are_all_shown() -> None:

@@ -111,6 +111,10 @@ def test_a_sound_cluster_has_no_finding_and_what_was_not_looked_at_is_named() ->
      [("version_warning", "note"), ("version_warning", "note")]),
     ({"servers": [server("n1", slow_consumers=2), server("n2")]}, [("slow_consumers", "warning")]),
     ({"servers": [server("n1", js={"storage": 80, "max_storage": 100}), server("n2")]}, [("storage", "warning")]),
+    (
+        {"servers": [server("n1", js={"storage": 0, "reserved_storage": 300, "max_storage": 256}), server("n2")]},
+        [("storage", "warning")],
+    ),
     ({"servers": [server("n1", js={"storage": 95, "max_storage": 100}), server("n2")]}, [("storage", "critical")]),
     ({"servers": [server("n1")]}, [("servers_down", "critical")]),
     ({"rows": [asked("n1", []), asked("n2", ["n1"])]}, [("routes_missing", "warning")]),

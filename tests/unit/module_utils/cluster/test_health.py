@@ -11,11 +11,22 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
     Expectations,
     Limits,
     StopPolicy,
+    difference_problems,
+    duplicate_problems,
+    election_problems,
     health_problems,
+    lasting_asset_faults,
     split_tolerated,
     stop_problems,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Health, Peer, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    Health,
+    JetStreamSummary,
+    Peer,
+    ReplicaState,
+    Stream,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +50,43 @@ def with_peer(item: Stream, peer: Peer) -> Stream:
     return replace(item, group=replace(item.group, peers=peers))
 
 
+class TestTwoLooks:
+    @staticmethod
+    def held(lasts: dict[str, int], lag: int = 0) -> Cluster:
+        orders = stream("ORDERS", NAMES)
+        peers = tuple(replace(peer, lag=lag) for peer in orders.group.peers)
+        stored = {name: ReplicaState(last, 1, last) for name, last in lasts.items()}
+        return cluster(NAMES, replace(orders, group=replace(orders.group, peers=peers), stored=stored))
+
+    def test_a_replica_that_its_leader_calls_current_and_that_lacks_messages(self) -> None:
+        looks = self.held({"n1": 80, "n2": 16, "n3": 80}), self.held({"n1": 90, "n2": 16, "n3": 90})
+        (problem,) = difference_problems(*looks, Limits())
+        assert (problem.code, problem.servers) == ("stream_replica_differs", ("n2",))
+        assert "n2 ends at message 16 and does not go on, n1 at 90, and n1 counts on it" in problem.message
+
+    @pytest.mark.parametrize(
+        ("early", "late", "lag"),
+        [
+            ({"n1": 80, "n2": 70, "n3": 80}, {"n1": 90, "n2": 85, "n3": 90}, 0),
+            ({"n1": 80, "n2": 80, "n3": 80}, {"n1": 90, "n2": 80, "n3": 90}, 0),
+            ({"n1": 80, "n2": 16, "n3": 80}, {"n1": 80, "n2": 16, "n3": 80}, 201),
+            ({"n1": 80, "n3": 80}, {"n1": 80, "n2": 16, "n3": 80}, 0),
+        ],
+    )
+    def test_messages_under_way_are_no_difference(self, early: dict[str, int], late: dict[str, int], lag: int) -> None:
+        assert difference_problems(self.held(early, lag), self.held(late, lag), Limits()) == []
+
+    def test_an_election_between_two_looks(self) -> None:
+        before = cluster(NAMES, stream("ORDERS", NAMES), stream("EVENTS", NAMES))
+        after = cluster(NAMES, stream("ORDERS", ["n2", "n1", "n3"]), stream("EVENTS", NAMES), stream("NEW", ["n2"]))
+        (problem,) = election_problems(before, after)
+        assert (problem.code, problem.subject) == ("stream_leader_changed", "stream APP/ORDERS")
+        assert "n2, before n1" in problem.message
+        assert election_problems(before, before) == election_problems(Cluster(), after) == []
+        lost = cluster(NAMES, stream("ORDERS", NAMES, led=False))
+        assert election_problems(before, lost) == election_problems(lost, after) == []
+
+
 class TestHealth:
     def test_healthy(self) -> None:
         orders = replace(stream("ORDERS", NAMES), consumers=(consumer("ORDERS", "worker", NAMES),))
@@ -55,7 +103,32 @@ class TestHealth:
 
     def test_two_servers_of_one_name(self) -> None:
         twins = replace(cluster(NAMES), servers=(server("n1"), server("n1", id="NX"), server("n2"), server("n3")))
-        assert codes(health_problems(twins, expect(NAMES))) == ["server_duplicate"]
+        (problem,) = health_problems(twins, expect(NAMES))
+        assert (problem.code, problem.servers) == ("server_duplicate", ())
+
+    def test_of_servers_of_one_name_the_last_started_comes_first(self) -> None:
+        old, new = (
+            server("n1", id="NOLD0123456", host="10.0.0.1", uptime=7200.0),
+            server("n1", id="NNEW0123456", uptime=60.0),
+        )
+        (problem,) = duplicate_problems(Cluster((old, new, server("n2"))))
+        assert problem.message == "2 servers are named n1:  up for 1m (id NNEW0123…), 10.0.0.1 up for 2h (id NOLD0123…)"
+
+    def test_a_server_that_runs_apart_is_named_with_its_reason(self) -> None:
+        alone = replace(cluster(NAMES), servers=cluster(NAMES).servers[:2], apart={"n3": "cluster.name is C9 there"})
+        problem = health_problems(alone, expect(NAMES))[0]
+        assert (problem.code, problem.servers) == ("server_isolated", ("n3",))
+        assert "cluster.name is C9 there" in problem.message
+
+    def test_a_server_that_is_too_old_for_a_stream(self) -> None:
+        counters = replace(stream("CNT", NAMES), api_level=2)
+        levels = dict(zip(NAMES, (5, 5, 0)))
+        servers = tuple(server(name, summary=JetStreamSummary(api_level=level)) for name, level in levels.items())
+        live = replace(cluster(NAMES, counters, stream("OLD", NAMES)), servers=servers)
+        (problem,) = health_problems(live, expect(NAMES))
+        assert (problem.code, problem.subject, problem.servers) == ("stream_api_level", "stream APP/CNT", ("n3",))
+        assert "needs API level 2" in problem.message and "n3 () has level 0" in problem.message
+        assert lasting_asset_faults(live) == ["stream APP/CNT"], "the roll that ends it must not wait for it"
 
     def test_expected_server_in_another_cluster(self) -> None:
         moved = replace(cluster(NAMES), servers=(server("n1"), server("n2"), server("n3", cluster="C2")))

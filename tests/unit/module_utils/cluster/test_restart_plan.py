@@ -242,6 +242,12 @@ def test_refusals() -> None:
     assert touched == "No server was touched. To be restarted: a (x changed), b."
 
 
+def test_servers_of_one_name_are_not_rolled() -> None:
+    live = cluster(["n1", "n2", "n3"])
+    plan = plan_roll(replace(live, servers=(*live.servers, server("n3", id="NX"))), ["n1"], {}, RollRules())
+    assert [(problem.code, problem.severity) for problem in plan.problems] == [("server_duplicate", ERROR)]
+
+
 def test_the_canary_leads_the_least() -> None:
     state = cluster(["n1", "n2", "n3"], stream("A", ["n2", "n3", "n1"]))
     plan = plan_roll(state, ["n1", "n2", "n3"], {}, RollRules(canary=1))

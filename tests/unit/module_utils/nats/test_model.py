@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations, health_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     Cluster,
+    Server,
     build_cluster,
     domains,
     for_domain,
@@ -126,13 +127,88 @@ def test_a_server_that_did_not_answer_is_unknown(replies: dict[str, Any]) -> Non
     assert {problem.code for problem in health_problems(cluster, Expectations())} >= {"server_silent"}
 
 
-def test_an_unknown_peer_is_named_by_its_id(replies: dict[str, Any]) -> None:
+def test_an_unknown_peer_has_the_name_that_an_option_or_another_server_gives_it_or_its_id(
+    replies: dict[str, Any],
+) -> None:
     detail = leader_view(replies, "ORDERS")
     peer = detail["cluster"]["replicas"][0]
-    name, peer["name"] = peer["name"], "Server name unknown at this time (peerID: x)"
+    name, identity = peer["name"], peer["peer"]
     less = without(replies, name)
+    for group in groups_with(less, identity):
+        group["name"] = f"Server name unknown at this time (peerID: {identity})"
     assert name in [item.name for item in build(less, expected=(name,)).streams[-1].group.peers]
-    assert peer["peer"] in [item.name for item in build(less).streams[-1].group.peers]
+    cluster = build(less)
+    assert identity in [item.name for item in cluster.streams[-1].group.peers]
+    assert cluster.nameless == {identity}
+    groups_with(less, identity)[0]["name"] = name
+    assert name in [item.name for item in build(less).streams[-1].group.peers]
+    assert build(less).nameless == frozenset()
+
+
+def groups_with(replies: dict[str, Any], identity: str) -> list[dict[str, Any]]:
+    """Return every view of the peer with this id in the groups that servers report, to be changed by a test."""
+    views = [jsz.get("meta_cluster") or {} for jsz in replies["jsz"].values()]
+    for jsz in replies["jsz"].values():
+        for account in jsz["account_details"]:
+            for stream in account.get("stream_detail") or ():
+                views += [stream.get("cluster") or {}]
+                views += [consumer.get("cluster") or {} for consumer in stream.get("consumer_detail") or ()]
+    return [peer for view in views for peer in view.get("replicas") or () if peer.get("peer") == identity]
+
+
+def meta_view(name: str, others: dict[str, str], leader: str = "", size: int = 3) -> tuple[Server, dict[str, Any]]:
+    """Return a server with its view of the meta group. `others`: peer id → name, empty for one that it never met."""
+    replicas = [
+        {"name": other or f"Server name unknown at this time (peerID: {identity})", "peer": identity}
+        for identity, other in others.items()
+    ]
+    jsz = {"meta_cluster": {"name": "C1", "leader": leader, "cluster_size": size, "replicas": replicas}}
+    return Server(name, f"N{name}", "C1", jetstream=True), jsz
+
+
+def with_meta(*views: tuple[Server, dict[str, Any]], expected: tuple[str, ...] = ()) -> Cluster:
+    return build_cluster(
+        [server for server, _jsz in views], {server.id: jsz for server, jsz in views}, {}, expected=expected
+    )
+
+
+def others_of(names: list[str], own: str) -> dict[str, str]:
+    return {peer_id(name): name for name in names if name != own}
+
+
+def test_renamed_servers_are_not_members_of_their_meta_group() -> None:
+    ids = dict.fromkeys(map(peer_id, ("n1", "n2", "n3")), "")
+    cluster = with_meta(*(meta_view(f"p-n{number}", ids) for number in (1, 2, 3)))
+    assert cluster.meta is not None
+    assert cluster.meta.outsiders == {"p-n1", "p-n2", "p-n3"}
+    assert set(cluster.meta.group.members) == cluster.nameless == set(ids)
+    problems = health_problems(cluster, Expectations(frozenset(["p-n1", "p-n2", "p-n3"])))
+    found = {problem.code: problem for problem in problems}
+    assert found["meta_outsider"].servers == ("p-n1", "p-n2", "p-n3")
+    assert "0 answered (none)" in found["meta_no_leader"].message
+    assert "an unknown server (id 44jzkV9D)" in found["meta_outsider"].message
+
+
+def test_a_member_that_alone_answers_or_whose_leader_counts_too_few_is_no_outsider() -> None:
+    names = ["n1", "n2", "n3"]
+    alone = with_meta(meta_view("n1", {peer_id("n2"): "n2", peer_id("n3"): ""}))
+    miscounted = with_meta(*(meta_view(name, others_of(names, name), "n1", size=2) for name in names))
+    for cluster in (alone, miscounted):
+        assert cluster.meta is not None and cluster.meta.outsiders == frozenset()
+
+
+@pytest.mark.parametrize("leader", ["b1", "a1"])
+def test_a_meta_group_of_another_cluster_is_told_from_the_own(leader: str) -> None:
+    """The leader of the own group may have counted them all already; theirs know only themselves."""
+    own, foreign = ["a1", "a2", "a3"], ["b1", "b2", "b3"]
+    known = own if leader == "b1" else [*own, *foreign]
+    views = [meta_view(name, others_of(known, name), "a1", len(known)) for name in own]
+    views += [meta_view(name, others_of(foreign, name), leader) for name in foreign]
+    for expected in (tuple(own), ()):
+        meta = with_meta(*views, expected=expected).meta
+        assert meta is not None
+        assert (meta.group.leader, meta.foreign) == ("a1", (frozenset(foreign),))
+        assert set(meta.views) == set(own)
 
 
 def test_peer_ids() -> None:

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a server that runs is not part of its cluster, from its VARZ and that of a member. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
+
+#: What both ends of a route must have alike (route.go processRouteConnect), and how it is called in the configuration.
+_ALIKE = (
+    ("name", "cluster.name"),
+    ("pool_size", "cluster.pool_size"),
+    ("tls_required", "TLS of cluster"),
+    ("tls_verify", "cluster.tls.verify"),
+)
+
+
+def isolation_reason(own: Mapping[str, Any], other: Mapping[str, Any], routes: Sequence[str]) -> str:
+    """Return why a server with the VARZ `own` has no routes to the one with the VARZ `other`. `routes`: the servers to which it
+    has some."""
+    mine, theirs = own.get("cluster") or {}, other.get("cluster") or {}
+    name = other.get("server_name", "the others")
+    for key, option in _ALIKE:
+        if mine.get(key) != theirs.get(key):
+            return f"{option} is {mine.get(key, 'not set')} there, and {theirs.get(key, 'not set')} on {name}"
+    end = certificate_ends(own).get("cluster")
+    if end and own.get("now") and parse_time(end) < parse_time(str(own["now"])):
+        return f"its certificate for routes has expired ({end})"
+    if routes:
+        return f"it has routes to {', '.join(sorted(routes))} alone: look for refused routes in its log"
+    return "it has no routes: its log says why they are refused (route password, TLS, firewall)"

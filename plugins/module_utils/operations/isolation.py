@@ -1,0 +1,83 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Servers that the others do not reach, queried at their own addresses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.isolation import isolation_reason
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Announcement, Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+
+#: Seconds between two looks at the addresses of the same servers, and for which one is waited for.
+LOOK_INTERVAL = 10.0
+LOOK_TIMEOUT = 2.0
+
+
+class Isolation:
+    """Looks for servers that are up and that the cluster does not reach."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._missing: frozenset[str] = frozenset()
+        self._found: dict[str, str] = {}
+        self._looked = 0.0
+        #: The address of a server with which more of the expected servers can be reached, None if there is none.
+        self.better: str | None = None
+
+    def completed(self, cluster: Cluster, expected: Collection[str]) -> Cluster:
+        """Return the cluster with the expected servers that run apart from it."""
+        missing = frozenset(expected) - cluster.names
+        if not missing or len(self._client.options.servers) < 2:
+            return cluster
+        if missing != self._missing or time.monotonic() - self._looked > LOOK_INTERVAL:
+            self._missing, self._looked = missing, time.monotonic()
+            self._found, self.better = self._look(cluster, missing, len(cluster.names & frozenset(expected)))
+        return replace(cluster, apart=self._found)
+
+    def _look(self, cluster: Cluster, missing: frozenset[str], present: int) -> tuple[dict[str, str], str | None]:
+        found: dict[str, str] = {}
+        better, most = None, present
+        reference: Mapping[str, Any] | None = None
+        for item in self._client.announcements(min(LOOK_TIMEOUT, self._client.options.timeout)):
+            if item.server_name not in missing:
+                continue
+            if item.failure is not None:
+                found[item.server_name] = f"{item.failure.description} ({item.address})"
+                continue
+            if reference is None:
+                reference = _varz(SystemApi(self._client), cluster)
+            found[item.server_name], reached = self._ask(item, reference, missing)
+            if reached > most:
+                better, most = item.address, reached
+        return found, better
+
+    def _ask(self, item: Announcement, reference: Mapping[str, Any], missing: frozenset[str]) -> tuple[str, int]:
+        """Return why a server is apart, and how many of the missing servers it reaches, itself included."""
+        options = replace(self._client.options, servers=(item.address,), timeout=LOOK_TIMEOUT)
+        try:
+            with Client(options) as client:
+                api = SystemApi(client)
+                servers = api.discover().servers
+                server = next(one for one in servers if one.id == client.identity[0])
+                varz = api.ask_one(server, "VARZ")
+                routes = api.ask_one(server, "ROUTEZ").get("routes") or ()
+        except (NatsFailure, StopIteration) as failure:
+            return f"it answers at {item.address}, and not to system requests ({failure})", 0
+        reached = len(missing.intersection(one.name for one in servers))
+        return isolation_reason(varz, reference, [str(route.get("remote_name", "")) for route in routes]), reached
+
+
+def _varz(api: SystemApi, cluster: Cluster) -> Mapping[str, Any]:
+    for server in cluster.servers:
+        try:
+            return api.ask_one(server, "VARZ")
+        except NatsFailure:
+            continue
+    return {}
