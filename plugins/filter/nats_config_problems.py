@@ -49,6 +49,14 @@ options:
       running:
         description: C(/varz) of the server that runs now, or empty.
         type: dict
+      loaded:
+        description: The configuration that the running server has loaded, or empty.
+        type: dict
+      own_users:
+        description:
+          - The users with which the collection logs in, C(system) (a name, empty for a login without a name) and C(operators)
+            (a list of names).
+        type: dict
       take_over:
         description: Whether unit and binary are the role's. V(false) for a server that somebody else set up.
         type: bool

@@ -200,11 +200,11 @@ filesystems:
   returned: always
 store:
   description:
-    - Whose O(store) it is, null without that option. C(streams) is how many it has, C(peers) the Raft ids of the members of its
-      meta group, null for the store of a server by itself.
+    - Whose O(store) it is, null without that option. C(streams) is how many it has, C(accounts) how many of each account,
+      C(peers) the Raft ids of the members of its meta group, null for the store of a server by itself.
   type: dict
   returned: always
-  sample: {streams: 12, peers: [44jzkV9D, BXScrY9i, fjFyEjc1]}
+  sample: {streams: 12, accounts: {APP: 12}, peers: [44jzkV9D, BXScrY9i, fjFyEjc1]}
 tunings:
   description: >-
     For each of O(tunings) C(findings), what could be better as texts, C(settable), whether it can be changed from here, and what

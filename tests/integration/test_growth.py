@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import nats
 import pytest
+from nats.aio.client import Client
 from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, create, publish, words
 
 pytestmark = pytest.mark.playbook
@@ -29,13 +31,32 @@ def messages(cluster: RoleCluster) -> int:
     return asyncio.run(read())
 
 
+def without_users(cluster: RoleCluster, act: Callable[[Client], Awaitable[object]]) -> None:
+    """Do something as a client that logs in without a user."""
+
+    async def connected() -> None:
+        async with await nats.connect(cluster.urls) as client:
+            await act(client)
+
+    asyncio.run(connected())
+
+
 def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
-    """docs/operations.md, "One server becomes a cluster": the cluster would delete the streams of n1 after 30 seconds."""
+    """docs/operations.md, "One server becomes a cluster": the cluster would delete the streams of n1 after 30 s. Before that,
+    its first accounts would have locked out the clients that used none."""
     cluster = RoleCluster(tmp_path, ["n1"], "2.15.1")
     cluster.variables["nats_cluster_backup_directory"] = str(tmp_path / "backup")
     config = tmp_path / "n1/etc/nats-server.conf"
     store = tmp_path / "n1/store/jetstream"
     try:
+        cluster.playbook("deploy", nats_server_accounts={})
+        without_users(cluster, lambda client: client.jetstream().add_stream(name="OLD", subjects=["OLD.>"]))
+        issuer = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
+        callout = {"authorization": {"auth_callout": {"issuer": issuer, "account": "APP", "auth_users": [APP_USER]}}}
+        refused = words(cluster.playbook("deploy", fails=True, nats_server_config=callout).output)
+        assert "no client could reach the 1 stream of the account $G" in refused
+        assert "auth_users: lacks sys of the system account" in refused and "nothing was changed" in refused
+        without_users(cluster, lambda client: client.jetstream().delete_stream("OLD"))
         cluster.playbook("deploy")
         create(cluster, "ORDERS", 1, subjects=["ORDERS.>"])
         publish(cluster, "ORDERS.new", 50, 10)

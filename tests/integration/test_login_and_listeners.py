@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
 from support.credentials import make_certificates
 from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses, free_ports
 
@@ -85,3 +86,26 @@ def test_certificates_of_listeners(make_cluster: MakeCluster, run_module: Runner
     untrusted, absent = result["listeners"]
     assert not untrusted["accepted"] and "CERTIFICATE_VERIFY_FAILED" in untrusted["error"]
     assert not absent["accepted"] and absent["sha256"] is None
+
+
+def test_a_callout_without_its_service_locks_out_whom_the_preflight_names(
+    make_cluster: MakeCluster, run_module: Runner
+) -> None:
+    """With the system user among auth_users, the gate works while the service is down."""
+    issuer = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
+    for passing, accepted in (("app", False), ("app, sys", True)):
+        callout = f"authorization {{ auth_callout {{ issuer: {issuer}, account: APP, auth_users: [{passing}] }} }}"
+        cluster = make_cluster(["n1"], extra=callout, cluster="")
+        config = {
+            "accounts": {
+                name: {"users": [{"user": user, "password": "x"}]} for name, user in (("$SYS", "sys"), ("APP", "app"))
+            },
+            "authorization": {"auth_callout": {"issuer": issuer, "account": "APP", "auth_users": passing.split(", ")}},
+        }
+        problems = config_problems(config, {"own_users": {"system": SYS_USER}})
+        assert any("lacks sys" in one["message"] for one in problems) is not accepted
+        greeted(cluster).close()
+        once = {"samples": 1, "span": 0, "interval": 0.3, "wait_timeout": 15}
+        result = run_module("nats_cluster_health", cluster.sys_connection(), **once)
+        assert result.get("healthy", False) is accepted
+        assert accepted or result["failure"]["code"] == "authorization"

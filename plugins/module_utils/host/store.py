@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import struct
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +55,29 @@ class StoredStream:
 
 @dataclass(frozen=True)
 class StoreOwner:
-    """Whose store it is: how many `streams` it has, and the members of its meta group (`peers`, their Raft ids), None for the
-    store of a server by itself, empty for a list that cannot be read."""
+    """Whose store it is: how many streams it has of each account (`accounts`), and the members of its meta group (`peers`, their
+    Raft ids), None for the store of a server by itself, empty for a list that cannot be read."""
 
-    streams: int = 0
+    accounts: Mapping[str, int] = field(default_factory=dict)
     peers: Sequence[str] | None = None
+
+    @property
+    def streams(self) -> int:
+        """Return how many streams it has."""
+        return sum(self.accounts.values())
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as the module returns it."""
-        return {"streams": self.streams, "peers": None if self.peers is None else list(self.peers)}
+        peers = None if self.peers is None else list(self.peers)
+        return {"streams": self.streams, "accounts": dict(self.accounts), "peers": peers}
 
 
 def store_owner(store_dir: str) -> StoreOwner:
     """Return whose store is below `store_dir`. Raises OSError for one that may not be read."""
     root = Path(store_dir) / "jetstream"
-    streams = sum(1 for _account, _folder in _stream_folders(root))
+    accounts = Counter(account for account, _folder in _stream_folders(root))
     meta = [account / "_js_" / "_meta_" for account in _folders(root) if (account / "_js_" / "_meta_").is_dir()]
-    return StoreOwner(streams, _peers(meta[0] / "peers.idx") if meta else None)
+    return StoreOwner(accounts, _peers(meta[0] / "peers.idx") if meta else None)
 
 
 def _peers(path: Path) -> list[str]:

@@ -87,6 +87,8 @@ class Case:
     gateway: Any
     supercluster: list[dict[str, Any]]
     hub: list[dict[str, Any]]
+    loaded: dict[str, Any]
+    own_users: dict[str, Any]
 
     def block(self, name: str) -> dict[str, Any] | None:
         """Return a top-level block, or None when it is absent or no mapping."""
@@ -174,6 +176,8 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         gateway=context.get("gateway") or None,
         supercluster=list(context.get("supercluster") or []),
         hub=list(context.get("hub") or []),
+        loaded=examine(context.get("loaded") or {})[0],
+        own_users=dict(context.get("own_users") or {}),
     )
     return case, notes
 
@@ -771,6 +775,67 @@ def users(case: Case) -> Iterator[ConfigProblem]:
             yield error(f"authorization.{what}", "cannot go with users, neither in authorization nor in accounts")
 
 
+def auth_callout(case: Case) -> Iterator[ConfigProblem]:
+    """The collection's own users log in without the callout's service, which is a client of the cluster and starts after it.
+
+    While the service is down, a server refuses all users but auth_users, of all accounts or of allowed_accounts alone (auth.go).
+    """
+    callout = (case.block("authorization") or {}).get("auth_callout")
+    if not isinstance(callout, dict) or "operator" in case.config:
+        return
+    option = "authorization.auth_callout.auth_users"
+    passing, scope = set(callout.get("auth_users") or ()), callout.get("allowed_accounts") or ()
+
+    def refused(account: str) -> list[str]:
+        named = [
+            user.get("user") or user.get("nkey") for user in _blocks((case.accounts.get(account) or {}).get("users"))
+        ]
+        return [str(name) for name in named if name not in passing] if not scope or account in scope else []
+
+    system = refused(case.system_account)
+    needed = case.own_users.get("system")
+    every = len(system) == len(_blocks((case.accounts.get(case.system_account) or {}).get("users")))
+    if needed in system or (not needed and system and every):
+        yield error(
+            option,
+            f"lacks {needed or ' and '.join(system)} of the system account: while the callout's service is down, and at each "
+            "start of the whole cluster, the health gate and every other playbook could not log in. Add it, or leave the account "
+            "out of allowed_accounts",
+        )
+    operators = {name for account in case.accounts for name in refused(account)} & set(
+        case.own_users.get("operators") or ()
+    )
+    if operators:
+        yield warning(
+            option,
+            f"lacks {', '.join(sorted(operators))}: while the callout's service is down, the playbooks cannot read, back up or "
+            "restore the streams of these accounts",
+        )
+
+
+def first_accounts(case: Case) -> Iterator[ConfigProblem]:
+    """Without accounts, every client works in the account $G, mostly without a user. The first account takes JetStream away from
+    $G, and the first user keeps clients without one out (server.go globalAccountOnly, auth.go configureAuthorization)."""
+    if not case.loaded or "operator" in case.loaded or "operator" in case.config:
+        return
+    streams = int((case.store.get("accounts") or {}).get(GLOBAL_ACCOUNT) or 0)
+    if streams and case.jetstream is not None and not _other_accounts(case.loaded) and _other_accounts(case.config):
+        yield error(
+            "accounts",
+            f"are the first, and JetStream then works in them alone: no client could reach the {counted(streams, 'stream')} of "
+            "the account $G here, which would stay on the disk. Back them up (nats_stream_backup, without a user), delete them, "
+            "deploy, and restore them into an account (nats_stream_restore)",
+        )
+    if not _has_users(case.loaded) and _has_users(case.config) and not case.config.get("no_auth_user"):
+        connected = int(case.running.get("connections") or 0)
+        now = f" ({counted(connected, 'client')} connected now)" if connected else ""
+        yield warning(
+            "accounts",
+            f"have the first users: clients that log in without one are refused from then on{now}. Let them have the rights of a "
+            "user by nats_server_config: {no_auth_user: NAME}",
+        )
+
+
 def passwords(case: Case) -> Iterator[ConfigProblem]:
     """Passwords that cannot become a bcrypt hash; the messages do not hold them."""
     for leaf in leaves(case.config):
@@ -893,6 +958,8 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     unique_tag,
     system_account,
     users,
+    auth_callout,
+    first_accounts,
     passwords,
     no_auth_user,
     mqtt_and_websocket,
@@ -922,6 +989,20 @@ def _users(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     for where, block in places:
         for index, user in enumerate(_blocks(block.get("users"))):
             yield f"{where}.users[{user.get('user') or user.get('nkey') or index}]", user
+
+
+def _other_accounts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the accounts of a normalised configuration without the system account."""
+    system = str(config.get("system_account") or SYSTEM_ACCOUNT)
+    return {name: block for name, block in (block_of(config, "accounts") or {}).items() if name != system}
+
+
+def _has_users(config: Mapping[str, Any]) -> bool:
+    """Return whether a normalised configuration has users beside those of the system account, which do not keep others out."""
+    authorization = block_of(config, "authorization") or {}
+    if any(authorization.get(key) for key in ("users", "user", "token", "auth_callout")):
+        return True
+    return any(isinstance(block, dict) and block.get("users") for block in _other_accounts(config).values())
 
 
 def _maps_certificates(case: Case) -> bool:

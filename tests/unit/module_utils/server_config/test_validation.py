@@ -306,6 +306,13 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "is none",
     ),
     ({"no_auth_user": "nobody"}, {}, "error no_auth_user", "not a user"),
+    (
+        {"authorization": {"auth_callout": {"issuer": "A", "auth_users": ["app"]}}},
+        {},
+        "error authorization.auth_callout.auth_users",
+        "lacks sys of the system account",
+    ),
+    ({}, {"loaded": {"port": 4222}}, "warning accounts", "have the first users"),
     ({"no_auth_user": "app", "operator": "/jwt"}, {}, "error no_auth_user", "operator"),
     ({"websocket": {"port": 1, "no_tls": True, "no_auth_user": "nobody"}}, {}, "error websocket.no_auth_user", "not a"),
     ({"websocket": {"port": 1}}, {}, "error websocket.tls", "required"),
@@ -413,3 +420,59 @@ def test_pool_sizes_may_differ_from_2_11_2_on() -> None:
 def test_a_store_that_is_the_servers_own(config: dict[str, Any], store: dict[str, Any]) -> None:
     problems = config_problems({**SOUND, **config}, {**CONTEXT, "store": store})
     assert [one for one in problems if "store" in one["option"] and one["severity"] == "error"] == []
+
+
+#: An account of the callout's service, the system user, and an application with an operator.
+CALLOUT_ACCOUNTS: dict[str, Any] = {
+    "$SYS": {"users": [{"user": "sys", "password": HASH}]},
+    "APP": {"users": [{"user": "app", "password": HASH}, {"user": "operator-APP", "password": HASH}]},
+    "AUTH": {"users": [{"user": "callout", "password": HASH}]},
+}
+OWN_USERS = {"system": "sys", "operators": ["operator-APP"]}
+
+
+@pytest.mark.parametrize(
+    ("callout", "own_users", "found"),
+    [
+        ({"auth_users": ["callout"]}, OWN_USERS, [("error", "lacks sys"), ("warning", "lacks operator-APP")]),
+        ({"auth_users": ["callout"]}, {}, [("error", "lacks sys")]),
+        ({"auth_users": ["callout", "sys"]}, OWN_USERS, [("warning", "lacks operator-APP")]),
+        ({"auth_users": ["callout", "sys", "operator-APP"]}, OWN_USERS, []),
+        ({"auth_users": ["callout"], "allowed_accounts": ["AUTH"]}, OWN_USERS, []),
+        ({"auth_users": ["callout"], "allowed_accounts": ["$SYS"]}, OWN_USERS, [("error", "lacks sys")]),
+        ({"auth_users": ["callout"], "allowed_accounts": ["APP"]}, OWN_USERS, [("warning", "lacks operator-APP")]),
+    ],
+)
+def test_an_auth_callout_that_locks_out_the_collection(
+    callout: dict[str, Any], own_users: dict[str, Any], found: list[tuple[str, str]]
+) -> None:
+    block = {"auth_callout": {"issuer": "A" * 56, "account": "AUTH", **callout}}
+    config = {**SOUND, "accounts": CALLOUT_ACCOUNTS, "authorization": block}
+    problems = config_problems(config, {**CONTEXT, "own_users": own_users})
+    named = [one for one in problems if one["option"].endswith("auth_users")]
+    assert [(one["severity"], one["message"].split(" of the")[0].split(":")[0]) for one in named] == found
+
+
+SYSTEM_ONLY: dict[str, Any] = {"$SYS": {"users": [{"user": "sys", "password": HASH}]}}
+WITH_USERS: dict[str, Any] = {**SYSTEM_ONLY, "APP": {"users": [{"user": "app", "password": HASH}]}}
+
+
+@pytest.mark.parametrize(
+    ("config", "loaded", "streams", "severities"),
+    [
+        ({"accounts": WITH_USERS}, {"accounts": SYSTEM_ONLY}, 1, ["error", "warning"]),
+        ({"accounts": WITH_USERS}, {"accounts": SYSTEM_ONLY}, 0, ["warning"]),
+        ({"accounts": WITH_USERS, "no_auth_user": "app"}, {"accounts": SYSTEM_ONLY}, 1, ["error"]),
+        ({"accounts": {**SYSTEM_ONLY, "APP": {}}}, {"port": 4222}, 1, ["error"]),
+        ({"accounts": WITH_USERS}, {"accounts": WITH_USERS}, 1, []),
+        ({"accounts": WITH_USERS}, {"authorization": {"token": "t"}}, 0, []),
+        ({"accounts": WITH_USERS}, {}, 1, []),
+        ({"accounts": SYSTEM_ONLY}, {"port": 4222}, 1, []),
+    ],
+)
+def test_the_first_accounts_lock_out_who_used_none(
+    config: dict[str, Any], loaded: dict[str, Any], streams: int, severities: list[str]
+) -> None:
+    context = {**CONTEXT, "loaded": loaded, "store": {"accounts": {"$G": streams}}, "running": {"connections": 3}}
+    problems = [one for one in config_problems({**SOUND, **config}, context) if one["option"] == "accounts"]
+    assert [one["severity"] for one in problems] == severities
