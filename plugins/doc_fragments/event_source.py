@@ -14,6 +14,6 @@ options:
     type: dict
   inbox_prefix:
     description:
-      - Prefix of the subjects for replies, for users who may not use V(_INBOX). Context key C(inbox_prefix).
+      - Prefix of the subjects for replies, for users who may not use V(_INBOX.natsops). Context key C(inbox_prefix).
     type: str
 """

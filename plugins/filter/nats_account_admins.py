@@ -52,7 +52,7 @@ _value:
         users:
           - user: operator-APP
             password: s3cret
-            permissions: {"publish": {"allow": ["$JS.API.>"]}, "subscribe": {"allow": ["_INBOX.>"]}}
+            permissions: {"publish": {"allow": ["$JS.API.>"]}, "subscribe": {"allow": ["_INBOX.natsops.>"]}}
     users:
       - {"account": "APP", "user": "operator-APP", "password": "s3cret"}
     clients: []

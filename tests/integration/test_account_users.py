@@ -46,5 +46,9 @@ def test_an_operator_manages_streams_of_its_account_and_nothing_else(version: st
             with pytest.raises(NatsFailure) as refused:
                 client.request(Call("orders.new", b"{}"))
             assert refused.value.code == "permission"
+            for others in ("_INBOX.>", "_INBOX.other.>", "orders.>"):
+                with pytest.raises(NatsFailure) as refused:
+                    client.observe([others], 0.1, lambda _seen: False)
+                assert refused.value.code == "permission"
         with Client(ConnectionOptions((url,), "app", "app-pass")) as client:
             assert b'"seq":1' in client.request(Call("orders.new", b"{}")).body.replace(b" ", b"")

@@ -384,12 +384,12 @@ def _duplicates(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
 def _joined(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     """Servers of another cluster, to which a route was made: they have a meta group of their own, or have joined this one, whose
     leader then deletes the streams that it does not know."""
-    strangers = {name for problem in left if problem.code == "meta_group_foreign" for name in problem.servers}
+    foreign_servers = {name for problem in left if problem.code == "meta_group_foreign" for name in problem.servers}
     joined = {problem.servers[0] for problem in left if problem.code == "meta_peer_unexpected"}
     joined &= {problem.subject for problem in left if problem.code == "server_unexpected"}
-    if not strangers and len(joined) < 2:
+    if not foreign_servers and len(joined) < 2:
         return
-    names = strangers | joined
+    names = foreign_servers | joined
     fits = _explained_by(names, left)
     taken = left.take(
         lambda problem: (
@@ -400,7 +400,7 @@ def _joined(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         )
     )
     what = f"{_named(names)} have joined, and the inventory does not have them"
-    if strangers or any(problem.code.endswith("_leader_disputed") for problem in taken):
+    if foreign_servers or any(problem.code.endswith("_leader_disputed") for problem in taken):
         what = f"two clusters were joined: {_named(names)} {'has' if len(names) == 1 else 'have'} another meta group"
     commands = (
         "ansible-playbook natsops.jetstream.deploy  # if a route joined them: at once, before streams are deleted as orphans",

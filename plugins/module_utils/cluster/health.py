@@ -338,10 +338,12 @@ def _meta_problems(everything: Cluster, mine: Cluster, expected: Expectations) -
     claims = sorted({leader for leader in views.values() if leader})
     leaderless = sorted(name for name, leader in views.items() if not leader)
     for members in meta.foreign:
-        strangers = sorted(members & mine.names)
-        if strangers:
-            message = f"servers of another meta group answer: {_names(strangers)} (its members: {_names(members)})"
-            yield _error("meta_group_foreign", "meta group", message, *strangers)
+        foreign_servers = sorted(members & mine.names)
+        if foreign_servers:
+            message = (
+                f"servers of another meta group answer: {_names(foreign_servers)} (its members: {_names(members)})"
+            )
+            yield _error("meta_group_foreign", "meta group", message, *foreign_servers)
     outsiders = sorted(meta.outsiders & mine.names)
     if outsiders:
         message = (
@@ -406,8 +408,11 @@ def _server_problems(mine: Cluster, expected: Expectations) -> Iterable[Problem]
     for server in mine.servers:
         if server.name in wanted and not server.jetstream:
             yield _error("jetstream_disabled", server.name, f"JetStream does not run on {server.name}", server.name)
+        if server.unreadable.startswith("STATSZ"):
+            message = f"{server.name} {_silence(server, 'STATSZ')}"
+            yield _error("server_silent", server.name, message, server.name)
         if server.health is None:
-            yield _error("server_silent", server.name, f"{server.name} did not answer HEALTHZ", server.name)
+            yield _error("server_silent", server.name, f"{server.name} {_silence(server, 'HEALTHZ')}", server.name)
         elif not server.health.ok_but_for_assets:
             reasons = "; ".join(server.health.server_errors) or "no reason given"
             message = f"{server.name} reports {server.health.status}: {reasons}"
@@ -415,8 +420,14 @@ def _server_problems(mine: Cluster, expected: Expectations) -> Iterable[Problem]
                 "server_unhealthy", server.name, message, server.name, progress=[server.health.status, reasons]
             )
         if server.jetstream and server.summary is None:
-            message = f"{server.name} did not answer JSZ: its streams and consumers are unknown"
+            message = f"{server.name} {_silence(server, 'JSZ')}: its streams and consumers are unknown"
             yield _error("server_silent", server.name, message, server.name)
+
+
+def _silence(server: Server, endpoint: str) -> str:
+    if endpoint not in server.unreadable:
+        return f"did not answer {endpoint}"
+    return f"sent an answer to {endpoint} that cannot be read ({server.unreadable})"
 
 
 def _reported_faults(cluster: Cluster) -> dict[str, dict[str, str]]:

@@ -132,6 +132,11 @@ class _Pace:
         self._next = max(self._next, now) + size / self._rate
 
 
+def refuse_constant(text: str) -> Any:
+    """Raise ValueError for NaN and Infinity, which are not JSON, and which Python would take (`parse_constant` of json)."""
+    raise ValueError(f"{text} is not JSON")
+
+
 #: What a gathering does after a reply: True stops, False waits for more until the deadline, None until it is quiet.
 Progress = Optional[bool]
 RequestOutcome = Union[Reply, NatsFailure]

@@ -30,6 +30,8 @@ except ImportError:
     NatsPyClient = object  # type: ignore[assignment,misc]
     NATS_IMPORT_ERROR = traceback.format_exc()
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
+
 T = TypeVar("T")
 
 _SECURE_SCHEMES = ("tls", "wss")
@@ -99,7 +101,7 @@ class ConnectionOptions:
     validate_certs: bool = True
     tls_first: bool = False
     timeout: float = 5.0
-    inbox_prefix: str = "_INBOX"
+    inbox_prefix: str = INBOX_PREFIX
     jetstream_domain: str | None = None
 
     @property

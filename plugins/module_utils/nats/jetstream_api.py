@@ -10,6 +10,7 @@ belongs to the system account (`MetaApi`). Sources: server/jetstream_api.go, ser
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Progress,
     Reply,
     Upload,
+    refuse_constant,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import API_LEVELS, answered_by_leader
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
@@ -43,6 +45,9 @@ _ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
 #: How long the leader of a group is asked for when another member answers in its place.
 _LEADER_SECONDS, _LEADER_INTERVAL = 2.0, 0.1
 MEMBER_CHANGE_IN_FLIGHT = 10202
+#: Rows of a listing, rows that a server sends in a page at least while there are more (jetstream_api.go JSApiListLimit), and
+#: seconds for the pages after the first.
+_MOST_ROWS, _LEAST_PAGE, _LISTING_SECONDS = 250_000, 256, 300.0
 
 #: Requests that only read, which may be sent again when the connection was lost before the reply.
 _READS = re.compile(r"(INFO|(STREAM|CONSUMER)\.(NAMES|LIST|INFO|MSG\.GET)(\..+)?)$")
@@ -141,7 +146,7 @@ class _Api:
                 outcome.description = f"{outcome.description}: {self.silence}"
             return outcome
         try:
-            document = json.loads(outcome.body)
+            document = json.loads(outcome.body, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as broken:
             return self._bad_reply(outcome, f"the reply is not whole JSON: {broken}")
         if not isinstance(document, dict):
@@ -408,27 +413,79 @@ class JetStreamApi(_Api):
     ) -> list[Listing | NatsFailure]:
         """Return whole listings, read together page by page (jetstream_api.go: 1024 names or 256 infos at once), or why
         there is none."""
-        rows: list[list[Any]] = [[] for _subject in subjects]
-        absent: list[dict[str, str]] = [{} for _subject in subjects]
-        failures: dict[int, NatsFailure] = {}
+        listings = [_Pages(subject, self.account) for subject in subjects]
         pending = dict.fromkeys(range(len(subjects)), 0)
+        deadline = math.inf
         while pending:
             pages = self.call_many(
                 [(subjects[which], {**(body or {}), "offset": seen}) for which, seen in pending.items()]
             )
-            further: dict[int, int] = {}
-            for (which, seen), page in zip(pending.items(), pages):
-                if isinstance(page, NatsFailure):
-                    failures[which] = page
-                    continue
-                rows[which] += page.get(key) or []
-                absent[which].update(dict.fromkeys(page.get("missing") or (), "no leader reported its state"))
-                absent[which].update(page.get("offline") or {})
-                offset = seen + max(page.get("limit", 0), 1)
-                if offset < page.get("total", 0):
-                    further[which] = offset
-            pending = further
-        return [failures.get(which) or Listing(tuple(rows[which]), absent[which]) for which in range(len(subjects))]
+            deadline = min(deadline, time.monotonic() + _LISTING_SECONDS)
+            following = {which: listings[which].add(page, key, deadline) for which, page in zip(pending, pages)}
+            pending = {which: offset for which, offset in following.items() if offset is not None}
+        return [pages.result for pages in listings]
+
+
+class _Pages:
+    """One listing, page by page. Any client of the account may send pages in place of the server: what a server never sends, or
+    more than it could, is a bad_reply."""
+
+    def __init__(self, subject: str, account: str | None) -> None:
+        self._subject = subject
+        self._account = account
+        self._rows: list[Any] = []
+        self._absent: dict[str, str] = {}
+        self._failure: NatsFailure | None = None
+        self._offset = 0
+        self._total = 0
+
+    @property
+    def result(self) -> Listing | NatsFailure:
+        """Return the whole listing, or why there is none."""
+        return self._failure or Listing(tuple(self._rows), self._absent)
+
+    def add(self, page: Answer, key: str, deadline: float) -> int | None:
+        """Take in a page and return the offset of the next one, None when there is none. `deadline`: of time.monotonic."""
+        if isinstance(page, NatsFailure):
+            self._failure = page
+            return None
+        try:
+            return self._add(page, key, deadline)
+        except (TypeError, ValueError, OverflowError) as error:
+            self._failure = NatsFailure(
+                "bad_reply", f"the page cannot be read: {error}", subject=self._subject, account=self._account
+            )
+            return None
+
+    def _add(self, page: Mapping[str, Any], key: str, deadline: float) -> int | None:
+        rows, missing, offline = page.get(key) or [], page.get("missing") or [], page.get("offline") or {}
+        limit, total = int(page.get("limit", 0)), int(page.get("total", 0))
+        if not isinstance(rows, list) or not isinstance(missing, list) or not isinstance(offline, dict):
+            raise ValueError("it has rows of another type")
+        if not all(map(self._fits, rows)):
+            raise ValueError("it has rows of another type")
+        self._rows += rows
+        self._absent.update(dict.fromkeys(map(str, missing), "no leader reported its state"))
+        self._absent.update({str(name): str(reason) for name, reason in offline.items()})
+        if not self._offset:
+            self._total = total
+        # What is created meanwhile is not a part of the listing.
+        total = min(total, self._total)
+        self._offset += max(limit, 1)
+        if self._offset >= total:
+            return None
+        if total > _MOST_ROWS or limit < _LEAST_PAGE or not (rows or missing or offline):
+            raise ValueError(f"a page of {len(rows)} rows (limit {limit}) of {total}, which no server sends")
+        if time.monotonic() > deadline:
+            raise ValueError(f"{self._offset} of {total} rows in {_LISTING_SECONDS:g} s")
+        return self._offset
+
+    def _fits(self, row: Any) -> bool:
+        if self._subject.startswith(("STREAM.NAMES", "CONSUMER.NAMES")):
+            return isinstance(row, str)
+        return isinstance(row, dict) and all(
+            isinstance(row.get(part) or {}, dict) for part in ("config", "state", "cluster")
+        )
 
 
 class MetaApi(_Api):
@@ -454,7 +511,10 @@ class MetaApi(_Api):
         answers: list[dict[str, Any]] = []
 
         def on_reply(reply: Reply) -> Progress:
-            answer = json.loads(reply.body)
+            try:
+                answer = json.loads(reply.body, parse_constant=refuse_constant)
+            except (ValueError, RecursionError):
+                answer = None
             answers.append(answer if isinstance(answer, dict) else {"error": {"description": "not a JSON object"}})
             # One more than these would be one too many, and is waited for.
             return False if len(answers) < servers else None

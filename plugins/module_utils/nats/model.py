@@ -15,10 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 #: The kinds of Raft groups, as they occur in problem codes.
 META, STREAM, CONSUMER = "meta", "stream", "consumer"
+
+#: The subjects of replies to the collection. Every user who may subscribe to `_INBOX.>` may subscribe to them, and the operators
+#: of accounts to no others.
+INBOX_PREFIX = "_INBOX.natsops"
 
 #: The JetStream API level of the releases from each of these on (JSApiLevel in jetstream_versioning.go of their tags; ADR-44).
 #: Servers before 2.11 tell none, which counts as 0.
@@ -309,6 +314,7 @@ class Server:
 
     `jetstream`: whether JetStream runs. `summary` and `health` are None when the server did not answer that question.
     `feature_flags`: those that it reports (2.14 and later), with the names of those that are on in `enabled_flags`.
+    `unreadable`: what it sent and nobody can read, empty when there is nothing like that.
     """
 
     name: str
@@ -336,12 +342,13 @@ class Server:
     known_servers: int = 0
     feature_flags: frozenset[str] = frozenset()
     enabled_flags: frozenset[str] = frozenset()
+    unreadable: str = ""
     summary: JetStreamSummary | None = None
     health: Health | None = None
 
     def as_dict(self) -> dict[str, Any]:
         result = dict(self.__dict__)
-        for name in ("summary", "health", "known_servers", "feature_flags", "enabled_flags"):
+        for name in ("summary", "health", "known_servers", "feature_flags", "enabled_flags", "unreadable"):
             del result[name]
         result.update(tags=list(self.tags), reaches=list(self.reaches))
         result["js"] = dict(self.summary.__dict__) if self.summary else None
@@ -436,29 +443,29 @@ def parse_server(
     flags = info.get("feature_flags")
     flags = flags if isinstance(flags, Mapping) else {}
     return Server(
-        name=info.get("name", ""),
-        id=info.get("id", ""),
-        cluster=info.get("cluster", ""),
-        host=info.get("host", ""),
-        version=info.get("ver", ""),
-        domain=info.get("domain", ""),
-        tags=tuple(info.get("tags") or ()),
+        name=str(info.get("name", "")),
+        id=str(info.get("id", "")),
+        cluster=str(info.get("cluster", "")),
+        host=str(info.get("host", "")),
+        version=str(info.get("ver", "")),
+        domain=str(info.get("domain", "")),
+        tags=tuple(map(str, info.get("tags") or ())),
         jetstream=bool(info.get("jetstream")),
-        connections=statsz.get("connections", 0),
-        subscriptions=statsz.get("subscriptions", 0),
+        connections=_number(statsz, "connections"),
+        subscriptions=_number(statsz, "subscriptions"),
         routes=len(statsz.get("routes") or ()),
         gateways=len(statsz.get("gateways") or ()),
-        inbound_gateways=sum(gateway.get("inbound_connections", 0) for gateway in statsz.get("gateways") or ()),
-        reaches=tuple(sorted(gateway.get("name", "") for gateway in statsz.get("gateways") or ())),
-        leafnodes=statsz.get("leafnodes", 0),
-        mem=statsz.get("mem", 0),
-        cpu=statsz.get("cpu", 0.0),
-        cores=statsz.get("cores", 0),
-        slow_consumers=statsz.get("slow_consumers", 0),
+        inbound_gateways=sum(_number(gateway, "inbound_connections") for gateway in statsz.get("gateways") or ()),
+        reaches=tuple(sorted(str(gateway.get("name", "")) for gateway in statsz.get("gateways") or ())),
+        leafnodes=_number(statsz, "leafnodes"),
+        mem=_number(statsz, "mem"),
+        cpu=_number(statsz, "cpu"),
+        cores=_number(statsz, "cores"),
+        slow_consumers=_number(statsz, "slow_consumers"),
         uptime=_seconds_between(statsz.get("start"), info.get("time")),
         rtt=rtt,
         clock_offset=round(offset, 6),
-        known_servers=statsz.get("active_servers", 0),
+        known_servers=_number(statsz, "active_servers"),
         feature_flags=frozenset(map(str, flags)),
         enabled_flags=frozenset(str(name) for name, is_on in flags.items() if is_on is True),
     )
@@ -523,23 +530,23 @@ def parse_summary(jsz: Mapping[str, Any]) -> JetStreamSummary | None:
     api = jsz.get("api") or {}
     config = jsz.get("config") or {}
     return JetStreamSummary(
-        streams=jsz.get("streams", 0),
-        consumers=jsz.get("consumers", 0),
-        messages=jsz.get("messages", 0),
-        bytes=jsz.get("bytes", 0),
-        memory=jsz.get("memory", 0),
-        storage=jsz.get("storage", 0),
-        reserved_memory=jsz.get("reserved_memory", 0),
-        reserved_storage=jsz.get("reserved_storage", 0),
-        max_memory=config.get("max_memory", 0),
-        max_storage=config.get("max_storage", 0),
-        api_total=api.get("total", 0),
-        api_errors=api.get("errors", 0),
-        api_level=api.get("level", 0),
-        ha_assets=jsz.get("ha_assets", 0),
-        max_ha_assets=(jsz.get("limits") or {}).get("max_ha_assets", 0),
-        unique_tag=config.get("unique_tag", ""),
-        pending=(jsz.get("meta_cluster") or {}).get("pending", 0),
+        streams=_number(jsz, "streams"),
+        consumers=_number(jsz, "consumers"),
+        messages=_number(jsz, "messages"),
+        bytes=_number(jsz, "bytes"),
+        memory=_number(jsz, "memory"),
+        storage=_number(jsz, "storage"),
+        reserved_memory=_number(jsz, "reserved_memory"),
+        reserved_storage=_number(jsz, "reserved_storage"),
+        max_memory=_number(config, "max_memory"),
+        max_storage=_number(config, "max_storage"),
+        api_total=_number(api, "total"),
+        api_errors=_number(api, "errors"),
+        api_level=_number(api, "level"),
+        ha_assets=_number(jsz, "ha_assets"),
+        max_ha_assets=_number(jsz.get("limits") or {}, "max_ha_assets"),
+        unique_tag=str(config.get("unique_tag", "")),
+        pending=_number(jsz.get("meta_cluster") or {}, "pending"),
     )
 
 
@@ -557,9 +564,56 @@ def build_cluster(
 ) -> Cluster:
     """Return the cluster from its servers and their JSZ and HEALTHZ replies by server id.
 
-    A server whose reply is absent keeps None there: unknown, which is not the same as healthy. `expected`: names of
-    servers that may not have answered; a leader that never met a peer only tells its id, which these names resolve.
+    A server whose reply is absent keeps None there: unknown, which is not the same as healthy. So does one whose reply cannot be
+    read, which `unreadable` names. `expected`: names of servers that may not have answered; a leader that never met a peer only
+    tells its id, which these names resolve. Raises ValueError for replies that can be read one by one alone.
     """
+    expected = frozenset(expected)
+    try:
+        return _cluster(servers, jsz, healthz, expected)
+    except UNREADABLE:
+        pass
+    reasons = {
+        server.id: [*_why_unreadable(server, jsz, {}), *_why_unreadable(server, {}, healthz)] for server in servers
+    }
+    marked = [
+        replace(server, unreadable="; ".join([server.unreadable, *reasons[server.id]]).strip("; "))
+        for server in servers
+    ]
+    jsz = {key: reply for key, reply in jsz.items() if not any(why.startswith("JSZ") for why in reasons.get(key, ()))}
+    healthz = {
+        key: one for key, one in healthz.items() if not any(why.startswith("HEALTHZ") for why in reasons.get(key, ()))
+    }
+    try:
+        return _cluster(marked, jsz, healthz, expected)
+    except UNREADABLE as error:
+        raise ValueError(f"the replies of the servers contradict each other: {error}") from error
+
+
+#: What a reply of the wrong types or without an end raises when it is read.
+UNREADABLE = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
+
+
+def _why_unreadable(
+    server: Server, jsz: Mapping[str, Mapping[str, Any]], healthz: Mapping[str, Mapping[str, Any]]
+) -> Iterable[str]:
+    """Yield what keeps one reply of one server, by itself, from being read."""
+    endpoint, replies = ("JSZ", jsz) if jsz else ("HEALTHZ", healthz)
+    if server.id not in replies:
+        return
+    only = {server.id: replies[server.id]}
+    try:
+        _cluster([server], only if jsz else {}, {} if jsz else only, frozenset())
+    except UNREADABLE as error:
+        yield f"{endpoint}: {type(error).__name__}: {str(error)[:200]}"
+
+
+def _cluster(
+    servers: Sequence[Server],
+    jsz: Mapping[str, Mapping[str, Any]],
+    healthz: Mapping[str, Mapping[str, Any]],
+    expected: frozenset[str],
+) -> Cluster:
     known = []
     for server in sorted(servers, key=lambda item: (item.name, item.id)):
         summary = parse_summary(jsz[server.id]) if server.id in jsz else None
@@ -567,7 +621,6 @@ def build_cluster(
         health = parse_health(healthz[server.id]) if server.id in healthz else None
         known.append(replace(server, jetstream=jetstream, summary=summary, health=health))
     replies = [(server, jsz[server.id]) for server in known if server.id in jsz]
-    expected = frozenset(expected)
     names = dict(_named_peers(jsz.values()))
     names.update({peer_id(name): name for name in (*expected, *(server.name for server in known))})
     return Cluster(tuple(known), _meta_group(replies, names, expected), _streams(replies, names))
@@ -585,8 +638,8 @@ def _named_peers(replies: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, st
         for view in views:
             for peer in view.get("replicas") or ():
                 name = peer.get("name", "")
-                if name and " " not in name and peer.get("peer"):
-                    yield peer["peer"], name
+                if isinstance(name, str) and name and " " not in name and peer.get("peer"):
+                    yield str(peer["peer"]), name
 
 
 def answered_by_leader(info: Mapping[str, Any]) -> bool:
@@ -642,14 +695,14 @@ def _meta_group(
     views = [(server.name, view) for server, view in seen if server.name in own]
     group = _group(META, "meta group", 0, [(name, "", view) for name, view in views], names)
     leading: Mapping[str, Any] = next((view for name, view in views if name == group.leader), {})
-    size = leading.get("cluster_size") or max(view.get("cluster_size", 0) for _name, view in views)
+    size = _number(leading, "cluster_size") or max(_number(view, "cluster_size") for _name, view in views)
     members = tuple(name for name in group.members if name not in outsiders)
     return MetaGroup(
         group=replace(group, size=size, members=members),
-        views={name: view.get("leader", "") for name, view in views},
-        pending=leading.get("pending", 0),
-        quorum_needed=leading.get("quorum_needed", 0),
-        sizes={name: view.get("cluster_size", 0) for name, view in views},
+        views={name: str(view.get("leader") or "") for name, view in views},
+        pending=_number(leading, "pending"),
+        quorum_needed=_number(leading, "quorum_needed"),
+        sizes={name: _number(view, "cluster_size") for name, view in views},
         outsiders=outsiders,
         foreign=foreign,
     )
@@ -667,7 +720,7 @@ def _outsiders(views: Sequence[tuple[str, Mapping[str, Any]]], names: Mapping[st
             for peer in other.get("replicas") or ()
         )
         nameless = any(peer not in names.values() for peer in peers)
-        if nameless and not counted and view.get("leader") != name and len(peers) >= view.get("cluster_size", 0):
+        if nameless and not counted and view.get("leader") != name and len(peers) >= _number(view, "cluster_size"):
             found.add(name)
     return frozenset(found)
 
@@ -706,7 +759,8 @@ def _streams(replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping
     for server, jsz in replies:
         for account in jsz.get("account_details") or ():
             for detail in account.get("stream_detail") or ():
-                seen.setdefault((account.get("name", ""), detail.get("name", "")), []).append((server, detail))
+                key = (str(account.get("name", "")), str(detail.get("name", "")))
+                seen.setdefault(key, []).append((server, detail))
     return tuple(_stream(account, name, seen[account, name], names) for account, name in sorted(seen))
 
 
@@ -727,32 +781,32 @@ def _stream(
     )
     detail = next((item for server, item in views if server.name == group.leader), views[0][1])
     config, state = detail.get("config") or {}, detail.get("state") or {}
-    retention = config.get("retention", "limits")
+    retention, placement = str(config.get("retention", "limits")), config.get("placement") or {}
     return Stream(
         account=account,
         name=name,
         group=group,
         consumers=_consumers(account, name, size, retention, views, names),
-        storage=config.get("storage", ""),
+        storage=str(config.get("storage", "")),
         retention=retention,
-        messages=state.get("messages", 0),
-        size=state.get("bytes", 0),
-        first_seq=state.get("first_seq", 0),
-        last_seq=state.get("last_seq", 0),
+        messages=_number(state, "messages"),
+        size=_number(state, "bytes"),
+        first_seq=_number(state, "first_seq"),
+        last_seq=_number(state, "last_seq"),
         info=detail,
-        max_bytes=max(0, config.get("max_bytes", 0)),
-        placement_tags=tuple((config.get("placement") or {}).get("tags") or ()),
-        num_deleted=state.get("num_deleted", 0),
+        max_bytes=max(0, _number(config, "max_bytes")),
+        placement_tags=tuple(map(str, placement.get("tags") or ())),
+        num_deleted=_number(state, "num_deleted"),
         lost_messages=len((state.get("lost") or {}).get("msgs") or ()),
-        lost_bytes=(state.get("lost") or {}).get("bytes", 0),
-        placement=config.get("placement") or {},
+        lost_bytes=_number(state.get("lost") or {}, "bytes"),
+        placement={key: placement[key] for key in placement if isinstance(placement[key], (str, list, bool))},
         api_level=api_level(config),
         stored={server.name: _replica_state(detail.get("state") or {}) for server, detail in views},
     )
 
 
 def _replica_state(state: Mapping[str, Any]) -> ReplicaState:
-    return ReplicaState(state.get("messages", 0), state.get("first_seq", 0), state.get("last_seq", 0))
+    return ReplicaState(_number(state, "messages"), _number(state, "first_seq"), _number(state, "last_seq"))
 
 
 def api_level(config: Mapping[str, Any]) -> int:
@@ -772,9 +826,9 @@ def _consumers(
     raft_names: dict[str, str] = {}
     for server, detail in views:
         for raft in detail.get("consumer_raft_groups") or ():
-            raft_names[raft.get("name", "")] = raft.get("raft_group", "")
+            raft_names[str(raft.get("name", ""))] = str(raft.get("raft_group", ""))
         for item in detail.get("consumer_detail") or ():
-            seen.setdefault(item.get("name", ""), []).append((server, item))
+            seen.setdefault(str(item.get("name", "")), []).append((server, item))
     consumers = []
     for name, found in sorted(seen.items()):
         group = _group(
@@ -795,14 +849,14 @@ def _consumers(
                 name=name,
                 group=group,
                 durable=not group.ephemeral,
-                num_pending=item.get("num_pending", 0),
-                num_ack_pending=item.get("num_ack_pending", 0),
+                num_pending=_number(item, "num_pending"),
+                num_ack_pending=_number(item, "num_ack_pending"),
                 info=item,
-                num_redelivered=item.get("num_redelivered", 0),
-                ack_floor=(item.get("ack_floor") or {}).get("stream_seq", 0),
+                num_redelivered=_number(item, "num_redelivered"),
+                ack_floor=_number(item.get("ack_floor") or {}, "stream_seq"),
                 pull=not config.get("deliver_subject"),
-                ack_policy=config.get("ack_policy", ""),
-                ack_wait=config.get("ack_wait", 0) / 1e9,
+                ack_policy=str(config.get("ack_policy", "")),
+                ack_wait=_number(config, "ack_wait") / 1e9,
                 api_level=api_level(config),
             )
         )
@@ -867,21 +921,32 @@ def _group(
 
 def _peer_name(peer: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """Return the peer's name; a server that never met it since its own start says "Server name unknown at this time"."""
-    name = peer.get("name", "")
+    name = str(peer.get("name", ""))
     if name and " " not in name:
         return name
-    return names.get(peer.get("peer", ""), peer.get("peer", ""))
+    identity = str(peer.get("peer", ""))
+    return names.get(identity, identity)
 
 
 def _peer(peer: Mapping[str, Any], names: Mapping[str, str]) -> Peer:
     return Peer(
         name=_peer_name(peer, names),
-        id=peer.get("peer", ""),
-        current=bool(peer.get("current")),
+        id=str(peer.get("peer", "")),
+        current=peer.get("current") is True,
         offline=bool(peer.get("offline")),
-        active=peer.get("active", 0) / 1e9,
-        lag=peer.get("lag", 0),
+        active=_number(peer, "active") / 1e9,
+        lag=_number(peer, "lag"),
     )
+
+
+def _number(data: Mapping[str, Any], key: str) -> Any:
+    """Return a number of a reply, 0 for one that is absent. Raises ValueError for what is not a finite number."""
+    value = data.get(key, 0)
+    if type(value) is int or (type(value) is float and isfinite(value)):  # bool is no number here
+        return value
+    if value is None:
+        return 0
+    raise ValueError(f"{key}: {str(value)[:40]!r} is not a number")
 
 
 def _seconds_between(start: Any, end: Any) -> float:

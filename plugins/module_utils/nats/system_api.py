@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Union
 
@@ -23,8 +23,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
     Progress,
     Reply,
+    refuse_constant,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    UNREADABLE,
     Cluster,
     Server,
     build_cluster,
@@ -42,6 +44,9 @@ _ACTIONS = ("KICK", "LDM")
 _CONNECTIONS_PER_PAGE = 1024
 _ACCOUNTS_PER_PAGE = 256
 
+#: Rows that the pages of one server may have: a reply that claims more is a bad_reply.
+_MOST_ROWS = 1_000_000
+
 #: SUBSZ lists subscriptions in no stable order, so that its pages cannot be put together: one page for all.
 _ALL_SUBSCRIPTIONS = 10_000_000
 
@@ -52,7 +57,7 @@ Decode = Callable[[bytes, str], Any]
 
 
 def _plain(body: bytes, _endpoint: str) -> Any:
-    return json.loads(body)
+    return json.loads(body, parse_constant=refuse_constant)
 
 
 @dataclass(frozen=True)
@@ -110,10 +115,7 @@ class SystemApi:
             awaited.update(expected)
 
         def on_reply(reply: Reply) -> Progress:
-            document = _document(reply)
-            server = parse_server(
-                document.get("server") or {}, document.get("statsz") or {}, reply.seconds, datetime.now(timezone.utc)
-            )
+            server = _server_of(reply)
             servers[server.id] = server
             awaited.discard(server.name)
             if awaited:
@@ -277,7 +279,10 @@ class SystemApi:
                 options["account"] = account
         jsz = self.ask(servers, "JSZ", options)
         healthz = self.ask(servers, "HEALTHZ", {"details": True}) if health else {}
-        return build_cluster(servers, _only_data(jsz), _only_data(healthz), known_names)
+        try:
+            return build_cluster(servers, _only_data(jsz), _only_data(healthz), known_names)
+        except ValueError as error:
+            raise NatsFailure("bad_reply", printable(str(error))) from error
 
     def _domain(self, servers: Sequence[Server], names: Collection[str]) -> str | None:
         """Return the domain of the servers with these names, or of the connected server; None when that is not one."""
@@ -292,9 +297,10 @@ class SystemApi:
     def _connection_pages(self, servers: Sequence[Server], options: dict[str, Any]) -> Iterator[tuple[Server, Answer]]:
         size = self._page_size or _CONNECTIONS_PER_PAGE
         pending, offset = list(servers), 0
+        totals: dict[str, int] = {}
         while pending:
             pages = self._ask_once(pending, "CONNZ", {**options, "offset": offset, "limit": size})
-            full = [server for server in pending if _rows(pages[server.id], "connections") >= size]
+            full = _with_more(pending, pages, ("connections", "total"), offset, size, totals)
             for server in pending:
                 yield server, pages.pop(server.id)
             pending, offset = full, offset + size
@@ -308,9 +314,10 @@ class SystemApi:
         size = self._page_size or _ACCOUNTS_PER_PAGE
         names: dict[str, set[str]] = {server.id: set() for server in servers}
         pending, offset = list(servers), 0
+        totals: dict[str, int] = {}
         while pending:
             pages = self._ask_once(pending, "JSZ", {**options, "offset": offset, "limit": size})
-            full = [server for server in pending if _rows(pages[server.id], "account_details") >= size]
+            full = _with_more(pending, pages, ("account_details", "accounts"), offset, size, totals)
             last = {server.id for server in pending} - {server.id for server in full}
             for server in pending:
                 page = new_accounts(pages.pop(server.id), names[server.id])
@@ -384,13 +391,28 @@ def servers_of(client: Client) -> tuple[Server, ...]:
     servers: dict[str, Server] = {}
 
     def on_reply(reply: Reply) -> Progress:
-        server = parse_server(_document(reply).get("server") or {}, {}, reply.seconds)
+        server = _server_of(reply)
         servers[server.id] = server
         return None
 
     call = Call("$SYS.REQ.ACCOUNT.PING.STATZ", b'{"include_unused": true}', idempotent=True)
     client.gather(call, on_reply, on_repeat=servers.clear)
     return tuple(sorted(servers.values(), key=lambda server: (server.name, server.id)))
+
+
+def _server_of(reply: Reply) -> Server:
+    """Return the server that sent a STATSZ; of one whose figures cannot be read, who it is. Raises NatsFailure bad_reply."""
+    document = _document(reply)
+    try:
+        info, statsz = document.get("server") or {}, document.get("statsz") or {}
+        try:
+            return parse_server(info, statsz, reply.seconds, datetime.now(timezone.utc))
+        except UNREADABLE as error:
+            known = {key: info[key] for key in ("name", "id", "cluster", "host", "ver", "domain") if key in info}
+            return replace(parse_server(known, {}, reply.seconds), unreadable=f"STATSZ: {printable(str(error))[:200]}")
+    except UNREADABLE as error:
+        description = f"a server sent a reply that cannot be read: {printable(str(error))[:200]}"
+        raise NatsFailure("bad_reply", description, subject=reply.subject) from error
 
 
 def mask_values(message: str) -> str:
@@ -408,8 +430,28 @@ def _only_data(answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:
     return {key: answer for key, answer in answers.items() if not isinstance(answer, NatsFailure)}
 
 
-def _rows(page: Answer, key: str) -> int:
-    return 0 if isinstance(page, NatsFailure) else len(page.get(key) or ())
+def _with_more(
+    servers: Sequence[Server],
+    pages: dict[str, Answer],
+    keys: tuple[str, str],
+    offset: int,
+    size: int,
+    totals: dict[str, int],
+) -> list[Server]:
+    """Return the servers whose page was full and whose first page had said that there are more rows; what no server sends becomes
+    a failure in `pages`. `keys`: of the rows, and of their number. `totals`: what the first pages said."""
+    found = []
+    for server in servers:
+        page = pages[server.id]
+        if isinstance(page, NatsFailure):
+            continue
+        rows, total = page.get(keys[0]) or [], page.get(keys[1]) or 0
+        if not isinstance(rows, list) or not isinstance(total, int) or max(total, len(rows)) > _MOST_ROWS:
+            description = f"a page with {keys[1]} {str(total)[:20]}, which no server sends"
+            pages[server.id] = NatsFailure("bad_reply", description, server=server.name)
+        elif len(rows) >= size and offset + size <= totals.setdefault(server.id, total):
+            found.append(server)
+    return found
 
 
 def _only_account(answer: Answer, account: str) -> Answer:

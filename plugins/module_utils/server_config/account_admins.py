@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
 
-#: Manage, save and restore streams and consumers, and nothing else: no publishing to the account's own subjects.
-PERMISSIONS = {"publish": {"allow": ["$JS.API.>", "$JS.SNAPSHOT.>"]}, "subscribe": {"allow": ["_INBOX.>"]}}
+#: Manage, save and restore streams and consumers, and nothing else: no publishing to the account's own subjects, and no
+#: reading of the replies that its other users get.
+PERMISSIONS = {"publish": {"allow": ["$JS.API.>", "$JS.SNAPSHOT.>"]}, "subscribe": {"allow": [f"{INBOX_PREFIX}.>"]}}
 
 #: What a user's name has before the name of its account, unless another prefix is asked for.
 PREFIX = "operator-"

@@ -84,7 +84,7 @@ class Login:
     tls_server_name: str | None = None
     tls_first: bool = False
     api_prefix: str = "$JS.API"
-    inbox_prefix: str = "_INBOX"
+    inbox_prefix: str = "_INBOX.natsops"
     timeout: float = 5.0
     patience: float = 30.0
 

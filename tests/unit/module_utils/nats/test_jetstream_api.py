@@ -128,3 +128,40 @@ def test_which_requests_only_read() -> None:
         "ACCOUNT.STREAM.MOVE.INFO.LIST",
     ]
     assert [subject for subject in reads + acts if jetstream_api._READS.match(subject)] == reads
+
+
+def listing(*pages: dict[str, Any]) -> list[str]:
+    return jetstream_api.JetStreamApi(Server(*pages)).stream_names()  # type: ignore[arg-type]
+
+
+def test_a_listing_ends_with_the_rows_that_its_first_page_promised() -> None:
+    first = {"streams": ["A"] * 1024, "total": 1025, "limit": 1024}
+    assert len(listing(first, {"streams": ["B"], "total": 5000, "limit": 1024})) == 1025
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"streams": ["A"], "total": 10**15, "limit": 1},
+        {"streams": ["A"] * 256, "total": 10**15, "limit": 256},
+        {"streams": [], "total": 5000, "limit": 256},
+        {"streams": ["A"], "total": 5000, "limit": 1},
+        {"streams": "A", "total": 5000, "limit": 256},
+        {"streams": ["A"], "total": "many", "limit": 256},
+        {"streams": ["A"], "total": 5000, "limit": [1]},
+        {"streams": ["A"], "total": 5000, "limit": 256, "missing": 7},
+        {"streams": [{"config": {}}], "total": 1, "limit": 256},
+    ],
+)
+def test_pages_that_no_server_sends_are_a_bad_reply(page: dict[str, Any]) -> None:
+    """Any client of the account may send them, for as long as they are asked for."""
+    with pytest.raises(NatsFailure) as failure:
+        listing(page)
+    assert failure.value.code == "bad_reply"
+
+
+def test_pages_that_take_too_long_are_a_bad_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jetstream_api, "_LISTING_SECONDS", 0.0)
+    page = {"streams": ["A"] * 256, "total": 250_000, "limit": 256}
+    with pytest.raises(NatsFailure, match="rows in 0 s"):
+        listing(page)

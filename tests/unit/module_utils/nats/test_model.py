@@ -5,13 +5,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
+    root_causes,
+    scene_of,
+    scene_of_info,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations, health_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     Cluster,
     Server,
@@ -24,6 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     parse_time,
     peer_id,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import _server_of
 from support import clusters
 
 REPLIES = Path(__file__).parents[3] / "support" / "replies"
@@ -209,6 +218,52 @@ def test_a_meta_group_of_another_cluster_is_told_from_the_own(leader: str) -> No
         assert meta is not None
         assert (meta.group.leader, meta.foreign) == ("a1", (frozenset(foreign),))
         assert set(meta.views) == set(own)
+
+
+WRONG = [None, "x", -1, float("nan"), [], [7], {}, {"x": 1}, 5, True]
+
+
+def mutated(value: Any, chance: random.Random, place: list[int]) -> Any:
+    """Return a copy of the reply in which the leaf with the number `place` is something else."""
+    place[0] -= 1
+    if place[0] < 0 and (not isinstance(value, (dict, list)) or place[0] == -1):
+        place[0] = 1 << 30
+        return chance.choice(WRONG)
+    if isinstance(value, dict):
+        return {key: mutated(item, chance, place) for key, item in value.items()}
+    return [mutated(item, chance, place) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("part", ["statsz", "jsz", "healthz"])
+def test_a_reply_of_wrong_types_is_the_fault_of_its_server_alone(replies: dict[str, Any], part: str) -> None:
+    chance = random.Random(7)
+    named = 0
+    for number in range(250):
+        key = chance.choice(list(replies[part] if part != "statsz" else range(3)))
+        broken = copy.deepcopy(replies)
+        broken[part][key] = mutated(broken[part][key], chance, [number])
+        try:
+            cluster = read_as_the_client_does(broken)
+        except NatsFailure as failure:
+            assert failure.code == "bad_reply"
+            continue
+        problems = health_problems(cluster, Expectations())
+        scene_of_info(json.loads(json.dumps(cluster.as_dict(), allow_nan=False)))
+        root_causes(problems, scene_of(cluster, {}))
+        unreadable = [server.name for server in cluster.servers if server.unreadable]
+        named += len(unreadable)
+        assert len(unreadable) <= 1
+        assert {problem.subject for problem in problems} >= set(unreadable)
+    assert named or part == "healthz"
+
+
+def read_as_the_client_does(replies: dict[str, Any]) -> Cluster:
+    servers = [_server_of(Reply("S", json.dumps(item).encode(), 0.001)) for item in replies["statsz"]]
+    objects = [{key: one for key, one in replies[part].items() if isinstance(one, dict)} for part in ("jsz", "healthz")]
+    try:
+        return build_cluster(servers, *objects)
+    except ValueError as error:
+        raise NatsFailure("bad_reply", str(error)) from error
 
 
 def test_peer_ids() -> None:

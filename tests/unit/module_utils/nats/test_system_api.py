@@ -6,10 +6,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure, Reply
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Discovery, _data, mask_values
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import (
+    Discovery,
+    _data,
+    _with_more,
+    mask_values,
+)
 from support.clusters import server
 
 
@@ -52,3 +58,21 @@ def test_servers_by_name() -> None:
         with pytest.raises(NatsFailure) as refused:
             found.named(name)
         assert refused.value.code == code
+
+
+def test_pages_without_an_end_are_a_bad_reply() -> None:
+    """Only as many pages are read as the first one promises, and only if that many can be."""
+    one, two = server("n1"), server("n2")
+
+    def with_more(offset: int, totals: dict[str, int], **page: object) -> tuple[list[str], object]:
+        pages: dict[str, Any] = {one.id: page, two.id: NatsFailure("timeout", "no reply")}
+        found = _with_more([one, two], pages, ("connections", "total"), offset, 2, totals)
+        return [item.name for item in found], getattr(pages[one.id], "code", None)
+
+    totals: dict[str, int] = {}
+    assert with_more(0, totals, connections=[1, 2], total=5) == (["n1"], None)
+    assert with_more(2, totals, connections=[1, 2], total=500) == (["n1"], None)
+    assert with_more(4, totals, connections=[1, 2], total=500) == ([], None)
+    assert with_more(0, {}, connections=[1], total=5) == ([], None)
+    for wrong in ({"total": 10**15}, {"total": "many"}, {"connections": 7}):
+        assert with_more(0, {}, **{"connections": [1, 2], "total": 5, **wrong}) == ([], "bad_reply")
