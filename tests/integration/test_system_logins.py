@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.credentials import new_user
-from support.role_cluster import SMOKE_TEST, RoleCluster
+from support.module_runs import Runner
+from support.role_cluster import APP_PASSWORD, APP_USER, SMOKE_TEST, RoleCluster, create, publish, words
 
 pytestmark = pytest.mark.playbook
 
@@ -23,9 +24,10 @@ def by_nkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RoleClus
     seed = root / "sys.nk"
     seed.write_text(user.seed)
     seed.chmod(0o600)
-    cluster = RoleCluster(root, ["n1"], "2.15.1")
+    cluster = RoleCluster(root, ["n1"], "2.10.27")
     del cluster.variables["nats_server_system_password"]
     cluster.variables["nats_server_accounts"]["$SYS"] = {"users": [{"nkey": user.public}]}
+    cluster.variables["nats_cluster_backup_directory"] = str(root / "backups")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("NATS_NKEY", str(seed))
         deployed = cluster.playbook("deploy")
@@ -41,8 +43,8 @@ def test_an_upgrade_is_checked_with_the_login_of_the_environment(
 ) -> None:
     cluster, seed = by_nkey
     monkeypatch.setenv("NATS_NKEY", str(seed))
-    refused = cluster.playbook("upgrade", "--check", fails=True, **cluster.running("2.10.27"))
-    assert "2.15.1 to 2.10.27 is a downgrade" in refused.output
+    refused = cluster.playbook("upgrade", "--check", fails=True, **cluster.running("2.15.1"))
+    assert "2.10.27 to 2.15.1 skips" in words(refused.output)
     assert "nothing was changed" in refused.output
 
 
@@ -52,9 +54,41 @@ def test_a_version_change_without_any_login_is_refused(
     cluster, _seed = by_nkey
     monkeypatch.delenv("NATS_NKEY", raising=False)
     pids = cluster.pids()
-    refused = cluster.playbook("upgrade", fails=True, **cluster.running("2.10.27"))
+    refused = cluster.playbook("upgrade", fails=True, **cluster.running("2.15.1"))
     assert "could not be checked against the streams: no login of a system user is configured" in refused.output
     assert cluster.pids() == pids
+
+
+@pytest.mark.parametrize("form", ["seed", "path"])
+def test_playbooks_log_in_with_the_nkey_of_the_inventory(
+    by_nkey: tuple[RoleCluster, Path], monkeypatch: pytest.MonkeyPatch, run_module: Runner, form: str
+) -> None:
+    cluster, seed = by_nkey
+    monkeypatch.delenv("NATS_NKEY", raising=False)
+    wanted = cluster.running("2.15.1")
+    if form == "seed":
+        cluster.variables["nats_server_api_nkey"] = seed.read_text()
+        refused = cluster.playbook("upgrade", "--check", "-vvv", fails=True, **wanted)
+        assert "2.10.27 to 2.15.1 skips" in words(refused.output)
+        assert seed.read_text() not in refused.output
+        return
+    cluster.variables["nats_server_api_nkey"] = str(seed)
+    create(cluster, "ORDERS", 1, subjects=["ORDERS.>"])
+    publish(cluster, "ORDERS.new", 20, 100)
+    pid = cluster.pid("n1")
+    output = cluster.playbook("upgrade", nats_server_allow_skipped_minors=True, **wanted).output
+    assert "nats_server : Wait until the meta leader hears the server" in output
+    assert cluster.pid("n1") not in (0, pid)
+    cluster.variables.update(wanted)
+    assert "APP/ORDERS" in cluster.playbook("backup").output
+    pid = cluster.pid("n1")
+    cluster.playbook("restart")
+    assert cluster.pid("n1") not in (0, pid)
+    app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
+    assert run_module("nats_stream", app, stream="ORDERS", state="absent", allow=["data_loss"]).get("changed")
+    cluster.playbook("restore", nats_cluster_restore_streams=["APP/ORDERS"])
+    (stream,) = run_module("nats_cluster_info", {"servers": cluster.urls, "nkey_seed": str(seed)})["streams"]
+    assert (stream["account"], stream["messages"]) == ("APP", 20)
 
 
 def test_clients_that_start_tls_before_the_greeting(tmp_path: Path) -> None:

@@ -443,7 +443,7 @@ def _unchecked_version(facts: dict[str, Any]) -> list[ConfigProblem]:
             "severity": "error",
             "option": "nats_server_version",
             "message": f"the change from {_sorted(others)} to {target} could not be checked against the streams: {why}. "
-            "Give the modules a login (nats_server_system_password, nats_server_api_credentials, a context, or NATS_* in the "
-            "environment) that the running servers accept.",
+            "Give the modules a login (nats_server_system_password, nats_server_api_credentials, nats_server_api_nkey, a "
+            "context, or NATS_* in the environment) that the running servers accept.",
         }
     ]

@@ -358,6 +358,8 @@ def _system_login(config: Mapping[str, Any], vault: dict[str, str], found: dict[
     user = next((one for one in users if isinstance(one, Mapping) and one.get("user") and one.get("password")), None)
     if config.get("operator") is not None:
         return ["set nats_server_api_credentials to the .creds file of a user of the system account"]
+    if user is None and any(isinstance(one, Mapping) and one.get("nkey") for one in users):
+        return ["set nats_server_api_nkey to the seed of a user of the system account, or the path of its file"]
     name = "vault_nats_system_password"
     found["system_password"] = Secret(name)
     if user is None:
