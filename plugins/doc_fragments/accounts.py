@@ -17,7 +17,9 @@ options:
     elements: dict
     suboptions:
       account:
-        description: Name of the account.
+        description:
+          - The account, by name or, in operator mode, by public key. With O(account_users[].credentials) the account is the one
+            that issued the file.
         type: str
         required: true
       user:
@@ -41,7 +43,8 @@ options:
 options:
   account:
     description:
-      - Account that owns the asset. Its user comes from O(account_users), and the task's own user is one of the system account.
+      - Account that owns the asset, by name or, in operator mode, by public key. A name that several accounts have is refused
+        with their keys. Its user comes from O(account_users), and the task's own user is one of the system account.
       - Without it the task's own user is a user of the owning account.
     type: str
 """

@@ -10,7 +10,8 @@ class ModuleDocFragment:
 options:
   account:
     description:
-      - Read only the account with exactly this name. By default every account that the credentials reach is read.
+      - Read only this account, by name or, in operator mode, by public key. A name that several accounts have is refused with
+        their keys. By default every account that the credentials reach is read.
     type: str
   stream:
     description:

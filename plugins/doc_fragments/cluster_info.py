@@ -25,7 +25,8 @@ options:
     type: str
   account:
     description:
-      - Return only the streams of the account with exactly this name.
+      - Return only the streams of this account, by name or, in operator mode, by public key. A name that several accounts have is
+        refused with their keys.
     type: str
   stream:
     description:

@@ -19,7 +19,8 @@ options:
     type: str
   account:
     description:
-      - Only connections of the account with exactly this name. V($G) is the account of those that connect without one.
+      - Only connections of this account, by name or, in operator mode, by public key. A name that several accounts have is
+        refused with their keys. V($G) is the account of those that connect without one.
     type: str
   auth_user:
     description:

@@ -32,7 +32,7 @@ options:
         elements: dict
         suboptions:
           account:
-            description: Name of the account.
+            description: The account, by name or, in operator mode, by public key.
             type: str
             required: true
           user:

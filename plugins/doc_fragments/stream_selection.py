@@ -11,7 +11,8 @@ options:
   streams:
     description:
       - Which streams are saved, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), with C(*) and C(?) for any characters and
-        any one. A pattern that no stream matches fails.
+        any one. A pattern that no stream matches fails. An account is specified by name or, in operator mode, by public key,
+        which wildcards match.
     type: list
     elements: str
     default: ["*"]

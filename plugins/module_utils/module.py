@@ -166,8 +166,8 @@ def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str,
 
     def connected(own: ConnectionOptions) -> dict[str, Any]:
         users = account_users(own, module.params.get("account_users") or ())
-        for options in users.values():
-            module.no_log_values.update(secrets_of(options))
+        for user in users.values():
+            module.no_log_values.update(secrets_of(user.options))
         with Connections(own, users) as connections:
             return work(connections)
 

@@ -26,7 +26,8 @@ extends_documentation_fragment:
 options:
   account:
     description:
-      - Read only the account with exactly this name. For a user of the system account, one that does not exist leaves the result
+      - Read only this account, by name or, in operator mode, by public key. A name that several accounts have is refused with
+        their keys. For a user of the system account, one that does not exist leaves the result
         empty.
     type: str
 notes:
@@ -66,7 +67,8 @@ view:
   sample: system
 accounts:
   description:
-    - The accounts by name.
+    - The accounts by name. C(account) is the identity of the account, in operator mode its public key, and C(name) its name, or
+      again the key if another account has the same name.
     - C(network) adds up all servers, null in the view V(account). A message that passes two servers is counted by both. Servers
       before 2.11 leave out what comes over routes. C(system) tells whether it is the system account.
     - C(jetstream) is null for an account without JetStream. C(usage) and C(reserved) (from C(max_bytes) of the streams) are
@@ -79,6 +81,7 @@ accounts:
   elements: dict
   sample:
     - name: APP
+      account: APP
       system: false
       network: {connections: 3, total_connections: 12, leafnodes: 0, subscriptions: 40, slow_consumers: 0,
                 in_msgs: 1200, in_bytes: 120000, out_msgs: 1100, out_bytes: 98000}
@@ -115,7 +118,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import AC
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import NOT_ENABLED, JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server, build_cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    Server,
+    account_id,
+    account_labels,
+    build_cluster,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.asset_listing import (
     ACCOUNT_VIEW,
@@ -224,13 +233,14 @@ def read_account(api: JetStreamApi) -> dict[str, Any]:
         if failure.err_code not in NOT_ENABLED:
             raise
         jetstream = None
-    return {"name": api.account, "system": False, "network": None, "jetstream": jetstream}
+    return {"name": api.label or None, "account": api.account, "system": False, "network": None, "jetstream": jetstream}
 
 
 def read_system(client: Client, account: str | None) -> dict[str, Any]:
     """Return the accounts as the system account sees them."""
     api = SystemApi(client)
     servers = api.discover().servers
+    account = api.account_id(servers, account) if account else None
     options = {"accounts": True, "streams": True, "config": True, **({"account": account} if account else {})}
     jsz = api.ask([server for server in servers if server.jetstream], "JSZ", options)
     statistics = api.account_statistics(servers, account)
@@ -238,26 +248,27 @@ def read_system(client: Client, account: str | None) -> dict[str, Any]:
     names: dict[str, str] = {}
     for answer in _data(jsz):
         for detail in answer.get("account_details") or ():
-            details.setdefault(detail["name"], []).append(detail)
-            names[detail.get("id") or detail["name"]] = detail["name"]
+            details.setdefault(account_id(detail), []).append(detail)
+            names[account_id(detail)] = detail["name"]
     network: dict[str, dict[str, int]] = {}
     for answer in _data(statistics):
         for stat in answer.get("account_statz") or ():
-            # Its name is reported by 2.11 and later; with an operator its id is a public key.
-            name = names.setdefault(stat["acc"], stat.get("name") or stat["acc"])
-            add_network(network.setdefault(name, {}), stat)
+            # 2.15.1 reports the name in an account's JWT here, 2.10.27 does not.
+            names.setdefault(stat["acc"], stat.get("name") or stat["acc"])
+            add_network(network.setdefault(stat["acc"], {}), stat)
     cluster = build_cluster(servers, {key: value for key, value in jsz.items() if isinstance(value, dict)}, {})
-    own = api.own_account() or ""
+    own, labels = api.own_account() or "", account_labels(names)
     return {
         "view": SYSTEM_VIEW,
         "accounts": [
             {
-                "name": name,
-                "system": name == names.get(own, own),
-                "network": network.get(name),
-                "jetstream": seen_jetstream(cluster, name, details[name]) if name in details else None,
+                "name": labels[key],
+                "account": key,
+                "system": key == own,
+                "network": network.get(key),
+                "jetstream": seen_jetstream(cluster, key, details[key]) if key in details else None,
             }
-            for name in sorted({*network, *details})
+            for key in sorted({*network, *details}, key=lambda key: (labels[key], key))
         ],
         "incomplete": _incomplete(servers, {"jsz": jsz, "statz": statistics}),
     }

@@ -125,11 +125,15 @@ streams:
   elements: dict
   contains:
     name:
-      description: C(ACCOUNT/STREAM).
+      description: C(ACCOUNT/STREAM), with the identity of the account, in operator mode its public key.
+      type: str
+      sample: APP/ORDERS
+    label:
+      description: How the stream is displayed, with the account's name.
       type: str
       sample: APP/ORDERS
     account:
-      description: Name of the account, null for that of the task's own user.
+      description: Identity of the account, null for that of the task's own user.
       type: str
     stream:
       description: Name of the stream.
@@ -240,7 +244,7 @@ def main() -> None:
     def work(connections: Any) -> dict[str, Any]:
         wanted = WantedRun(
             store_of(params),
-            params["accounts"] or connections.accounts or (None,),
+            [connections.identity(account) for account in params["accounts"] or connections.accounts] or (None,),
             params["streams"],
             params["exclude"],
             params["verify"],
@@ -251,7 +255,7 @@ def main() -> None:
         outcome = save_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
         for row in outcome.result["streams"]:
             for caveat in row["caveats"]:
-                module.warn(f"stream {row['name']}: {caveat}")
+                module.warn(f"stream {row['label']}: {caveat}")
         if outcome.failure is not None:
             fail(module, outcome.failure, changed=outcome.result["changed"])
         return outcome.result

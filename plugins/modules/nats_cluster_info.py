@@ -123,6 +123,7 @@ streams:
   elements: dict
   sample:
     - account: APP
+      account_name: APP
       name: ORDERS
       storage: file
       retention: limits

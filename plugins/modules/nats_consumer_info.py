@@ -51,8 +51,9 @@ EXAMPLES = r"""
 RETURN = r"""
 consumers:
   description:
-    - The consumers by account, stream and name. C(config), C(delivered) and C(ack_floor) are the server's own, C(account) is
-      null when a server before 2.10 did not tell it.
+    - The consumers by account, stream and name. C(config), C(delivered) and C(ack_floor) are the server's own. C(account) is the
+      identity of the account, in operator mode its public key, and null if a server before 2.10 did not report it.
+      C(account_name) is how it is displayed.
     - The keys of the Raft group are those of the streams of M(natsops.jetstream.nats_stream_info). C(size) is the number of
       replicas that the consumer should have, which may follow from its stream.
   returned: success
@@ -60,6 +61,7 @@ consumers:
   elements: dict
   sample:
     - account: APP
+      account_name: APP
       stream: ORDERS
       name: worker
       config: {durable_name: worker, name: worker, deliver_policy: all, ack_policy: explicit, ack_wait: 30.0, max_deliver: -1,

@@ -103,7 +103,7 @@ moves:
   returned: success, and on failures of a step-down
   type: list
   elements: dict
-  sample: [{account: APP, stream: ORDERS, consumer: null, from: n1-c1, to: n2-c1, bytes_per_second: 4000}]
+  sample: [{account: APP, account_name: APP, stream: ORDERS, consumer: null, from: n1-c1, to: n2-c1, bytes_per_second: 4000}]
 before:
   description: What each server leads, and the bytes a second that are written to these streams.
   returned: success, and on failures of a step-down
@@ -194,7 +194,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 
 def _asset(move: LeaderMove) -> Asset:
-    return Asset(move.account, move.stream, move.consumer)
+    return Asset(move.account, move.stream, move.consumer, move.account_name)
 
 
 def _step_down_of(move: LeaderMove) -> Plan:
@@ -208,6 +208,7 @@ def _result(plan: LeaderPlan, source: str) -> dict[str, Any]:
         "moves": [
             {
                 "account": move.account,
+                "account_name": move.account_name or move.account,
                 "stream": move.stream,
                 "consumer": move.consumer,
                 "from": move.source,

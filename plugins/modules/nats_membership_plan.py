@@ -289,12 +289,8 @@ def _leaderless_now(connections: Connections) -> tuple[list[str], list[str]]:
     streams = read_assets(connections, everything, STREAM)
     consumers = read_assets(connections, everything, CONSUMER)
     gone = [(item.account, item.stream) for item in streams.unknown]
-    labels = [f"{account}/{stream}" for account, stream in gone]
-    labels += [
-        f"{item.account}/{item.stream}/{item.consumer}"
-        for item in consumers.unknown
-        if (item.account, item.stream) not in gone
-    ]
+    labels = [item.label for item in streams.unknown]
+    labels += [item.label for item in consumers.unknown if (item.account, item.stream) not in gone]
     return sorted(labels), streams.unread_accounts or []
 
 

@@ -32,7 +32,7 @@ options:
     required: true
     suboptions:
       account:
-        description: Account that owns the streams.
+        description: Account that owns the streams, by name or, in operator mode, by public key.
         type: str
         required: true
       stream:
@@ -96,7 +96,8 @@ changes:
   type: list
   elements: dict
   sample:
-    - {account: APP, stream: ORDERS, before: 3, after: 5, gains: [n4-c1, n5-c1], consumers: {}, bytes: 420000, refused: ''}
+    - {account: APP, account_name: APP, stream: ORDERS, before: 3, after: 5, gains: [n4-c1, n5-c1], consumers: {}, bytes: 420000,
+       refused: ''}
 unmatched:
   description: Entries that no stream matches, as C(ACCOUNT/STREAM).
   returned: success
@@ -118,6 +119,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.replica_
     unmatched,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import one_account
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -130,11 +132,13 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     for entry in params["streams"]:
         if not 1 <= entry["num_replicas"] <= 5:
             raise NatsFailure("invalid_option", f"num_replicas: must be 1 to 5, not {entry['num_replicas']}")
+    cluster = read_led_cluster(SystemApi(connections.own))
     wanted = [
-        ReplicaCount(entry["account"], entry["stream"], entry["num_replicas"], entry["consumers"])
+        ReplicaCount(
+            one_account(cluster.accounts, entry["account"]), entry["stream"], entry["num_replicas"], entry["consumers"]
+        )
         for entry in params["streams"]
     ]
-    cluster = read_led_cluster(SystemApi(connections.own))
     changes = plan_replica_count(cluster, wanted)
     refusals = replica_count_refusals(cluster, wanted, changes, params["accounts"])
     return {
@@ -145,6 +149,7 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
         "changes": [
             {
                 "account": change.account,
+                "account_name": change.account_name or change.account,
                 "stream": change.stream,
                 "before": change.before,
                 "after": change.after,

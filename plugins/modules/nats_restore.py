@@ -47,7 +47,8 @@ options:
   streams:
     description:
       - What is restored, each as C(ACCOUNT/STREAM@time), C(ACCOUNT/STREAM), C(ACCOUNT) or C(*), with C(*) and C(?) for
-        any characters and any one.
+        any characters and any one. An account is specified by name or, in operator mode, by public key, which wildcards
+        match.
       - Of each stream that is the newest backup, with a time the newest one that was taken by then, such as
         C(APP/ORDERS@2026-11-23T02:00:00Z) or C(APP/ORDERS@20261123T020000.123456Z), as its directory is called. A day
         such as C(2026-11-23) means its end.
@@ -159,11 +160,15 @@ streams:
   elements: dict
   contains:
     name:
-      description: C(ACCOUNT/STREAM), where it is restored.
+      description: C(ACCOUNT/STREAM), where it is restored, with the identity of the account (in operator mode its public key).
+      type: str
+      sample: APP/ORDERS
+    label:
+      description: How the stream is displayed, with the account's name.
       type: str
       sample: APP/ORDERS
     account:
-      description: Name of the account, null for that of the task's own user.
+      description: Identity of the account, null for that of the task's own user.
       type: str
     stream:
       description: Name of the stream.
@@ -292,7 +297,7 @@ def main() -> None:
         outcome = restore_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
         for row in outcome.result["streams"]:
             for caveat in row["caveats"]:
-                module.warn(f"stream {row['name']}: {caveat}")
+                module.warn(f"stream {row['label']}: {caveat}")
         if outcome.failure is not None:
             fail(module, outcome.failure, changed=outcome.result["changed"])
         return outcome.result

@@ -228,8 +228,9 @@ def groups_of(cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
     """Return every stream's and consumer's group with its address."""
     found = []
     for stream in cluster.streams:
-        found.append((Asset(stream.account, stream.name), stream.group))
-        found += [(Asset(stream.account, stream.name, item.name), item.group) for item in stream.consumers]
+        shown = stream.account_name
+        found.append((Asset(stream.account, stream.name, None, shown), stream.group))
+        found += [(Asset(stream.account, stream.name, item.name, shown), item.group) for item in stream.consumers]
     return found
 
 
@@ -300,10 +301,9 @@ def within_reach(connections: Connections, cluster: Cluster, scope: Scope) -> tu
 
 def require_users(connections: Connections, cluster: Cluster, scope: Scope) -> None:
     """Raise NatsFailure that names every account with something to move and no user."""
-    accounts = {stream.account for stream in scope.streams(cluster)} | {
-        asset.account for asset, _group in scope.led(cluster)
-    }
-    absent = sorted(str(account) for account in accounts - set(connections.accounts))
+    accounts = {stream.account: stream.account_name for stream in scope.streams(cluster)}
+    accounts.update({str(asset.account): str(asset.account_name) for asset, _group in scope.led(cluster)})
+    absent = sorted(name or account for account, name in accounts.items() if account not in connections.accounts)
     if absent:
         raise NatsFailure(
             "invalid_option",
@@ -477,7 +477,7 @@ def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     chosen = to_take_over(cluster, server)
     if params["allow_partial"]:
         chosen = [(asset, group) for asset, group in chosen if asset.account in connections.accounts]
-    absent = sorted({str(asset.account) for asset, _group in chosen} - set(connections.accounts))
+    absent = sorted({str(asset.account_name) for asset, _group in chosen if asset.account not in connections.accounts})
     if absent:
         what = f"account_users: no user for {', '.join(absent)}. Nothing was changed."
         raise NatsFailure("invalid_option", what, server=server)

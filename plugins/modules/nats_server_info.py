@@ -401,6 +401,8 @@ WIRE_NAMES = {
     ("healthz", "js_server_only"): "js-server-only",
     ("healthz", "js_meta_only"): "js-meta-only",
 }
+#: What limits an answer to an account, in the server's words.
+ACCOUNT_OPTIONS = frozenset(("acc", "account", "account_name"))
 CONNECTION_STATES = {"open": 0, "closed": 1, "any": 2}
 
 #: What `mesh` is judged by.
@@ -492,7 +494,10 @@ def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     for endpoint in params["endpoints"]:
         options = params["options"].get(endpoint) or {}
         asked = meta_leaders(api, servers) if options.get("leader_only") else servers
-        for server_id, answer in api.ask(asked, endpoint.upper(), wire_options(endpoint, options)).items():
+        request = wire_options(endpoint, options)
+        for name in ACCOUNT_OPTIONS & request.keys():
+            request[name] = api.account_id(servers, request[name])
+        for server_id, answer in api.ask(asked, endpoint.upper(), request).items():
             failure = failure_of(endpoint, answer)
             if failure is not None:
                 row = {"server": rows[server_id]["name"], "endpoint": endpoint, "failure": failure.as_dict()}

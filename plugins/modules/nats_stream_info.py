@@ -54,8 +54,8 @@ EXAMPLES = r"""
 RETURN = r"""
 streams:
   description:
-    - The streams by account and name. C(config) and C(state) are the server's own, C(account) is null when a server
-      before 2.10 did not tell it.
+    - The streams by account and name. C(config) and C(state) are the server's own. C(account) is the identity of the account, in
+      operator mode its public key, and null if a server before 2.10 did not report it. C(account_name) is how it is displayed.
     - C(replicas) holds the leader too; C(active) is the seconds since the leader last heard of it, C(lag) the Raft entries
       that it is behind. C(leader) is null when nobody, or more than one server, claims to lead. C(leader_since) is reported by
       2.11 and later.
@@ -66,6 +66,7 @@ streams:
   elements: dict
   sample:
     - account: APP
+      account_name: APP
       name: ORDERS
       config: {name: ORDERS, subjects: [orders.>], retention: limits, storage: file, num_replicas: 3, max_age: 86400.0,
                max_bytes: -1, duplicate_window: 120.0}

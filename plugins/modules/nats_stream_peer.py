@@ -244,13 +244,12 @@ def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping
 
     Raises NatsFailure when an account has no user, or when nobody can tell where one of its streams is.
     """
+    account = None if params["all_accounts"] else connections.identity(params["account"])
     if params["stream"]:
-        return [(params["account"], require_name("stream", params["stream"]))]
+        return [(str(account), require_name("stream", params["stream"]))]
     server = params["server_name"]
-    hosted = [
-        item for item in hosted_streams(cluster, server) if params["all_accounts"] or item.account == params["account"]
-    ]
-    accounts = connections.accounts if params["all_accounts"] else (params["account"],)
+    hosted = [item for item in hosted_streams(cluster, server) if account in (None, item.account)]
+    accounts = connections.accounts if account is None else (account,)
     require_leaders(connections, [*accounts, *(stream.account for stream in hosted)], server)
     return [(stream.account, stream.name) for stream in hosted]
 
@@ -258,17 +257,15 @@ def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping
 def cancel(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the result of cancelling the stream's move, if there is one."""
     api = connections.account(params["account"])
-    account, stream = params["account"], require_name("stream", params["stream"])
+    account, stream = connections.identity(params["account"]), require_name("stream", params["stream"])
 
-    before = read_state(api, account, stream, {})
+    before = read_state(api, stream, {})
     if not before.moving:
         return result([], {before.label: before.as_dict()}, {before.label: before.as_dict()}, False)
     after, waited = before, 0.0
     if not check_mode:
         MetaApi(connections.own).cancel_move(account, stream)
-        seen = wait_until(
-            lambda: read_state(api, account, stream, {}), lambda now: not unsettled(now), params["wait_timeout"]
-        )
+        seen = wait_until(lambda: read_state(api, stream, {}), lambda now: not unsettled(now), params["wait_timeout"])
         after, waited = seen.value, seen.waited
         if not seen.done:
             raise NatsFailure(

@@ -75,7 +75,11 @@ results:
   elements: dict
   contains:
     account:
-      description: The account, as it was given. V(null) for that of the task's own user.
+      description: The account's identity, in operator mode its public key. V(null) for that of the task's own user.
+      type: str
+      sample: APP
+    account_name:
+      description: How the account is displayed.
       type: str
       sample: APP
     stream:

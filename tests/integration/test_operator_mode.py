@@ -1,20 +1,27 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster whose accounts are JWTs of an operator, with the full resolver of nats-server, deployed and restarted by the role."""
+"""A cluster whose accounts are JWTs of an operator, with the full resolver of nats-server: playbooks deploy, upgrade, save and
+restore it with .creds files."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 from support.credentials import Operator, make_operator
 from support.module_runs import Runner
-from support.role_cluster import RoleCluster
+from support.role_cluster import SMOKE_TEST, RoleCluster, words
 
 pytestmark = pytest.mark.playbook
+
+NAMES = ["n1", "n2", "n3"]
 
 
 @dataclass(frozen=True)
@@ -23,16 +30,28 @@ class Deployed:
 
     hosts: RoleCluster
     operator: Operator
+    backups: Path
 
     def as_user(self, account: str) -> dict[str, Any]:
         return {"servers": self.hosts.urls, "credentials": str(self.operator.creds[account])}
 
+    def publish(self, account: str, count: int) -> None:
+        async def send() -> None:
+            client = await nats.connect(self.hosts.urls, user_credentials=str(self.operator.creds[account]))
+            try:
+                for number in range(count):
+                    await client.jetstream(timeout=10).publish("ORDERS.new", str(number).encode())
+            finally:
+                await client.close()
+
+        asyncio.run(send())
+
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+def deployed(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> Iterator[Deployed]:
     root = tmp_path_factory.mktemp("operator")
-    operator = make_operator(root, "APP")
-    hosts = RoleCluster(root, ["n1", "n2", "n3"], "2.15.1")
+    operator = make_operator(root, "APP", "TWIN1", "TWIN2", tags={"TWIN1": "TWIN", "TWIN2": "TWIN"})
+    hosts = RoleCluster(root, NAMES, "2.10.27")
     for unwanted in ("nats_server_accounts", "nats_server_system_password", "nats_server_account_operator_password"):
         del hosts.variables[unwanted]
     hosts.variables.update(
@@ -40,27 +59,65 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         nats_server_system_account=operator.system_account,
         nats_server_config={"resolver_preload": operator.accounts},
         nats_server_api_credentials=str(operator.creds["SYS"]),
+        nats_cluster_account_users=[
+            {"account": account, "credentials": str(operator.creds[name])}
+            for name, account in (("APP", "APP"), ("TWIN1", "TWIN"), ("TWIN2", "TWIN"))
+        ],
+        nats_cluster_backup_directory=str(root / "backups"),
     )
     for name, own in hosts.hosts.items():
         resolver = {"type": "full", "dir": str(root / name / "jwt"), "allow_delete": False, "interval": "2m"}
         own["nats_server_config_host"] = {"resolver": resolver}
-    with hosts.deployed():
-        yield Deployed(hosts, operator)
-
-
-def test_both_accounts_are_there_and_a_stream_has_three_replicas(deployed: Deployed, run_module: Runner) -> None:
-    assert run_module("nats_stream", deployed.as_user("APP"), stream="ORDERS", num_replicas=3).get("changed")
-    info = run_module("nats_cluster_info", deployed.as_user("SYS"), expected_servers=["n1", "n2", "n3"])
-    assert info["problems"] == []
-    assert info["meta"]["size"] == 3
+    try:
+        assert SMOKE_TEST in hosts.playbook("deploy").output
+        found = Deployed(hosts, operator, root / "backups")
+        for account, messages in (("APP", 30), ("TWIN1", 10), ("TWIN2", 20)):
+            made = run_module(
+                "nats_stream", found.as_user(account), stream="ORDERS", subjects=["ORDERS.>"], num_replicas=3
+            )
+            assert made.get("changed"), made
+            found.publish(account, messages)
+        yield found
+    finally:
+        hosts.kill()
 
 
 def test_a_second_deployment_changes_nothing(deployed: Deployed) -> None:
     deployed.hosts.deploy_changes_nothing()
 
 
-def test_a_restart_is_gated_with_the_credentials_of_the_system_account(deployed: Deployed) -> None:
-    pids = deployed.hosts.pids()
-    output = deployed.hosts.playbook("restart").output
+def test_an_upgrade_is_checked_and_gated_with_the_credentials_of_the_system_account(
+    deployed: Deployed, run_module: Runner
+) -> None:
+    hosts = deployed.hosts
+    pids = hosts.pids()
+    wanted = hosts.running("2.15.1")
+    refused = hosts.playbook("upgrade", "--check", fails=True, **wanted)
+    assert "nothing was changed" in refused.output and "minor release(s)" in words(refused.output), refused.output
+    output = hosts.playbook("upgrade", nats_server_allow_skipped_minors=True, **wanted).output
+    hosts.variables.update(wanted)
     assert "batch 3 of 3" in output
-    assert all(deployed.hosts.pid(name) not in (0, pid) for name, pid in pids.items())
+    assert "nats_server : Wait until the meta leader hears the server" in output
+    assert all(hosts.pid(name) not in (0, pid) for name, pid in pids.items())
+    info = run_module("nats_cluster_info", deployed.as_user("SYS"), expected_servers=NAMES)
+    assert info["problems"] == []
+    held = {stream["account"]: stream["messages"] for stream in info["streams"]}
+    keys = deployed.operator.keys
+    assert held == {keys["APP"]: 30, keys["TWIN1"]: 10, keys["TWIN2"]: 20}
+
+
+def test_streams_are_saved_by_key_and_restored_by_name(deployed: Deployed, run_module: Runner) -> None:
+    hosts, keys = deployed.hosts, deployed.operator.keys
+    output = hosts.playbook("backup").output
+    assert "APP/ORDERS" in output
+    catalogue = json.loads((deployed.backups / "catalogue.json").read_text())
+    assert set(catalogue["streams"]) == {f"{keys[name]}/ORDERS" for name in ("APP", "TWIN1", "TWIN2")}
+    for account in ("APP", "TWIN1", "TWIN2"):
+        gone = {"stream": "ORDERS", "state": "absent", "allow": ["data_loss"]}
+        assert run_module("nats_stream", deployed.as_user(account), **gone).get("changed")
+    both = hosts.playbook("restore", fails=True, nats_cluster_restore_streams=["TWIN/ORDERS"]).output
+    assert "2 accounts are named TWIN" in words(both) and keys["TWIN1"] in both and keys["TWIN2"] in both
+    hosts.playbook("restore", nats_cluster_restore_streams=["APP/ORDERS", f"{keys['TWIN2']}/ORDERS"])
+    info = run_module("nats_cluster_info", deployed.as_user("SYS"), expected_servers=NAMES)
+    assert info["problems"] == []
+    assert {stream["account"]: stream["messages"] for stream in info["streams"]} == {keys["APP"]: 30, keys["TWIN2"]: 20}

@@ -63,16 +63,19 @@ def _jwt(issuer: Key, subject: str, name: str, claims: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator's JWT, its system account's public key, the account JWTs by public key, and a .creds file for each name."""
+    """An operator's JWT, its system account's public key, the account JWTs by public key, and for each account, by the name that
+    the test gives it, its public key and a .creds file."""
 
     jwt: str
     system_account: str
     accounts: dict[str, str]
     creds: dict[str, Path]
+    keys: dict[str, str]
 
 
-def make_operator(directory: Path, *names: str) -> Operator:
-    """Return an operator with the system account SYS and accounts with JetStream of these names, each with a user."""
+def make_operator(directory: Path, *names: str, tags: dict[str, str] | None = None) -> Operator:
+    """Return an operator with the system account SYS and accounts with JetStream of these names, each with a user. `tags`: the
+    name in an account's JWT where that is not the one that the test gives it."""
     operator = new_key(nkeys.PREFIX_BYTE_OPERATOR)
     keys = {name: new_key(nkeys.PREFIX_BYTE_ACCOUNT) for name in ("SYS", *names)}
     limits = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1), "wildcards": True}
@@ -80,7 +83,7 @@ def make_operator(directory: Path, *names: str) -> Operator:
     accounts, creds = {}, {}
     for name, account in keys.items():
         claims = {"type": "account", "limits": limits if name == "SYS" else {**limits, **storage}}
-        accounts[account.public] = _jwt(operator, account.public, name, claims)
+        accounts[account.public] = _jwt(operator, account.public, (tags or {}).get(name, name), claims)
         user = new_user()
         user_jwt = _jwt(account, user.public, name.lower(), {"type": "user", "subs": -1, "data": -1, "payload": -1})
         creds[name] = directory / f"{name.lower()}.creds"
@@ -90,7 +93,7 @@ def make_operator(directory: Path, *names: str) -> Operator:
         )
     system = keys["SYS"].public
     own = _jwt(operator, operator.public, "test", {"type": "operator", "system_account": system})
-    return Operator(own, system, accounts, creds)
+    return Operator(own, system, accounts, creds, {name: key.public for name, key in keys.items()})
 
 
 def operator_setup(directory: Path) -> tuple[str, Path]:

@@ -18,10 +18,13 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import answered_by_leader
+
+if TYPE_CHECKING:
+    from support.credentials import Operator
 
 ROOT = Path(__file__).resolve().parents[2]
 SYS_USER, SYS_PASSWORD = "sys", "sys-pass#$1"
@@ -95,7 +98,8 @@ def listens(port: int) -> bool:
 class NatsProcesses:
     """The servers of one cluster. `extra` is configuration text that every server gets; names not in `jetstream`
     (default: all) run without JetStream, as do `plain_accounts` (account to user). With an empty `cluster` there is none.
-    `jetstream_options` is text for the block jetstream."""
+    `jetstream_options` is text for the block jetstream. With an `operator` the accounts are its JWTs, and users log in with
+    .creds files."""
 
     def __init__(
         self,
@@ -109,15 +113,19 @@ class NatsProcesses:
         accounts: dict[str, str] | None = None,
         plain_accounts: dict[str, str] | None = None,
         jetstream_options: str = "",
+        operator: Operator | None = None,
     ) -> None:
         self.jetstream_options = jetstream_options
+        self.operator = operator
         self.version = version
         self.directory = directory
         self.names = names
         self.cluster = cluster
         self.extra = extra
         self.jetstream = names if jetstream is None else jetstream
-        self.accounts = {"APP": APP_USER} if accounts is None else accounts
+        if accounts is None:
+            accounts = {name: "" for name in operator.keys if name != "SYS"} if operator else {"APP": APP_USER}
+        self.accounts = accounts
         self.plain_accounts = plain_accounts or {}
         self._binary = binary(version)
         ports = free_ports(2 * len(names))
@@ -140,14 +148,6 @@ class NatsProcesses:
     def write_config(self, name: str, extra: str = "") -> None:
         """Write a server's configuration; `extra` is text for this one server."""
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self.route_ports.values())
-        accounts = "\n".join(
-            f"  {account} {{ jetstream: enabled, users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"
-            for account, user in self.accounts.items()
-        )
-        accounts += "\n".join(
-            f"\n  {account} {{ users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"
-            for account, user in self.plain_accounts.items()
-        )
         route_listen = f"127.0.0.1:{self.route_ports[name]}"
         cluster = (
             f'cluster {{ name: {self.cluster}, listen: "{route_listen}", routes: [{routes}] }}' if self.cluster else ""
@@ -159,15 +159,35 @@ class NatsProcesses:
 listen: "127.0.0.1:{self.ports[name]}"
 {store if name in self.jetstream else ""}
 {cluster}
-system_account: "$SYS"
-accounts {{
-  "$SYS" {{ users: [{{user: {SYS_USER}, password: {SYS_PASSWORD!r}}}] }}
-{accounts}
-}}
+{self._account_config()}
 {self.extra}
 {extra}
 """
         )
+
+    def _account_config(self) -> str:
+        if self.operator is not None:
+            jwts = "\n".join(f"  {key}: {jwt}" for key, jwt in self.operator.accounts.items())
+            return (
+                f"operator: {self.operator.jwt}\nsystem_account: {self.operator.system_account}\n"
+                f"resolver: MEMORY\nresolver_preload {{\n{jwts}\n}}"
+            )
+        accounts = "\n".join(
+            f"  {account} {{ jetstream: enabled, users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"
+            for account, user in self.accounts.items()
+        )
+        accounts += "\n".join(
+            f"\n  {account} {{ users: [{{user: {user}, password: {APP_PASSWORD!r}}}] }}"
+            for account, user in self.plain_accounts.items()
+        )
+        system = f'"$SYS" {{ users: [{{user: {SYS_USER}, password: {SYS_PASSWORD!r}}}] }}'
+        return f'system_account: "$SYS"\naccounts {{\n  {system}\n{accounts}\n}}'
+
+    def _login(self, account: str) -> dict[str, Any]:
+        """Return how a user of an account logs in, as nats.connect takes it."""
+        if self.operator is not None:
+            return {"user_credentials": str(self.operator.creds[account])}
+        return {"user": self.accounts[account], "password": APP_PASSWORD}
 
     def start(self, *names: str) -> None:
         """Start these servers, all by default, and return once they listen."""
@@ -213,10 +233,10 @@ accounts {{
         elected a moment ago may leave out one that it has not yet heard. A message is stored once, and what is gone when a
         delete is asked for again was deleted.
         """
-        return asyncio.run(self._app_request(subject, body or {}, self.accounts[account], members, seconds))
+        return asyncio.run(self._app_request(subject, body or {}, account, members, seconds))
 
     async def _app_request(
-        self, subject: str, body: dict[str, Any], user: str, members: int, seconds: float
+        self, subject: str, body: dict[str, Any], account: str, members: int, seconds: float
     ) -> dict[str, Any]:
         import nats
 
@@ -224,7 +244,7 @@ accounts {{
             """A server that is still starting refuses; another one or the next attempt takes over."""
 
         living = [self.url(name) for name in self.processes]
-        connection = await nats.connect(living, user=user, password=APP_PASSWORD, error_cb=ignore)
+        connection = await nats.connect(living, **self._login(account), error_cb=ignore)
         deadline = time.monotonic() + seconds
         # With this id a message that is sent again is stored once.
         headers = None if subject.startswith("$JS.API.") else {"Nats-Msg-Id": uuid.uuid4().hex}
@@ -263,10 +283,10 @@ accounts {{
         }
         reply = self.app_request(f"$JS.API.STREAM.CREATE.{name}", body, account, members=replicas)
         if body["subjects"] and not body.get("no_ack"):
-            asyncio.run(self._until_known(body["subjects"][0], self.accounts[account]))
+            asyncio.run(self._until_known(body["subjects"][0], account))
         return reply
 
-    async def _until_known(self, subject: str, user: str) -> None:
+    async def _until_known(self, subject: str, account: str) -> None:
         """Return once every living server knows that somebody takes messages of this subject, which others of them hear later
         than the reply of the stream's leader."""
         import nats
@@ -274,7 +294,7 @@ accounts {{
         one = ".".join("0" if token in ("*", ">") else token for token in subject.split("."))
 
         async def known(name: str) -> None:
-            async with await nats.connect(self.url(name), user=user, password=APP_PASSWORD) as connection:
+            async with await nats.connect(self.url(name), **self._login(account)) as connection:
                 deadline = time.monotonic() + 60
                 while True:
                     try:
@@ -293,13 +313,19 @@ accounts {{
 
     def sys_connection(self) -> dict[str, Any]:
         """Return the connection options of the system user, as the modules take them."""
+        if self.operator is not None:
+            return {"servers": self.urls, "credentials": str(self.operator.creds["SYS"])}
         return {"servers": self.urls, "user": SYS_USER, "password": SYS_PASSWORD}
 
     def account_users(self) -> list[dict[str, Any]]:
         """Return a user of each account, as the modules take them."""
+        if self.operator is not None:
+            return [{"account": name, "credentials": str(self.operator.creds[name])} for name in self.accounts]
         return [{"account": name, "user": user, "password": APP_PASSWORD} for name, user in self.accounts.items()]
 
     def app_connection(self) -> dict[str, Any]:
+        if self.operator is not None:
+            return {"servers": self.urls, "credentials": str(self.operator.creds["APP"])}
         return {"servers": self.urls, "user": APP_USER, "password": APP_PASSWORD}
 
 

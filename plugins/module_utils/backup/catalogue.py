@@ -10,7 +10,7 @@ are nowhere else.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Optional
 
@@ -87,12 +87,18 @@ def stream_key(account: str | None, stream: str) -> str:
     return f"{account or ''}/{stream}"
 
 
+def account_names(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the names of accounts by identity. `rows`: backups with account and account_name, of which the last one counts."""
+    return {row["account"]: row.get("account_name") or row["account"] for row in rows if row.get("account")}
+
+
 def backup_row(path: str, manifest: Manifest) -> dict[str, Any]:
     """Return what a catalogue keeps of a backup; `path` is relative to the catalogue's directory."""
     held = manifest.contents or manifest.state
     return {
         "path": path,
         "account": manifest.account,
+        "account_name": manifest.account_name,
         "stream": manifest.stream,
         "taken": manifest.taken,
         "seconds": manifest.seconds,
@@ -151,7 +157,7 @@ def catalogue_of(document: Any) -> Catalogue:
 _BACKUP = object_of(
     {
         **members(shapes.text, "path", "stream"),
-        **members(optional(shapes.text), "account", "server_version", "format", "sha256", "digest"),
+        **members(optional(shapes.text), "account", "account_name", "server_version", "format", "sha256", "digest"),
         "taken": optional(moment),
         **members(optional(count), "size", "messages", "bytes", "first_seq", "last_seq"),
         "seconds": optional(seconds),

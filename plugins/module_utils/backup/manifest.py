@@ -61,6 +61,7 @@ class Manifest:
     state: Mapping[str, Any]
     archive: str
     account: Optional[str] = None
+    account_name: Optional[str] = None
     created: Optional[str] = None
     taken: Optional[str] = None
     seconds: Optional[float] = None
@@ -184,7 +185,7 @@ _SHAPES: dict[str, shapes.Shape] = {
     "seconds": optional(seconds),
     "size": count,
     "sha256": shapes.text,
-    **members(optional(shapes.text), "account", "created", "server_version", "format"),
+    **members(optional(shapes.text), "account", "account_name", "created", "server_version", "format"),
 }
 
 

@@ -16,9 +16,11 @@ from typing import Any, Optional
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
     Catalogue,
     StreamRecord,
+    account_names,
     stream_key,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_labels
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Protection:
 
     account: str
     stream: str
+    account_name: str = ""
     excluded: bool = False
     saved: Optional[str] = None
     problem: str = ""
@@ -43,6 +46,11 @@ class Protection:
     @property
     def name(self) -> str:
         return stream_key(self.account, self.stream)
+
+    @property
+    def label(self) -> str:
+        """Return how the stream is displayed, such as APP/ORDERS."""
+        return stream_key(self.account_name, self.stream)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,10 +69,13 @@ def protections(
         if row.get("taken") and not is_future(row["taken"], present):
             name = stream_key(row.get("account"), str(row.get("stream")))
             taken[name] = _latest(taken.get(name), row["taken"]) or ""
-    return [_protection(catalogue, taken, *pair) for pair in sorted(streams)]
+    labels = account_labels(account_names(catalogue.backups))
+    return [_protection(catalogue, taken, labels.get(pair[0], pair[0]), *pair) for pair in sorted(streams)]
 
 
-def _protection(catalogue: Catalogue, taken: dict[str, str], account: str, stream: str) -> Protection:
+def _protection(
+    catalogue: Catalogue, taken: dict[str, str], account_name: str, account: str, stream: str
+) -> Protection:
     name = stream_key(account, stream)
     record = catalogue.streams.get(name, StreamRecord())
     proof = record.proof or {}
@@ -73,6 +84,7 @@ def _protection(catalogue: Catalogue, taken: dict[str, str], account: str, strea
     return Protection(
         account,
         stream,
+        account_name,
         excluded=matches(account, stream, catalogue.exclude),
         saved=_latest(record.current, taken.get(name)),
         problem=record.problem,

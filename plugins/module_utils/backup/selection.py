@@ -11,7 +11,12 @@ from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import account_names, stream_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    AmbiguousAccount,
+    account_labels,
+    with_identity,
+)
 
 #: The options of modules that save streams.
 SELECTION_SPEC: dict[str, dict[str, Any]] = {
@@ -89,12 +94,18 @@ def choose(
     """Return the places of the backups that are meant: of each stream that matches the newest one, of `ACCOUNT/STREAM@time` or
     with `at` the newest one that was taken by then. One that is dated in the future is chosen only if there is no other.
 
-    `backups`: rows with account, stream, taken. Raises SelectionError for what nothing matches.
+    `backups`: rows with account, account_name, stream, taken. Raises SelectionError for what nothing matches, and for the name
+    of several accounts.
     """
+    names = account_names(backups)
     present = now or datetime.now(timezone.utc)
     chosen: dict[str, int] = {}
     for text in wanted:
-        pattern, _at, time = text.partition("@")
+        given, _at, time = text.partition("@")
+        try:
+            pattern = with_identity(given, names)
+        except AmbiguousAccount as error:
+            raise SelectionError(str(error)) from error
         latest = time or at
         until = parse_time(latest) if latest else None
         found: dict[str, int] = {}
@@ -116,6 +127,7 @@ def _nothing(backups: Sequence[Mapping[str, Any]], text: str, pattern: str) -> s
     of_it = sorted(row["taken"] or "" for row in backups if matches(row["account"], row["stream"], [pattern]))
     if of_it:
         return f"there is no backup {text}: the oldest one of {pattern} was taken at {of_it[0]}"
-    there = sorted({stream_key(row["account"], row["stream"]) for row in backups})
+    labels = account_labels(account_names(backups))
+    there = sorted({stream_key(labels.get(row["account"]), row["stream"]) for row in backups})
     shown = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
     return f"there is no backup of {pattern}; there are backups of {shown or 'nothing'}"

@@ -192,7 +192,7 @@ def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
     limits = {name: text for name, text in limits.items() if text}
     groups = []
     for stream in (info.get("streams") or ()) if limits else ():
-        path = f"{stream['account']}/{stream['name']}"
+        path = f"{stream['account_name']}/{stream['name']}"
         groups.append((f"stream {path}", stream["members"], stream["quorum"]))
         for consumer in stream.get("consumers") or ():
             groups.append((f"consumer {path}/{consumer['name']}", consumer["members"], consumer["quorum"]))

@@ -921,18 +921,22 @@ def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Resul
     succeeded.
     """
     result = Result("backup", result_name("backup", options))
-    found = [one for one in protections(catalogue) if matches(one.account, one.stream, options["streams"])]
+    found = [
+        one
+        for one in protections(catalogue)
+        if any(matches(account, one.stream, options["streams"]) for account in {one.account, one.account_name})
+    ]
     result.measure("streams", len(found))
     if not found:
         result.add(UNKNOWN, f"the catalogue has no stream that is {', '.join(options['streams'])}")
         return result
     for one in found:
         if one.problem:
-            result.add(CRITICAL, f"{one.name} was not saved: {one.problem}")
+            result.add(CRITICAL, f"{one.label} was not saved: {one.problem}")
         if one.drill_problem:
-            result.add(CRITICAL, f"{one.name} could not be restored in a drill: {one.drill_problem}")
-    _judge_oldest(result, options, "age", now, {one.name: one.saved for one in found}, "saved")
-    _judge_oldest(result, options, "proof", now, {one.name: one.proven for one in found}, "proven")
+            result.add(CRITICAL, f"{one.label} could not be restored in a drill: {one.drill_problem}")
+    _judge_oldest(result, options, "age", now, {one.label: one.saved for one in found}, "saved")
+    _judge_oldest(result, options, "proof", now, {one.label: one.proven for one in found}, "proven")
     result.ok_if_silent(f"{len(found)} streams")
     return result
 

@@ -41,6 +41,7 @@ class LeaderMove:
     target: str
     group: RaftGroup
     rate: float = 0.0
+    account_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def _with_able(
     elif item.group.moving:
         reason = "it is being moved"
     elif plan.action == STEP_DOWN and item.stream.account not in accounts:
-        reason = f"no user of account {item.stream.account} is known"
+        reason = f"no user of account {item.stream.account_name} is known"
     elif plan.action == STEP_DOWN:
         return replace(item, led=replace(item.led, able=item.led.able | {*plan.candidates}))
     if reason:
@@ -182,7 +183,8 @@ def _with_able(
 
 def _move(item: _Item, target: str) -> LeaderMove:
     stream = item.stream
-    return LeaderMove(stream.account, stream.name, item.consumer, item.led.leader, target, item.group, item.led.rate)
+    where = stream.account, stream.name, item.consumer
+    return LeaderMove(*where, item.led.leader, target, item.group, item.led.rate, stream.account_name)
 
 
 def _kind(move: LeaderMove) -> str:

@@ -542,13 +542,13 @@ def _selected(out: Exposition, reading: Reading, limit: int) -> None:
     chosen = [
         stream
         for stream in reading.cluster.streams
-        if reading.selected and matches(stream.account, stream.name, reading.selected)
+        if any(matches(account, stream.name, reading.selected) for account in (stream.account, stream.account_name))
     ]
     rows: list[tuple[Stream, Any]] = [
         (stream, item) for stream in chosen for item in (None, *(one for one in stream.consumers if one.durable))
     ]
     for stream, item in rows[:limit]:
-        labels = {"cluster": stream.group.cluster, "account": stream.account, "stream": stream.name}
+        labels = {"cluster": stream.group.cluster, "account": stream.account_name, "stream": stream.name}
         # A group without a leader has no figures, only its state.
         if item is not None:
             if item.group.leader is not None:

@@ -67,7 +67,8 @@ class RebalanceOptions:
 
 @dataclass(frozen=True)
 class ReplicaMove:
-    """A replica that goes from one server to another. `size` is bytes, `seconds` what the move may take, `goal` why it goes."""
+    """A replica that goes from one server to another. `size` is bytes, `seconds` what the move may take, `goal` why it goes,
+    `account_name` how the account is displayed."""
 
     account: str
     stream: str
@@ -76,10 +77,17 @@ class ReplicaMove:
     size: int
     seconds: float = 0.0
     goal: str = GOAL_NAMES[0]
+    account_name: str = field(default="", compare=False)
+
+    @property
+    def label(self) -> str:
+        """Return how the stream is displayed, such as APP/ORDERS."""
+        return f"{self.account_name or self.account}/{self.stream}"
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "account": self.account,
+            "account_name": self.account_name or self.account,
             "stream": self.stream,
             "from": self.source,
             "to": self.target,
@@ -145,6 +153,7 @@ def plan_rebalance(
             streams[step.group].size,
             MOVE_SECONDS + streams[step.group].size / options.throughput,
             GOAL_NAMES[step.goal],
+            streams[step.group].account_name,
         )
         for step in steps
     ]
@@ -204,7 +213,7 @@ def rebalance_lines(plan: RebalancePlan, concurrent: int = 1) -> list[str]:
     else:
         lines = ["No move would even out what the servers carry"]
     lines += [
-        f"{move.account}/{move.stream} moves from {move.source} to {move.target} "
+        f"{move.label} moves from {move.source} to {move.target} "
         f"({human_bytes(move.size)}, about {human_seconds(move.seconds)}, for {move.goal})"
         for move in plan.moves
     ]

@@ -64,7 +64,8 @@ LEVEL_RESET = 4
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong with one stream, one consumer, or one server (`server`), and what is seen of it."""
+    """Something that is wrong with one stream, one consumer, or one server (`server`), and what is seen of it. `account_name`:
+    how the account is displayed."""
 
     code: str
     message: str
@@ -72,6 +73,7 @@ class Finding:
     stream: str = ""
     consumer: str = ""
     server: str = ""
+    account_name: str = ""
 
     @property
     def kind(self) -> str:
@@ -81,8 +83,21 @@ class Finding:
 
     @property
     def label(self) -> str:
-        """Return its name without its kind, such as APP/ORDERS/worker."""
-        return "/".join(part for part in (self.account, self.stream, self.consumer) if part) or self.server
+        """Return how it is displayed without its kind, such as APP/ORDERS/worker."""
+        return self._with_account(self.account_name or self.account)
+
+    @property
+    def name(self) -> str:
+        """Return its name without its kind, by the account's identity."""
+        return self._with_account(self.account)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Return by what a user may specify it: with the account's name, or its identity."""
+        return self.label, self.name
+
+    def _with_account(self, account: str) -> str:
+        return "/".join(part for part in (account, self.stream, self.consumer) if part) or self.server
 
     @property
     def subject(self) -> str:
@@ -91,7 +106,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        return self.code, self.label, self.server
+        return self.code, self.name, self.server
 
 
 @dataclass(frozen=True)
@@ -175,26 +190,28 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
     for subject, message in sorted(ghosts.items()):
         # The name of an account may hold a slash, those of streams and consumers may not.
         account, stream, name = subject.partition(" ")[2].rsplit("/", 2)
-        found.append(Finding(CONSUMER_GHOST, message, account, stream, name))
+        identity = late.account_of(account)
+        found.append(Finding(CONSUMER_GHOST, message, identity, stream, name, account_name=account))
     # The replicas of a server that does not write are behind for that reason.
     heard = _heard(late, expected.limits).difference(name for name, _subject in _write_errors(late))
     sight = _Sight(late.names, heard, _listing(early) & _listing(late) & heard, request.dead, expected.limits)
     for item in late.streams:
         earlier = before.get((item.account, item.name))
         if earlier is not None:
-            found += _of_stream(earlier, item, sight)
+            shown = item.account_name
+            found += [replace(finding, account_name=shown) for finding in _of_stream(earlier, item, sight)]
     return [finding for finding in found if matches(finding, request.assets)]
 
 
 def matches(finding: Finding, patterns: Sequence[str]) -> bool:
     """Return whether a finding is one of those that are meant: a stream's pattern means its consumers, too, and what it takes
     for a server not to write any of them."""
-    return finding.code == WRITE_ERROR or _meant(finding.label, bool(finding.consumer), patterns)
+    return finding.code == WRITE_ERROR or _meant(finding.names, bool(finding.consumer), patterns)
 
 
-def _meant(label: str, consumer: bool, patterns: Sequence[str]) -> bool:
-    names = [label, label.rpartition("/")[0]] if consumer else [label]
-    return not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+def _meant(names: Sequence[str], consumer: bool, patterns: Sequence[str]) -> bool:
+    streams = [name.rpartition("/")[0] for name in names] if consumer else []
+    return not patterns or any(fnmatchcase(name, pattern) for name in (*names, *streams) for pattern in patterns)
 
 
 def _servers(
@@ -211,12 +228,18 @@ def _servers(
         subjects = [
             f"{kind} {label}"
             for kind, _space, label in (subject.partition(" ") for subject in stopped)
-            if _meant(label, kind == CONSUMER, patterns)
+            if _meant(_names_of(cluster, label), kind == CONSUMER, patterns)
         ]
         if subjects:
             reason = errors[server.name, subjects[0]]
             message = f"{server.name} has stopped writing {', '.join(subjects)}: {reason}"
             yield Finding(WRITE_ERROR, message, server=server.name)
+
+
+def _names_of(cluster: Cluster, label: str) -> tuple[str, str]:
+    """Return by what a user may specify the stream or consumer that is displayed like this."""
+    account, slash, rest = label.partition("/")
+    return label, f"{cluster.account_of(account)}{slash}{rest}"
 
 
 def _write_errors(cluster: Cluster) -> dict[tuple[str, str], str]:
@@ -419,14 +442,13 @@ def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
 
 
 def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: Request) -> Step:
-    name = finding.label
     recreate = "recreate it with its configuration"
     if known.failure or not known.config:
         unknown = known.failure or "nobody reports its configuration: recreate it from where it is defined"
         return Step(finding, RECREATE, REDELIVERY, recreate, unknown)
     if not known.config.get("durable_name"):
         return Step(finding, DELETE, NO_RISK, "delete it; its client makes it again", config=known.config)
-    floor = request.floors.get(name)
+    floor = next((request.floors[given] for given in finding.names if given in request.floors), None)
     if floor is None and finding.code != CONSUMER_AHEAD:
         floor = known.floor
     reset = finding.code == CONSUMER_AHEAD and api_level >= LEVEL_RESET and known.config.get("deliver_policy") == "all"

@@ -26,7 +26,8 @@ KEEP, FOLLOW = "keep", "follow"
 
 @dataclass(frozen=True)
 class ReplicaCount:
-    """Streams of an account by their names, with the wildcards * and ? (fnmatch), and how many replicas they shall have.
+    """Streams by their names, with the wildcards * and ? (fnmatch), and how many replicas they shall have. `account`: the
+    identity of the account.
 
     `consumers`: what becomes of consumers with a number of their own: `keep` it as far as the stream allows, or `follow`.
     """
@@ -54,6 +55,12 @@ class ReplicaCountChange:
     gains: tuple[str, ...] = ()
     consumers: tuple[tuple[str, int], ...] = ()
     refused: str = ""
+    account_name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return how the stream is displayed, such as APP/ORDERS."""
+        return f"{self.account_name or self.account}/{self.stream}"
 
 
 def plan_replica_count(cluster: Cluster, wanted: Sequence[ReplicaCount]) -> list[ReplicaCountChange]:
@@ -67,7 +74,8 @@ def plan_replica_count(cluster: Cluster, wanted: Sequence[ReplicaCount]) -> list
             if entry.matches(stream):
                 chosen.setdefault((stream.account, stream.name), (stream, entry))
     order = sorted(
-        chosen.values(), key=lambda item: (item[1].num_replicas > item[0].group.size, item[0].account, item[0].name)
+        chosen.values(),
+        key=lambda item: (item[1].num_replicas > item[0].group.size, item[0].account_name, item[0].name),
     )
     found = []
     for stream, entry in order:
@@ -89,18 +97,18 @@ def replica_count_refusals(
     if not wanted:
         return ["nats_cluster_streams names no stream."]
     changes = list(changes)
-    changed = dict.fromkeys(change.account for change in changes)
+    changed = {change.account: change.account_name or change.account for change in changes}
     return [
         *(f"No stream matches {entry}." for entry in unmatched(cluster, wanted)),
         *(
-            f"{change.account}/{change.stream} cannot have {change.after} replica(s): {change.refused}."
+            f"{change.label} cannot have {change.after} replica(s): {change.refused}."
             for change in changes
             if change.refused
         ),
         *(
             f"There is no user who may change streams in account {account}: set nats_server_account_operator_password and deploy."
-            for account in changed
-            if accounts is not None and account not in accounts
+            for identity, account in changed.items()
+            if accounts is not None and not {identity, account} & set(accounts)
         ),
     ]
 
@@ -108,7 +116,7 @@ def replica_count_refusals(
 def replica_count_lines(changes: Iterable[ReplicaCountChange]) -> list[str]:
     """Return the changes for people."""
     return [
-        f"{change.account}/{change.stream}: R{change.before} to R{change.after}"
+        f"{change.label}: R{change.before} to R{change.after}"
         + (f" on {', '.join(change.gains)} or others that fit" if change.gains else "")
         + (f", consumers with their own number: {dict(change.consumers)}" if change.consumers else "")
         for change in changes
@@ -129,7 +137,13 @@ def _change(
 ) -> tuple[ReplicaCountChange, Cluster]:
     """Return the change and the cluster as it will be afterwards, to judge the next one."""
     change = ReplicaCountChange(
-        stream.account, stream.name, stream.group.size, wanted.num_replicas, stream.size, consumers=consumers
+        stream.account,
+        stream.name,
+        stream.group.size,
+        wanted.num_replicas,
+        stream.size,
+        consumers=consumers,
+        account_name=stream.account_name,
     )
     behind = _unsettled(cluster, stream)
     if behind:

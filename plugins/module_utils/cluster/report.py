@@ -28,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health i
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintenance import known_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import compression_notes
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_texts
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import api_level
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_id, api_level
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
@@ -103,6 +103,11 @@ class Source:
     @property
     def meta(self) -> Mapping[str, Any]:
         return self.info.get("meta") or {}
+
+    @property
+    def account_names(self) -> dict[str, str]:
+        """Return how accounts with streams are displayed, by identity, which is all that other endpoints have."""
+        return {stream["account"]: stream["account_name"] for stream in self.info.get("streams") or ()}
 
     @property
     def consumers(self) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -252,7 +257,9 @@ def _held_by_account(source: Source) -> dict[str, Mapping[str, Any]]:
     for server, jsz in source.read("jsz"):
         if jsz is None or jsz.get("disabled"):
             continue
-        details = [item for item in jsz.get("account_details") or () if item["name"] == source.account]
+        details = [
+            item for item in jsz.get("account_details") or () if source.account in (account_id(item), item["name"])
+        ]
         streams = [stream for item in details for stream in item.get("stream_detail") or ()]
         held[server["name"]] = {
             "streams": len(streams),
@@ -341,7 +348,8 @@ def _streams(source: Source) -> list[Table]:
     )
     rows: list[Row] = [
         {
-            **{key: stream[key] for key in ("account", "storage", "messages", "bytes", "num_deleted", "api_level")},
+            **{key: stream[key] for key in ("storage", "messages", "bytes", "num_deleted", "api_level")},
+            "account": stream["account_name"],
             "stream": stream["name"],
             "placement": _placement(stream["placement"]),
             "consumers": len(stream["consumers"]),
@@ -379,9 +387,11 @@ def _backups(source: Source) -> list[Table]:
         Column("problem", "Problem"),
     )
     found = protections(source.catalogue, [(stream["account"], stream["name"]) for stream in source.streams])
+    names = source.account_names
     rows: list[Row] = [
         {
             **one.as_dict(),
+            "account": names.get(one.account, one.account_name),
             "problem": "; ".join(
                 text
                 for text in ("left out of the backups" if one.excluded else "", one.problem, one.drill_problem)
@@ -393,8 +403,8 @@ def _backups(source: Source) -> list[Table]:
     notes = [
         f"WARNING: never {word}: {', '.join(names)}"
         for word, names in (
-            ("saved", [one.name for one in found if not one.saved and not one.excluded]),
-            ("proven to restore", [one.name for one in found if one.saved and not one.proven and not one.excluded]),
+            ("saved", [one.label for one in found if not one.saved and not one.excluded]),
+            ("proven to restore", [one.label for one in found if one.saved and not one.proven and not one.excluded]),
         )
         if names
     ]
@@ -421,7 +431,7 @@ def _consumers(source: Source) -> list[Table]:
     rows: list[Row] = [
         {
             **{key: consumer[key] for key in keys},
-            "account": stream["account"],
+            "account": stream["account_name"],
             "stream": stream["name"],
             "consumer": consumer["name"],
             "mode": "Pull" if consumer["pull"] else "Push",
@@ -505,6 +515,7 @@ def _connections(source: Source) -> list[Table]:
 
 
 def _connection_rows(source: Source) -> list[Row]:
+    names = source.account_names
     return [
         {
             "cid": one["cid"],
@@ -513,14 +524,14 @@ def _connection_rows(source: Source) -> list[Row]:
             "server": server["name"],
             "cluster": server["cluster"],
             "address": _address(one),
-            "account": one.get("account", ""),
+            "account": names.get(one.get("account", ""), one.get("account", "")),
             "uptime": one.get("uptime", ""),
             **{key: one.get(key, 0) for key in _TRAFFIC},
             "reason": one.get("reason", ""),
         }
         for server, connz in source.read("connz")
         for one in (connz or {}).get("connections") or ()
-        if source.account in (None, one.get("account"))
+        if source.account in (None, one.get("account"), names.get(one.get("account", "")))
     ]
 
 
@@ -633,11 +644,12 @@ def _leafnodes(source: Source) -> list[Table]:
         Column("compression", "Compressed"),
         Column("is_spoke", "Spoke"),
     )
+    names = source.account_names
     rows: list[Row] = [
         {
             "server": server["name"],
             "name": one.get("name", ""),
-            "account": one.get("account", ""),
+            "account": names.get(one.get("account", ""), one.get("account", "")),
             "address": _address(one),
             "rtt": one.get("rtt", ""),
             **{key: one.get(key, 0) for key in _TRAFFIC},
@@ -646,7 +658,7 @@ def _leafnodes(source: Source) -> list[Table]:
         }
         for server, leafz in source.read("leafz")
         for one in (leafz or {}).get("leafs") or ()
-        if source.account in (None, one.get("account"))
+        if source.account in (None, one.get("account"), names.get(one.get("account", "")))
     ]
     silent = _silent(source, "leafz")
     if not rows:
@@ -773,7 +785,7 @@ def report_data(
             stream
             for stream in info.get("streams", ())
             if cluster in (None, stream["cluster"])
-            and account in (None, stream["account"])
+            and account in (None, stream["account"], stream["account_name"])
             and (wanted is None or wanted & set(stream["members"]))
         ],
         absent=sorted(known - answering if wanted is None else (known | wanted) & wanted - answering),
@@ -814,6 +826,7 @@ def _info_of_account(streams: Mapping[str, Any], consumers: Mapping[str, Any]) -
                 **{key: stream["config"].get(key) for key in ("storage", "retention", "num_replicas")},
                 **{key: stream["state"].get(key) or 0 for key in ("messages", "bytes", "num_deleted")},
                 "account": stream["account"] or "",
+                "account_name": stream["account_name"] or "",
                 "lost_messages": len((stream["state"].get("lost") or {}).get("msgs") or ()),
                 "placement": stream["config"].get("placement") or {},
                 "api_level": api_level(stream["config"]),

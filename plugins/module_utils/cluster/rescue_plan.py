@@ -18,7 +18,12 @@ from fnmatch import fnmatchcase
 from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import ASIDE
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    MetaGroup,
+    Stream,
+    account_labels,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
@@ -102,6 +107,15 @@ class Sight:
         """Return the servers that answered, and did not say what they hold."""
         return tuple(sorted(server.name for server in self.cluster.servers if server.jetstream and not server.summary))
 
+    def shown(self, name: str) -> str:
+        """Return how an account, stream or consumer with this name (by the account's identity) is displayed."""
+        account, slash, rest = name.partition("/")
+        return f"{account_labels(self.cluster.accounts).get(account, account)}{slash}{rest}"
+
+    def is_lost(self, name: str, lost: Sequence[str]) -> bool:
+        """Return whether a stream or consumer was named as lost, by its account's name or identity."""
+        return any(fnmatchcase(text, pattern) for text in (name, self.shown(name)) for pattern in lost)
+
 
 @dataclass(frozen=True)
 class Fate:
@@ -116,10 +130,16 @@ class Fate:
     dead: tuple[str, ...]
     stalled: bool
     in_memory: bool = False
+    account_name: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.account}/{self.stream}"
 
     @property
     def label(self) -> str:
-        return f"{self.account}/{self.stream}"
+        """Return how the stream is displayed, such as APP/ORDERS."""
+        return f"{self.account_name or self.account}/{self.stream}"
 
     @property
     def last_seq(self) -> int:
@@ -135,6 +155,7 @@ class Fate:
         """Return it for a module's result."""
         return {
             "account": self.account,
+            "account_name": self.account_name or self.account,
             "stream": self.stream,
             "num_replicas": self.num_replicas,
             "holders": dict(self.holders),
@@ -362,7 +383,7 @@ def _of_fresh(
             f"{_names(others)} is not known as a member of the meta group: bring it back or name it dead if it was one, "
             "otherwise take it out of the inventory until all is back"
         )
-    ending = [fate.label for fate in fates if fate.in_memory and not _accepted(fate.label, request.lost)]
+    ending = [fate.label for fate in fates if fate.in_memory and not sight.is_lost(fate.name, request.lost)]
     if ending:
         yield f"{', '.join(ending[:10])} is in memory, and ends with the servers that are stopped: name it as lost"
     for name in survivors:
@@ -371,7 +392,7 @@ def _of_fresh(
             yield f"{name} answers by NATS, and its host cannot be read by SSH: {host.failure or 'it was not reached'}"
         elif host.copied or host.aside:
             yield _stale(host)
-        hidden = sorted("/".join(key) for key, stored in host.streams.items() if stored.encrypted)
+        hidden = sorted(sight.shown("/".join(key)) for key, stored in host.streams.items() if stored.encrypted)
         if hidden:
             yield (
                 f"{name} holds {', '.join(hidden[:10])} encrypted, which cannot be saved without the key: do the steps by hand, "
@@ -397,7 +418,7 @@ def _old(cluster: Cluster) -> dict[str, str]:
 
 def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequence[str], fresh: bool) -> Iterable[str]:
     """Yield what would be lost, and was not named."""
-    left = [label for label in lost if not _accepted(label, request.lost)]
+    left = [sight.shown(name) for name in lost if not sight.is_lost(name, request.lost)]
     if left:
         shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more" if len(left) > 10 else "")
         without = (
@@ -410,10 +431,11 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
             "as lost"
         )
     for account in sorted(sight.unasked):
-        if not _accepted(f"{account}/*", request.lost):
+        shown = sight.shown(account)
+        if not sight.is_lost(f"{account}/*", request.lost):
             yield (
-                f"nobody can tell what only the dead held of account {account}, which has no user here: give one, or name "
-                f"{account}/* as lost"
+                f"nobody can tell what only the dead held of account {shown}, which has no user here: give one, or name "
+                f"{shown}/* as lost"
             )
     here = {(fate.account, fate.stream): fate for fate in fates if fate.holders}
     for name in sorted(request.dead):
@@ -421,7 +443,7 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
             fate = here.get((account, stream))
             if fate is None or stored.last_seq is None or stored.last_seq <= fate.last_seq:
                 continue
-            if not _accepted(fate.label, request.lost):
+            if not sight.is_lost(fate.name, request.lost):
                 crashed = "; its server crashed, so that what was deleted last may be in it again"
                 yield (
                     f"the disk of {name} holds {fate.label} up to {stored.last_seq}, the servers that answer up to "
@@ -431,7 +453,7 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
 
 def _lost(sight: Sight, fates: Sequence[Fate]) -> tuple[str, ...]:
     """Return the names of streams and consumers of which only the dead have a replica, as far as that is known."""
-    streams = {fate.label for fate in fates if fate.holders}
+    streams = {fate.name for fate in fates if fate.holders}
     consumers = {
         f"{item.account}/{item.name}/{consumer.name}" for item in sight.cluster.streams for consumer in item.consumers
     }
@@ -447,10 +469,6 @@ def _lost(sight: Sight, fates: Sequence[Fate]) -> tuple[str, ...]:
     gone = known - streams - consumers
     # A consumer is lost with its stream.
     return tuple(sorted(name for name in gone if name.rpartition("/")[0] not in gone))
-
-
-def _accepted(label: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(label, pattern) for pattern in patterns)
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------
@@ -471,6 +489,7 @@ def _fate(stream: Stream, sight: Sight) -> Fate:
         # By its members: after a rescue it may have fewer than it should.
         stalled=len(group.hosts) < len(group.members) // 2 + 1,
         in_memory=stream.storage == "memory",
+        account_name=stream.account_name,
     )
 
 

@@ -198,14 +198,14 @@ def _lost_with_memory(cluster: Cluster, running: Sequence[str], rules: RollRules
         touched = sorted(set(stream.group.members).intersection(running))
         if stream.storage != "memory" or stream.group.size != 1 or not touched or not stream.messages:
             continue
-        name = f"{stream.account}/{stream.name}"
+        name, accepted = stream.label, bool(stream.names.intersection(rules.accept_loss))
         lost = f"stream {name} is in the memory of {touched[0]} alone: its {stream.messages} message(s) end with the restart"
         remedy = (
             "accepted by accept_loss"
-            if name in rules.accept_loss
+            if accepted
             else "give it more replicas, or accept the loss (accept_loss, nats_cluster_accept_loss)"
         )
-        severity = WARNING if name in rules.accept_loss else ERROR
+        severity = WARNING if accepted else ERROR
         yield Problem("roll_memory_lost", severity, stream.group.subject, f"{lost}; {remedy}", tuple(touched))
 
 
@@ -220,8 +220,7 @@ def _lost_by_first_seq(cluster: Cluster, running: Sequence[str], rules: RollRule
         touched = sorted(name for name in members if FIRST_SEQ_PURGED.affects(versions.get(name, "")))
         if not touched:
             continue
-        name = f"{stream.account}/{stream.name}"
-        accepted = name in rules.accept_loss
+        name, accepted = stream.label, bool(stream.names.intersection(rules.accept_loss))
         remedy = "accepted by accept_loss" if accepted else f"upgrade the servers, or delete message {first} first"
         message = (
             f"stream {name} would lose its {stream.messages} message(s) as {', '.join(touched)} start(s), since the first one "

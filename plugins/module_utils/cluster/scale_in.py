@@ -145,7 +145,7 @@ def _relocate(cluster: Cluster, leaving: Sequence[str], rules: ScaleInRules) -> 
                 )
                 continue
             target = judgement.candidates[0]
-            moves.append(Relocation(f"{stream.account}/{stream.name}", source, target))
+            moves.append(Relocation(stream.label, source, target))
             now = simulate_move(now, stream, source, target)
     return moves, problems
 
@@ -153,7 +153,7 @@ def _relocate(cluster: Cluster, leaving: Sequence[str], rules: ScaleInRules) -> 
 def _hosted(cluster: Cluster, source: str) -> list[Stream]:
     """Return the streams of which the server has a replica, the largest first."""
     hosted = [stream for stream in cluster.streams if source in stream.group.members]
-    return sorted(hosted, key=lambda item: (-requirements_of(item).bytes, item.account, item.name))
+    return sorted(hosted, key=lambda item: (-requirements_of(item).bytes, item.account_name, item.name))
 
 
 def _single_may_move(cluster: Cluster, rules: ScaleInRules) -> bool:

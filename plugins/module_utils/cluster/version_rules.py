@@ -253,11 +253,7 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
 
 
 def _streams_with(feature: RaftFeature, cluster: Cluster) -> list[str]:
-    return sorted(
-        f"{stream.account}/{stream.name}"
-        for stream in cluster.streams
-        if stream.group.size > 1 and feature.uses(_config(stream))
-    )
+    return sorted(stream.label for stream in cluster.streams if stream.group.size > 1 and feature.uses(_config(stream)))
 
 
 def _flags(server: Server) -> dict[str, bool]:

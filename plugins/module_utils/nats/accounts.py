@@ -5,27 +5,49 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
+    is_account_key,
+    one_account,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Client,
     ConnectionOptions,
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_labels
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
 #: The kinds of credentials, each with its options, in the order in which one is chosen within a source.
 CREDENTIAL_KINDS = (("credentials",), ("nkey_seed",), ("user", "password"), ("token",))
 
 
-class Connections:
-    """The connections of one run: the task's own user, and a user of each account of `account_users`; made on first use."""
+#: The JWT in a .creds file.
+_USER_JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+([\w.=-]+)\s+-+END NATS USER JWT-+")
 
-    def __init__(self, options: ConnectionOptions, users: Mapping[str, ConnectionOptions]) -> None:
+
+@dataclass(frozen=True)
+class AccountUser:
+    """A user of an account: the account's name as it was specified, and how the user connects."""
+
+    account_name: str
+    options: ConnectionOptions
+
+
+class Connections:
+    """The connections of one run: the task's own user, and a user of each account of `account_users`; made on first use. `users`:
+    by the account's identity."""
+
+    def __init__(self, options: ConnectionOptions, users: Mapping[str, AccountUser]) -> None:
         self._options = options
         self._users = users
         self._clients: dict[str | None, Client] = {}
@@ -44,29 +66,58 @@ class Connections:
 
     @property
     def accounts(self) -> tuple[str, ...]:
-        """Return the names of the accounts that have a user."""
+        """Return the identities of the accounts that have a user."""
         return tuple(self._users)
 
-    def account(self, name: str | None) -> JetStreamApi:
-        """Return the JetStream API of an account, over the connection that `client` returns. Raises NatsFailure likewise."""
-        return JetStreamApi(self.client(name), name)
+    @property
+    def names(self) -> dict[str, str]:
+        """Return the names of those accounts, by identity, as they were specified."""
+        return {key: user.account_name for key, user in self._users.items()}
 
-    def client(self, name: str | None) -> Client:
+    def identity(self, account: str) -> str:
+        """Return the identity of an account that is specified by identity or name, `account` itself if there is none.
+
+        In operator mode, servers are queried for a name that no entry of `account_users` has. Raises NatsFailure
+        account_ambiguous.
+        """
+        names = self.names
+        known = account in (*names, *names.values())
+        if known or is_account_key(account) or not any(map(is_account_key, names)):
+            return one_account(names, account)
+        system = SystemApi(self.own)
+        try:
+            return system.account_id(system.discover().servers, account)
+        except NatsFailure as failure:
+            if failure.code in ("wrong_account", "permission"):
+                return account
+            raise
+
+    def label(self, account: str | None) -> str | None:
+        """Return how an account is displayed: by the name in its entry of `account_users`, unless two entries have it."""
+        return account_labels(self.names).get(account, account) if account else account
+
+    def account(self, account: str | None) -> JetStreamApi:
+        """Return the JetStream API of an account, over the connection that `client` returns. Raises NatsFailure likewise."""
+        identity = self.identity(account) if account else account
+        return JetStreamApi(self.client(identity), identity, self.label(identity))
+
+    def client(self, account: str | None) -> Client:
         """Return the connection of an account's user, or for None that of the task's own user.
 
-        Raises NatsFailure invalid_option when `account_users` names no user for it.
+        Raises NatsFailure account_ambiguous, and invalid_option when `account_users` names no user for it.
         """
-        if name is None:
+        if account is None:
             return self.own
-        if name not in self._users:
-            there = ", ".join(self._users) or "none"
+        identity = self.identity(account)
+        if identity not in self._users:
+            there = ", ".join(user.account_name for user in self._users.values()) or "none"
             raise NatsFailure(
                 "invalid_option",
-                f"account_users: no user for account {name} (there are users for: {there}); "
+                f"account_users: no user for account {account} (there are users for: {there}); "
                 "its streams and consumers can only be managed by one of its own users",
-                account=name,
+                account=account,
             )
-        return self._client(name, self._users[name])
+        return self._client(identity, self._users[identity].options)
 
     def _client(self, key: str | None, options: ConnectionOptions) -> Client:
         if key not in self._clients:
@@ -74,14 +125,39 @@ class Connections:
         return self._clients[key]
 
 
-def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) -> dict[str, ConnectionOptions]:
-    """Return how each account's user connects: as the task's own user does, with other credentials."""
-    users: dict[str, ConnectionOptions] = {}
+def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) -> dict[str, AccountUser]:
+    """Return how each account's user connects, by the account's identity: as the task's own user does, with other credentials.
+
+    An entry may specify its account by name or public key; with a .creds file, the account that issued its JWT is the one. Raises
+    NatsFailure invalid_option for a public key that is not that account's, and for two users of one account.
+    """
+    users: dict[str, AccountUser] = {}
     for entry in entries:
-        if entry["account"] in users:
-            raise NatsFailure("invalid_option", f"account_users: two users for account {entry['account']}")
-        users[entry["account"]] = as_user(own, entry)
+        account = entry["account"]
+        issuer = _issuing_account(entry.get("credentials"))
+        if issuer and is_account_key(account) and account != issuer:
+            raise NatsFailure(
+                "invalid_option",
+                f"account_users: the user in {entry['credentials']} is in account {issuer}, not in {account}",
+            )
+        identity = issuer or account
+        if identity in users:
+            raise NatsFailure("invalid_option", f"account_users: two users for account {account}")
+        users[identity] = AccountUser(account, as_user(own, entry))
     return users
+
+
+def _issuing_account(creds: str | None) -> str | None:
+    """Return the public key of the account that issued the JWT in a .creds file, which may have signed with a key of its own
+    (`issuer_account`); None if the file cannot be read, which connecting reports."""
+    try:
+        found = _USER_JWT.search(Path(os.path.expanduser(creds)).read_text(encoding="utf-8")) if creds else None
+        payload = found[1].split(".")[1] if found else ""
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))) if payload else {}
+        issuer = (claims.get("nats") or {}).get("issuer_account") or claims.get("iss")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return issuer if isinstance(issuer, str) and is_account_key(issuer) else None
 
 
 def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> ConnectionOptions:

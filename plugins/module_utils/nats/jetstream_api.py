@@ -172,12 +172,14 @@ class _Api:
 
 
 class JetStreamApi(_Api):
-    """The streams and consumers of the connected user's account. `account`: its name where it is known, for messages."""
+    """The streams and consumers of the connected user's account. `account`: its identity where it is known; `label`: how it is
+    displayed."""
 
     silence = "JetStream has no leader that could answer, or the user's account has no JetStream or may not ask this"
 
-    def __init__(self, client: Client, account: str | None = None) -> None:
+    def __init__(self, client: Client, account: str | None = None, label: str | None = None) -> None:
         super().__init__(client, account)
+        self.label = label or account or ""
         domain = client.options.jetstream_domain
         if domain:
             # Every server maps this to the API where the domain is its own.

@@ -4,19 +4,22 @@
 """What a NATS cluster is made of, as plain values.
 
 Frozen dataclasses and their parsing from the replies of STATSZ, JSZ and HEALTHZ of nats-server 2.9 to 2.15; no I/O.
-Fields that an older server does not send keep their default. Only the standard library is imported.
+Fields that an older server does not send keep their default.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from math import isfinite
 from typing import Any
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 #: The kinds of Raft groups, as they occur in problem codes.
 META, STREAM, CONSUMER = "meta", "stream", "consumer"
@@ -200,7 +203,7 @@ class ReplicaState:
 @dataclass(frozen=True)
 class Stream:
     """A stream, its group, and its consumers. Sizes are in bytes, as the leader reports them. `info`: as in Consumer.
-    `stored`: server → what its replica holds, of those that answered."""
+    `stored`: server → what its replica holds, of those that answered. `account`: the account's identity (`account_id`)."""
 
     account: str
     name: str
@@ -222,9 +225,25 @@ class Stream:
     api_level: int = 0
     stored: Mapping[str, ReplicaState] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def label(self) -> str:
+        """Return how the stream is displayed, such as APP/ORDERS."""
+        return self.group.subject.partition(" ")[2]
+
+    @property
+    def account_name(self) -> str:
+        """Return how the account is displayed (`account_labels`)."""
+        return self.label.rpartition("/")[0]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return by what a user may specify the stream: ACCOUNT/STREAM, with the account's name or identity."""
+        return frozenset((self.label, f"{self.account}/{self.name}"))
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "account": self.account,
+            "account_name": self.account_name,
             "name": self.name,
             "storage": self.storage,
             "retention": self.retention,
@@ -363,12 +382,18 @@ class Server:
 @dataclass(frozen=True)
 class Cluster:
     """Everything that was read at one moment: servers by name, meta group, streams. `meta` is None without clustering.
-    `apart`: servers that answer at their own address alone → why the others do not reach them."""
+    `apart`: servers that answer at their own address alone → why the others do not reach them. `accounts`: the names of the
+    accounts with JetStream that were read, by identity."""
 
     servers: tuple[Server, ...] = ()
     meta: MetaGroup | None = None
     streams: tuple[Stream, ...] = ()
     apart: Mapping[str, str] = field(default_factory=dict)
+    accounts: Mapping[str, str] = field(default_factory=dict)
+
+    def account_of(self, label: str) -> str:
+        """Return the identity of the account that is displayed like this, `label` itself if there is none."""
+        return next((key for key, shown in account_labels(self.accounts).items() if shown == label), label)
 
     @property
     def names(self) -> frozenset[str]:
@@ -507,12 +532,65 @@ def _homes(servers: Sequence[Server]) -> dict[str, set[str]]:
     return homes
 
 
-def parse_health(data: Mapping[str, Any]) -> Health:
-    """Return what a HEALTHZ reply says; `errors` come with `details` (2.10), a single `error` without."""
+def account_id(detail: Mapping[str, Any]) -> str:
+    """Return the identity of an account from its details in JSZ: in operator mode its public key, otherwise its name.
+
+    `name` is there the name in its JWT, which several accounts may share; every other endpoint has the identity alone (HEALTHZ,
+    ACCOUNTZ, ACCSTATZ and CONNZ of 2.9.10, 2.10.27 and 2.15.1).
+    """
+    return str(detail.get("id") or detail.get("name") or "")
+
+
+def account_labels(names: Mapping[str, str]) -> dict[str, str]:
+    """Return how accounts are displayed, by identity: by name, or by identity if another account has the same name. `names`: by
+    identity."""
+    shown = {key: " ".join(printable(name).split()) for key, name in names.items()}
+    count = Counter(shown.values())
+    return {
+        key: name if name and count[name] == 1 and (name == key or name not in names) else key
+        for key, name in shown.items()
+    }
+
+
+class AmbiguousAccount(ValueError):
+    """A name that several accounts have."""
+
+
+def account_named(names: Mapping[str, str], wanted: str) -> str:
+    """Return the identity of the account that a user specifies by identity or name, `wanted` itself if there is none. `names`: by
+    identity. Raises AmbiguousAccount."""
+    found = [wanted] if wanted in names else sorted(key for key, name in names.items() if name == wanted)
+    if len(found) > 1:
+        raise AmbiguousAccount(
+            f"{len(found)} accounts are named {wanted}: {', '.join(found)}. Specify the account by its public key."
+        )
+    return found[0] if found else wanted
+
+
+def with_identity(pattern: str, names: Mapping[str, str]) -> str:
+    """Return a pattern of ACCOUNT/STREAM with the identity of the account that it names; wildcards match identities. `names`: by
+    identity. Raises AmbiguousAccount."""
+    account, slash, stream = pattern.partition("/")
+    return f"{account_named(names, account)}{slash}{stream}"
+
+
+def parse_health(data: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Health:
+    """Return what a HEALTHZ reply says; `errors` come with `details` (2.10), a single `error` without. `labels`: how accounts are
+    displayed, by the identity that HEALTHZ has."""
     errors = tuple(str(item.get("error", "")) for item in data.get("errors") or ())
     if not errors and data.get("error"):
         errors = (str(data["error"]),)
+    errors = tuple(_with_account_label(error, labels or {}) for error in errors)
     return Health(str(data.get("status", "")), int(data.get("status_code") or 0), errors)
+
+
+def _with_account_label(error: str, labels: Mapping[str, str]) -> str:
+    found = _ASSET_ERROR.match(error)
+    if found is None:
+        return error
+    account, separator, names = found["asset"].partition(" > ")
+    start, end = found.span("asset")
+    return f"{error[:start]}{labels.get(account, account)}{separator}{names}{error[end:]}"
 
 
 def _asset_error(error: str) -> AssetError | None:
@@ -614,16 +692,24 @@ def _cluster(
     healthz: Mapping[str, Mapping[str, Any]],
     expected: frozenset[str],
 ) -> Cluster:
+    accounts = {
+        account_id(detail): str(detail.get("name", ""))
+        for reply in jsz.values()
+        for detail in reply.get("account_details") or ()
+    }
+    labels = account_labels(accounts)
     known = []
     for server in sorted(servers, key=lambda item: (item.name, item.id)):
         summary = parse_summary(jsz[server.id]) if server.id in jsz else None
         jetstream = summary is not None if server.id in jsz else server.jetstream
-        health = parse_health(healthz[server.id]) if server.id in healthz else None
+        health = parse_health(healthz[server.id], labels) if server.id in healthz else None
         known.append(replace(server, jetstream=jetstream, summary=summary, health=health))
     replies = [(server, jsz[server.id]) for server in known if server.id in jsz]
     names = dict(_named_peers(jsz.values()))
     names.update({peer_id(name): name for name in (*expected, *(server.name for server in known))})
-    return Cluster(tuple(known), _meta_group(replies, names, expected), _streams(replies, names))
+    return Cluster(
+        tuple(known), _meta_group(replies, names, expected), _streams(replies, names, labels), accounts=accounts
+    )
 
 
 def _named_peers(replies: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
@@ -656,7 +742,8 @@ def answered_by_leader(info: Mapping[str, Any]) -> bool:
 
 
 def stream_group(account: str, info: Mapping[str, Any], names: Mapping[str, str] | None = None) -> RaftGroup:
-    """Return a stream's group from its STREAM.INFO, which is its leader's view; `names`: server names by peer id."""
+    """Return a stream's group from its STREAM.INFO, which is its leader's view; `names`: server names by peer id. `account`:
+    as it is displayed."""
     config = info.get("config") or {}
     subject = f"stream {account}/{config.get('name', '')}"
     return _group_of_info(STREAM, subject, int(config.get("num_replicas") or 1), info, names)
@@ -665,7 +752,8 @@ def stream_group(account: str, info: Mapping[str, Any], names: Mapping[str, str]
 def consumer_group(
     account: str, info: Mapping[str, Any], stream_config: Mapping[str, Any], names: Mapping[str, str] | None = None
 ) -> RaftGroup:
-    """Return a consumer's group from its CONSUMER.INFO; its size also depends on the configuration of its stream."""
+    """Return a consumer's group from its CONSUMER.INFO; its size also depends on the configuration of its stream. `account`:
+    as it is displayed."""
     config = info.get("config") or {}
     size = _consumer_replicas(
         config, int(stream_config.get("num_replicas") or 1), stream_config.get("retention", "limits")
@@ -754,24 +842,28 @@ def _own_meta_group(
     return frozenset(answered - apart), tuple(frozenset(members) for members in foreign)
 
 
-def _streams(replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]) -> tuple[Stream, ...]:
+def _streams(
+    replies: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str], labels: Mapping[str, str]
+) -> tuple[Stream, ...]:
     seen: dict[tuple[str, str], list[tuple[Server, Mapping[str, Any]]]] = {}
     for server, jsz in replies:
         for account in jsz.get("account_details") or ():
+            key = account_id(account)
             for detail in account.get("stream_detail") or ():
-                key = (str(account.get("name", "")), str(detail.get("name", "")))
-                seen.setdefault(key, []).append((server, detail))
-    return tuple(_stream(account, name, seen[account, name], names) for account, name in sorted(seen))
+                stream = (key, str(detail.get("name", "")))
+                seen.setdefault(stream, []).append((server, detail))
+    found = [_stream(key, labels[key], name, views, names) for (key, name), views in seen.items()]
+    return tuple(sorted(found, key=lambda stream: (stream.account_name, stream.name)))
 
 
 def _stream(
-    account: str, name: str, views: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]
+    account: str, label: str, name: str, views: Sequence[tuple[Server, Mapping[str, Any]]], names: Mapping[str, str]
 ) -> Stream:
     first = views[0][1].get("config") or {}
     size = int(first.get("num_replicas") or 1)
     group = _group(
         STREAM,
-        f"stream {account}/{name}",
+        f"stream {label}/{name}",
         size,
         [(server.name, server.cluster, detail.get("cluster") or {"leader": server.name}) for server, detail in views],
         names,
@@ -786,7 +878,7 @@ def _stream(
         account=account,
         name=name,
         group=group,
-        consumers=_consumers(account, name, size, retention, views, names),
+        consumers=_consumers(account, label, name, size, retention, views, names),
         storage=str(config.get("storage", "")),
         retention=retention,
         messages=_number(state, "messages"),
@@ -816,6 +908,7 @@ def api_level(config: Mapping[str, Any]) -> int:
 
 def _consumers(
     account: str,
+    label: str,
     stream: str,
     stream_size: int,
     retention: str,
@@ -833,7 +926,7 @@ def _consumers(
     for name, found in sorted(seen.items()):
         group = _group(
             CONSUMER,
-            f"consumer {account}/{stream}/{name}",
+            f"consumer {label}/{stream}/{name}",
             _consumer_replicas(found[0][1].get("config") or {}, stream_size, retention),
             [(server.name, server.cluster, item.get("cluster") or {"leader": server.name}) for server, item in found],
             names,

@@ -17,6 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Union
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
+    is_account_key,
+    one_account,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Client,
@@ -29,6 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     UNREADABLE,
     Cluster,
     Server,
+    account_id,
     build_cluster,
     for_domain,
     parse_server,
@@ -94,6 +99,7 @@ class SystemApi:
         self._deadline = deadline
         self._decode = decode
         self.arrived: dict[str, datetime] = {}
+        self._account_ids: dict[str, str] = {}
 
     @property
     def client(self) -> Client:
@@ -161,6 +167,41 @@ class SystemApi:
             for server in servers:
                 answer = answers.pop(server.id)
                 yield server, _only_account(answer, request["account"]) if endpoint == "JSZ" else answer
+
+    def account_id(self, servers: Sequence[Server], account: str) -> str:
+        """Return the identity of the account that a user specifies by identity or name, to which endpoints limit their answers.
+
+        That is the name itself, unless accounts come as JWTs. Raises NatsFailure account_ambiguous, and what prevents a server
+        from listing its accounts.
+        """
+        if is_account_key(account):
+            return account
+        if account not in self._account_ids:
+            self._account_ids[account] = one_account(self._account_names(servers, account), account)
+        return self._account_ids[account]
+
+    def _account_names(self, servers: Sequence[Server], wanted: str) -> dict[str, str]:
+        """Return the names of the accounts of JWTs by identity, if none is called `wanted` itself."""
+        listing: dict[str, Server] = {}
+        for server, answer in zip(servers, self.ask(servers, "ACCOUNTZ").values()):
+            if not isinstance(answer, NatsFailure):
+                listing.update(dict.fromkeys(map(str, answer.get("accounts") or ()), server))
+        if wanted in listing:
+            return {}
+        keys = [key for key in listing if is_account_key(key)]
+        calls = [
+            Call(
+                f"$SYS.REQ.SERVER.{listing[key].id}.ACCOUNTZ", json.dumps({"account": key}).encode(), _COMPRESSED, True
+            )
+            for key in keys
+        ]
+        names = {}
+        for key, outcome in zip(keys, self._client.request_many(calls, self._timeout())):
+            answer = outcome if isinstance(outcome, NatsFailure) else _data(outcome)
+            if isinstance(answer, NatsFailure):
+                raise answer
+            names[key] = str((answer.get("account_detail") or {}).get("name_tag", ""))
+        return names
 
     def ask_one(self, server: Server, endpoint: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return one server's answer to one endpoint. Raises NatsFailure when there is none."""
@@ -248,12 +289,19 @@ class SystemApi:
         raise answer
 
     def own_account(self) -> str | None:
-        """Return the account of the connected user (2.10+; of any account), None when the server does not tell."""
+        """Return the identity of the connected user's account (2.10+), None when the server does not report it."""
+        return next(iter(self.own_account_name()), None)
+
+    def own_account_name(self) -> dict[str, str]:
+        """Return the name of the connected user's account by its identity; nothing before 2.10. 2.10.27 does not report the name
+        in an account's JWT, in place of which the identity is returned; 2.15.1 does."""
         try:
             answer = _data(self._client.request(Call("$SYS.REQ.USER.INFO", idempotent=True), timeout=1))
         except NatsFailure:
-            return None
-        return None if isinstance(answer, NatsFailure) else answer.get("account")
+            return {}
+        if isinstance(answer, NatsFailure) or not answer.get("account"):
+            return {}
+        return {str(answer["account"]): str(answer.get("account_name") or answer["account"])}
 
     def read_cluster(
         self,
@@ -264,8 +312,8 @@ class SystemApi:
         consumers: bool = True,
         health: bool = True,
     ) -> Cluster:
-        """Return the state of the (super)cluster; `assets` adds every stream (of `account`, if given), with `consumers` their
-        consumers, `health` what each server says of its own.
+        """Return the state of the (super)cluster; `assets` adds every stream (of `account`, if given by identity or name), with
+        `consumers` their consumers, `health` what each server says of its own.
 
         `awaited`: names to wait for until the timeout; `known_names`: names of servers that may be down. Servers of another
         JetStream domain, behind leafnodes, are left out: other than that of these names, or else of the connected server.
@@ -276,7 +324,7 @@ class SystemApi:
         if assets:
             options.update({"accounts": True, "streams": True, "consumer": consumers, "raft": True})
             if account is not None:
-                options["account"] = account
+                options["account"] = self.account_id(servers, account)
         jsz = self.ask(servers, "JSZ", options)
         healthz = self.ask(servers, "HEALTHZ", {"details": True}) if health else {}
         try:
@@ -312,7 +360,7 @@ class SystemApi:
         their names. So the pages after the first start at 1, and what may then be missing is asked for by its name.
         """
         size = self._page_size or _ACCOUNTS_PER_PAGE
-        names: dict[str, set[str]] = {server.id: set() for server in servers}
+        seen: dict[str, set[str]] = {server.id: set() for server in servers}
         pending, offset = list(servers), 0
         totals: dict[str, int] = {}
         while pending:
@@ -320,25 +368,25 @@ class SystemApi:
             full = _with_more(pending, pages, ("account_details", "accounts"), offset, size, totals)
             last = {server.id for server in pending} - {server.id for server in full}
             for server in pending:
-                page = new_accounts(pages.pop(server.id), names[server.id])
+                page = new_accounts(pages.pop(server.id), seen[server.id])
                 yield server, page
                 if server.id in last and not isinstance(page, NatsFailure):
-                    yield from self._missed_accounts(server, page.get("accounts", 0), names[server.id], options)
+                    yield from self._missed_accounts(server, page.get("accounts", 0), seen[server.id], options)
             pending, offset = full, offset + size if offset else 1
 
     def _missed_accounts(
-        self, server: Server, count: int, names: set[str], options: dict[str, Any]
+        self, server: Server, count: int, seen: set[str], options: dict[str, Any]
     ) -> Iterator[tuple[Server, Answer]]:
         """Yield the accounts of a server that its pages left out."""
-        if not names or len(names) >= count:
+        if not seen or len(seen) >= count:
             return
         known = self._ask_once([server], "JSZ", {"accounts": True, "limit": count})[server.id]
         if isinstance(known, NatsFailure):
             yield server, known
             return
         for account in known.get("account_details") or ():
-            if account["name"] not in names:
-                yield from self.pages([server], "JSZ", {**options, "account": account["name"]})
+            if account_id(account) not in seen:
+                yield from self.pages([server], "JSZ", {**options, "account": account_id(account)})
 
     def _ask_once(self, servers: Sequence[Server], endpoint: str, options: dict[str, Any]) -> dict[str, Answer]:
         payload = json.dumps(options).encode() if options else b""
@@ -456,16 +504,16 @@ def _with_more(
 
 def _only_account(answer: Answer, account: str) -> Answer:
     if not isinstance(answer, NatsFailure) and "account_details" in answer:
-        answer["account_details"] = [item for item in answer["account_details"] if item["name"] == account]
+        answer["account_details"] = [item for item in answer["account_details"] if account_id(item) == account]
     return answer
 
 
-def new_accounts(page: Answer, names: set[str]) -> Answer:
-    """Return the page without the accounts in `names`, to which those of the page are added. Up to 2.10 the first page holds
-    accounts in random order, which a later one may repeat."""
+def new_accounts(page: Answer, seen: set[str]) -> Answer:
+    """Return the page without the accounts whose identity is in `seen`, to which those of the page are added. Up to 2.10 the
+    first page holds accounts in random order, which a later one may repeat."""
     if not isinstance(page, NatsFailure) and page.get("account_details"):
-        page["account_details"] = [item for item in page["account_details"] if item.get("name") not in names]
-        names.update(item.get("name") for item in page["account_details"])
+        page["account_details"] = [item for item in page["account_details"] if account_id(item) not in seen]
+        seen.update(map(account_id, page["account_details"]))
     return page
 
 

@@ -29,6 +29,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     CONSUMER,
     STREAM,
     RaftGroup,
+    account_id,
+    account_labels,
     consumer_group,
     stream_group,
 )
@@ -80,9 +82,10 @@ Answered = Optional[frozenset[str]]
 
 @dataclass(frozen=True)
 class Unknown:
-    """An asset whose state no leader reported, and why."""
+    """An asset whose state no leader reported, and why. `account`: its identity; `account_name`: how it is displayed."""
 
     account: str | None
+    account_name: str
     stream: str
     consumer: str | None
     reason: str
@@ -90,9 +93,14 @@ class Unknown:
     def as_dict(self) -> dict[str, Any]:
         return {"account": self.account, "stream": self.stream, "consumer": self.consumer, "reason": self.reason}
 
+    @property
+    def label(self) -> str:
+        """Return how the asset is displayed, such as APP/ORDERS/worker."""
+        return "/".join((self.account_name, self.stream, *([] if self.consumer is None else [self.consumer])))
+
     def problem(self) -> Problem:
-        kind, name = (STREAM, self.stream) if self.consumer is None else (CONSUMER, f"{self.stream}/{self.consumer}")
-        subject = f"{kind} {self.account or ''}/{name}"
+        kind = STREAM if self.consumer is None else CONSUMER
+        subject = f"{kind} {self.label}"
         return Problem(f"{kind}_unknown", ERROR, subject, f"no leader reported the state of {subject}: {self.reason}")
 
 
@@ -138,10 +146,13 @@ class Found:
         config = info.get("config") or {}
         stream: str = info.get("stream_name") or config.get("name") or info.get("name", "")
         consumer: str | None = None if kind == STREAM else info.get("name", "")
+        account_name = group.subject.partition(" ")[2].rsplit("/", 1 if consumer is None else 2)[0]
         if clustered and group.leader is None:
-            self.unknown.append(Unknown(account, stream, consumer, "; ".join(problem.message for problem in problems)))
+            reasons = "; ".join(problem.message for problem in problems)
+            self.unknown.append(Unknown(account, account_name, stream, consumer, reasons))
         identity = {"name": stream} if consumer is None else {"stream": stream, "name": consumer}
-        row: dict[str, Any] = {"account": account, **identity, "config": in_seconds(config)}
+        shown = {"account": account, "account_name": account_name or None}
+        row: dict[str, Any] = {**shown, **identity, "config": in_seconds(config)}
         facts = _STREAM_FACTS if kind == STREAM else _CONSUMER_FACTS
         row.update({name: in_seconds(info[name], name) for name in facts if info.get(name) is not None})
         row.update(group.as_dict())
@@ -189,19 +200,20 @@ def is_system_user(client: Client) -> bool:
 
 
 def own_account_api(connections: Connections, account: str | None) -> JetStreamApi:
-    """Return the JetStream API of the task's own user, with its account's name where a server tells it (2.10).
+    """Return the JetStream API of the task's own user, with its account where a server reports it (2.10).
 
-    Raises NatsFailure wrong_account when that is not the account that is asked for.
+    Raises NatsFailure wrong_account when that is not the account that is asked for, by identity or name.
     """
-    own = SystemApi(connections.own).own_account()
-    if account not in (None, own):
+    names = SystemApi(connections.own).own_account_name()
+    own, label = next(iter(names.items()), (None, ""))
+    if account not in (None, own, label):
         raise NatsFailure(
             "wrong_account",
             f"the user is in account {own or 'of unknown name'}, not in {account}: connect with a user of {account} or of the "
             "system account, or name a user of it in account_users",
             account=account,
         )
-    return JetStreamApi(connections.own, own)
+    return JetStreamApi(connections.own, own, label)
 
 
 def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) -> Found:
@@ -230,16 +242,18 @@ def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) 
 
 
 def _unread_accounts(connections: Connections) -> list[str] | None:
-    """Return the accounts with JetStream that have no user here, None when the task's own user cannot know."""
+    """Return the accounts with JetStream that have no user here, as they are displayed; None when the task's own user cannot
+    see them."""
     if not is_system_user(connections.own):
         return None
     api = SystemApi(connections.own)
-    names: set[str] = set()
+    names: dict[str, str] = {}
     for answer in api.ask(api.discover().servers, "JSZ", {"accounts": True}).values():
         if isinstance(answer, NatsFailure):
             raise answer
-        names.update(item["name"] for item in answer.get("account_details") or ())
-    return sorted(names - set(connections.accounts))
+        names.update({account_id(item): item["name"] for item in answer.get("account_details") or ()})
+    labels = account_labels(names)
+    return sorted(labels[key] for key in names.keys() - set(connections.accounts))
 
 
 # --- the account's view -----------------------------------------------------------------------------------------------
@@ -249,10 +263,10 @@ def _read_account(found: Found, api: JetStreamApi, params: Mapping[str, Any], ki
     listing = _streams(api, params["stream"], params.get("subject"))
     if kind == STREAM:
         for name, reason in listing.unknown.items():
-            found.add_unknown(Unknown(api.account, name, None, reason))
+            found.add_unknown(Unknown(api.account, api.label, name, None, reason))
         for info in listing.rows:
             if info["config"]["name"] not in listing.unknown:
-                found.add(STREAM, api.account, info, stream_group(api.account or "", info), None)
+                found.add(STREAM, api.account, info, stream_group(api.label, info), None)
         return
     configs = {info["config"]["name"]: info["config"] for info in listing.rows}
     names = [*configs, *listing.unknown]
@@ -262,15 +276,16 @@ def _read_account(found: Found, api: JetStreamApi, params: Mapping[str, Any], ki
                 continue  # deleted since it was listed
             raise consumers
         for consumer, reason in consumers.unknown.items():
-            found.add_unknown(Unknown(api.account, name, consumer, reason))
+            found.add_unknown(Unknown(api.account, api.label, name, consumer, reason))
         for info in consumers.rows:
             if info["name"] in consumers.unknown:
                 continue
             if name not in configs:
                 reason = f"the configuration of its stream is unknown ({listing.unknown[name]})"
-                found.add_unknown(Unknown(api.account, name, info["name"], reason))
+                found.add_unknown(Unknown(api.account, api.label, name, info["name"], reason))
                 continue
-            found.add(CONSUMER, api.account, info, consumer_group(api.account or "", info, configs[name]), None)
+            group = consumer_group(api.label, info, configs[name])
+            found.add(CONSUMER, api.account, info, group, None)
 
 
 def _streams(api: JetStreamApi, name: str | None, subject: str | None) -> Listing:
@@ -315,7 +330,7 @@ def _read_system(client: Client, params: Mapping[str, Any], kind: str) -> Found:
         if server.jetstream and server.summary is None:
             message = f"{server.name} did not answer JSZ: what only it holds is not seen"
             found.problems.append(Problem("server_silent", ERROR, server.name, message, (server.name,)))
-    for stream in cluster.only(account=params["account"], stream=params["stream"]).streams:
+    for stream in cluster.only(stream=params["stream"]).streams:
         if not _stores(stream.info, params.get("subject")):
             continue
         if kind == STREAM:
@@ -323,7 +338,7 @@ def _read_system(client: Client, params: Mapping[str, Any], kind: str) -> Found:
             continue
         for consumer in stream.consumers:
             if params["consumer"] in (None, consumer.name):
-                found.add(CONSUMER, consumer.account, consumer.info, consumer.group, cluster.names)
+                found.add(CONSUMER, stream.account, consumer.info, consumer.group, cluster.names)
     return found
 
 

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import with_identities
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
@@ -93,23 +94,29 @@ def save_streams(connections: Connections, wanted: WantedRun, progress: Progress
 def _run(
     connections: Connections, wanted: WantedRun, progress: Progress, catalogue: Catalogue, check_mode: bool
 ) -> Outcome:
+    wanted = replace(
+        wanted,
+        streams=with_identities(wanted.streams, connections.names),
+        exclude=with_identities(wanted.exclude, connections.names),
+    )
     found, unlisted = _listed(connections, wanted.accounts)
-    chosen = chosen_streams(found, wanted.streams, wanted.exclude, bool(unlisted))
+    labels = {account: connections.label(account) for account in wanted.accounts}
+    chosen = chosen_streams(found, wanted.streams, wanted.exclude, bool(unlisted), labels)
     listed = [account for account in wanted.accounts if account not in unlisted]
     catalogue = replace(catalogue.without(_gone(catalogue, found, listed)), exclude=tuple(wanted.exclude))
     rows: list[dict[str, Any]] = []
     patience, leaderless = Patience(), _Leaderless(connections)
     for account, stream in chosen:
         name = stream_key(account, stream)
-        report = partial(_report, progress, rows, len(chosen), name)
+        report = partial(_report, progress, rows, len(chosen), stream_key(labels[account], stream))
         row = _save(connections, wanted, patience, leaderless, report, account, stream, check_mode)
         rows.append(row)
         catalogue = catalogue.failed(name, row["problem"]) if row["problem"] else catalogue.saved(name, utc_now())
         if hopeless(rows):
             break
     own = _save_own(wanted, catalogue, hopeless(rows), check_mode)
-    left = [stream_key(account, stream) for account, stream in chosen[len(rows) :]]
-    rows += [_not_listed(account, failure) for account, failure in unlisted.items()]
+    left = [stream_key(labels[account], stream) for account, stream in chosen[len(rows) :]]
+    rows += [_not_listed(account, labels[account], failure) for account, failure in unlisted.items()]
     tidied = _tidied(wanted, rows, own.catalogue, check_mode)
     removed = [*tidied.removed, *own.removed]
     result = {
@@ -198,14 +205,19 @@ def _gone(catalogue: Catalogue, found: Sequence[Stream], accounts: Sequence[Opti
 
 
 def chosen_streams(
-    found: Sequence[Stream], streams: Sequence[str], exclude: Sequence[str], some_unlisted: bool = False
+    found: Sequence[Stream],
+    streams: Sequence[str],
+    exclude: Sequence[str],
+    some_unlisted: bool = False,
+    labels: Mapping[Optional[str], Optional[str]] | None = None,
 ) -> list[Stream]:
-    """Return the streams that are asked for. Raises NatsFailure invalid_option for a pattern that none matches, unless streams
-    of some account could not be listed."""
+    """Return the streams that are asked for. `labels`: how accounts are displayed, by identity. Raises NatsFailure invalid_option
+    for a pattern that none matches, unless streams of some account could not be listed."""
     chosen = [pair for pair in found if matches(*pair, streams) and not matches(*pair, exclude)]
     unknown = [pattern for pattern in streams if not any(matches(*pair, [pattern]) for pair in found)]
     if unknown and list(streams) != ["*"] and not some_unlisted:
-        there = ", ".join(stream_key(*pair) for pair in found[:10]) or "none"
+        shown = labels or {}
+        there = ", ".join(stream_key(shown.get(account, account), stream) for account, stream in found[:10]) or "none"
         raise NatsFailure("invalid_option", f"streams: no stream is {', '.join(unknown)}; the accounts have {there}")
     return chosen
 
@@ -221,7 +233,12 @@ def _save(
     check_mode: bool,
 ) -> dict[str, Any]:
     """Return what became of one stream."""
-    row: dict[str, Any] = {"name": stream_key(account, stream), "account": account, "stream": stream}
+    row: dict[str, Any] = {
+        "name": stream_key(account, stream),
+        "label": stream_key(connections.label(account), stream),
+        "account": account,
+        "stream": stream,
+    }
     store = wanted.store.below(folder(account))
     one = WantedBackup(stream, store, wanted.level, wanted.pace, report=report, patience=patience)
     report(0)
@@ -298,11 +315,12 @@ _NOTHING: dict[str, Any] = {
 }
 
 
-def _not_listed(account: str | None, failure: NatsFailure) -> dict[str, Any]:
+def _not_listed(account: str | None, label: str | None, failure: NatsFailure) -> dict[str, Any]:
     """Return the row of an account whose streams could not be listed."""
     problem = f"its streams could not be listed: {failure.description}"
     return {
         "name": account or "_",
+        "label": label or "_",
         "account": account,
         "stream": "",
         **_NOTHING,
@@ -367,7 +385,7 @@ def _lines(wanted: WantedRun, rows: Sequence[dict[str, Any]], removed: Sequence[
     """Return what a person is to read: the streams that were saved or failed, and the sums."""
     shown_rows = [row for row in rows if row["changed"] or row["problem"]]
     shown = [
-        (row["name"], row["messages"], human_bytes(row["bytes"]), row["problem"].partition("\n")[0] or row["reason"])
+        (row["label"], row["messages"], human_bytes(row["bytes"]), row["problem"].partition("\n")[0] or row["reason"])
         for row in shown_rows
     ]
     lines = (
@@ -387,7 +405,7 @@ def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Op
     failed = [row for row in rows if row["problem"]]
     if not failed:
         return None
-    shown = [f"{row['name']}: {row['problem']}" for row in failed[:8]]
+    shown = [f"{row['label']}: {row['problem']}" for row in failed[:8]]
     shown += [f"and {len(failed) - 8} more, see catalogue.json"] if len(failed) > 8 else []
     shown += [f"not begun: {counted(len(left), 'stream')}"] if left else []
     done = len(rows) - len(failed)

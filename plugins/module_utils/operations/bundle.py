@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.bundle_archive import (
     UNCLUSTERED,
@@ -204,7 +204,7 @@ class _Servers:
         if artifact == "jetstream_info":
             for account in page.get("account_details") or ():
                 for stream in account.get("stream_detail") or ():
-                    named = {**tags, "account": account["name"], "stream": stream["name"]}
+                    named = {**tags, "account": account_id(account), "stream": stream["name"]}
                     # Not the envelope but the stream alone (gather.go captureAccountStreams).
                     self._writer.page({**named, "artifact_type": "stream_info"}, without_secrets(stream))
 

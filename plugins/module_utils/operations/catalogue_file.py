@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,9 +42,15 @@ def store_catalogue(store: Store, catalogue: Catalogue, backups: Sequence[Backup
     return catalogue
 
 
-def choice_rows(backups: Sequence[Backup]) -> list[dict[str, Any]]:
-    """Return what `backup.selection.choose` is asked with."""
+def choice_rows(backups: Sequence[Backup], names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows for `backup.selection.choose`. `names`: of accounts by identity, in addition to those in the backups."""
+    known = names or {}
     return [
-        {"account": backup.manifest.account, "stream": backup.manifest.stream, "taken": backup.manifest.taken}
-        for backup in backups
+        {
+            "account": manifest.account,
+            "account_name": known.get(manifest.account or "", manifest.account_name),
+            "stream": manifest.stream,
+            "taken": manifest.taken,
+        }
+        for manifest in (backup.manifest for backup in backups)
     ]

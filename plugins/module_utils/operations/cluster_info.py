@@ -46,7 +46,7 @@ def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, An
     )
     if expected:
         cluster = Isolation(client).completed(cluster, expected)
-    selected = cluster.only(account=params["account"], stream=params["stream"])
+    selected = cluster.only(stream=params["stream"])
     whole = params["detail"] == "assets" and params["account"] is None and params["stream"] is None
     wanted = Expectations(servers=expected, cluster=params["cluster"], assets=whole)
     problems = health_problems(selected, wanted)

@@ -102,7 +102,7 @@ def read_connections(api: SystemApi, params: Mapping[str, Any], kinds: Sequence[
         if params["cluster"] in (None, server.cluster) and (names is None or server.name in names)
     ]
     asked = {
-        "acc": params["account"],
+        "acc": params["account"] and api.account_id(servers, params["account"]),
         "user": params["auth_user"],
         "cid": params["cid"],
         "filter_subject": params["subject"],

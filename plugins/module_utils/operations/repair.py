@@ -35,7 +35,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     JetStreamApi,
     MetaApi,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, consumer_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    Cluster,
+    Consumer,
+    account_labels,
+    consumer_group,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import (
@@ -92,16 +97,16 @@ class Repair:
 
     def _plan(self, early: Cluster, late: Cluster) -> list[Step]:
         findings = rules.find(early, late, self._request, self._settings.expected)
-        seen = {finding.label for finding in findings}
+        seen = {finding.name for finding in findings}
         records = self._records(late)
-        for label, record in sorted(records.items()):
-            if label not in seen and self._is_missing(record):
+        for name, record in sorted(records.items()):
+            if name not in seen and self._is_missing(record):
                 message = "an interrupted repair has deleted it, and not yet recreated it"
-                findings.append(
-                    Finding(rules.CONSUMER_MISSING, message, record["account"], record["stream"], record["name"])
-                )
+                where = record["account"], record["stream"], record["name"]
+                shown = account_labels(late.accounts).get(record["account"], "")
+                findings.append(Finding(rules.CONSUMER_MISSING, message, *where, account_name=shown))
         findings = [finding for finding in findings if rules.matches(finding, self._request.assets)]
-        evidence = {finding.key: self._evidence(finding, late, records.get(finding.label)) for finding in findings}
+        evidence = {finding.key: self._evidence(finding, late, records.get(finding.name)) for finding in findings}
         return rules.plan(late, findings, evidence, self._request)
 
     def _evidence(self, finding: Finding, cluster: Cluster, record: Mapping[str, Any] | None) -> Evidence:
@@ -249,7 +254,7 @@ class Repair:
         def wrong() -> list[str]:
             stream = api.stream(finding.stream)["config"]
             info = api.consumer(finding.stream, finding.consumer)
-            group = consumer_group(finding.account, info, stream)
+            group = consumer_group(finding.account_name or finding.account, info, stream)
             found = [problem.message for problem in group_problems(group)]
             if position(info) < (step.floor or 0):
                 found.append(f"its ack floor is {position(info)}, not {step.floor}")
@@ -318,7 +323,7 @@ class Repair:
         finding, api = step.finding, self._connections.account(step.finding.account)
         MetaApi(self._connections.own).cancel_move(finding.account, finding.stream)
         seen = wait_until(
-            lambda: read_state(api, finding.account, finding.stream, {}),
+            lambda: read_state(api, finding.stream, {}),
             lambda state: not unsettled(state),
             self._settings.timeout,
         )
@@ -341,7 +346,7 @@ class Repair:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _records(self, cluster: Cluster) -> dict[str, Mapping[str, Any]]:
-        """Return the consumers of this cluster that earlier runs began to recreate, by ACCOUNT/STREAM/CONSUMER."""
+        """Return the consumers of this cluster that earlier runs began to recreate, by their name."""
         folder = Path(problem_folder(self._settings.directory))
         found = {}
         for path in sorted(folder.glob(f"{_RECORD}*.json")):

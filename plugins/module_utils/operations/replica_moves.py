@@ -69,7 +69,7 @@ class State:
 
     @property
     def label(self) -> str:
-        return f"{self.stream.account}/{self.stream.name}"
+        return self.stream.label
 
     @property
     def group(self) -> RaftGroup:
@@ -104,19 +104,20 @@ class State:
         }
 
 
-def read_state(api: JetStreamApi, account: str, name: str, names: Mapping[str, str]) -> State:
-    """Return the state of one stream. `names`: server names by peer id. Raises NatsFailure."""
+def read_state(api: JetStreamApi, name: str, names: Mapping[str, str]) -> State:
+    """Return the state of one stream of the account. `names`: server names by peer id. Raises NatsFailure."""
+    account = api.account or ""
     info = api.stream(name)
     config, stored = info.get("config") or {}, info.get("state") or {}
     listing = api.consumers(name)
     consumers = tuple(
-        Consumer(account, name, row["name"], consumer_group(account, row, config, names))
+        Consumer(account, name, row["name"], consumer_group(api.label, row, config, names))
         for row in sorted(listing.rows, key=lambda row: str(row["name"]))
     )
     stream = Stream(
         account,
         name,
-        stream_group(account, info, names),
+        stream_group(api.label, info, names),
         consumers,
         storage=config.get("storage", ""),
         retention=config.get("retention", ""),
@@ -231,7 +232,7 @@ class Mover:
 
     def read(self, account: str, stream: str) -> State:
         """Return the state of one stream. Raises NatsFailure."""
-        return read_state(self._connections.account(account), account, stream, self._names)
+        return read_state(self._connections.account(account), stream, self._names)
 
     def prepare(self, cluster: Cluster, keys: Iterable[tuple[str, str]]) -> list[Job]:
         """Return a job for each stream, with the failure of each that cannot begin.
@@ -417,9 +418,9 @@ class Mover:
 
     def _hand_over(self, cluster: Cluster, state: State) -> None:
         """Let another member lead the stream, and its consumers, that the server leads; see that it does."""
-        account, stream = state.stream.account, state.stream.name
-        groups = {Asset(account, stream): state.group}
-        groups.update({Asset(account, stream, item.name): item.group for item in state.stream.consumers})
+        account, stream, label = state.stream.account, state.stream.name, state.stream.account_name
+        groups = {Asset(account, stream, None, label): state.group}
+        groups.update({Asset(account, stream, item.name, label): item.group for item in state.stream.consumers})
         led = [asset for asset, group in groups.items() if group.leader == self._request.source and group.size > 1]
         constraints = leaders.LeaderConstraints(away_from=frozenset([self._request.source]))
         failed = move_leaders(self._connections, cluster, led, constraints, ELECTION_SECONDS)
@@ -613,7 +614,8 @@ def require_leaders(connections: Connections, accounts: Iterable[str], server: s
         if unknown:
             raise NatsFailure(
                 "stream_unknown",
-                f"there is no leader of {', '.join(sorted(unknown))} of account {account}, so it is unknown whether {server} "
+                f"there is no leader of {', '.join(sorted(unknown))} of account {connections.label(account)}, so it is "
+                f"unknown whether {server} "
                 "hosts it. Start the server that has it, or name other streams one by one",
                 server=server,
                 account=account,

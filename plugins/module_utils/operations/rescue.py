@@ -36,7 +36,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     MEMBER_CHANGE_IN_FLIGHT,
     MetaApi,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, peer_id
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, account_id, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import POLL_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import (
@@ -111,7 +111,7 @@ class Rescue:
         return Sight(cluster, held, self._hosts, assigned, frozenset(unasked))
 
     def _held(self, cluster: Cluster) -> tuple[dict[tuple[str, str], dict[str, Stored]], set[str]]:
-        """Return what each server says that it holds, and the names of the accounts with JetStream."""
+        """Return what each server says that it holds, and the identities of the accounts with JetStream."""
         held: dict[tuple[str, str], dict[str, Stored]] = {}
         accounts = set()
         servers = [server for server in cluster.servers if server.jetstream]
@@ -119,11 +119,11 @@ class Rescue:
             if isinstance(answer, NatsFailure):
                 raise answer
             for account in answer.get("account_details") or ():
-                accounts.add(str(account["name"]))
+                accounts.add(account_id(account))
                 for stream in account.get("stream_detail") or ():
                     state = stream.get("state") or {}
                     found = Stored(state.get("messages", 0), state.get("last_seq", 0))
-                    held.setdefault((account["name"], stream["name"]), {})[server.name] = found
+                    held.setdefault((account_id(account), stream["name"]), {})[server.name] = found
         return held, accounts
 
     def _assigned(self, accounts: set[str]) -> frozenset[str] | None:
@@ -306,7 +306,7 @@ def _missing(sight: Sight, dead: frozenset[str], before: Mapping[tuple[str, str]
     there = {(stream.account, stream.name): stream for stream in sight.cluster.streams}
     for key, last_seq in before.items():
         stream = there.get(key)
-        label = "/".join(key)
+        label = sight.shown("/".join(key))
         if stream is None:
             found.append(f"stream {label} is not there")
         elif stream.group.leader is None:

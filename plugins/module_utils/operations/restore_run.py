@@ -72,11 +72,11 @@ def restore_streams(connections: Connections, wanted: WantedRestores, progress: 
 
     Raises NatsFailure, before anything is created: invalid_option, and the code of the first stream that cannot be restored.
     """
-    backups = _chosen(wanted)
+    backups = _chosen(wanted, connections.names)
     planned = [_plan(connections, wanted, backup) for backup in backups]
     refused = [row for row in planned if row["problem"]]
     if refused:
-        lines = [f"{row['name']}: {row['problem']}" for row in refused[:8]]
+        lines = [f"{row['label']}: {row['problem']}" for row in refused[:8]]
         lines += [f"and {len(refused) - 8} more"] if len(refused) > 8 else []
         head = f"{len(refused)} of {len(planned)} streams cannot be restored, and nothing was changed"
         raise NatsFailure(refused[0]["code"], "\n".join([head, *lines]))
@@ -84,12 +84,12 @@ def restore_streams(connections: Connections, wanted: WantedRestores, progress: 
         return Outcome(_result(wanted, planned, True), None)
     rows: list[dict[str, Any]] = []
     for place, (backup, plan) in enumerate(zip(backups, planned)):
-        report = partial(_report, progress, f"{place} of {len(backups)} streams are restored; {plan['name']}", plan)
+        report = partial(_report, progress, f"{place} of {len(backups)} streams are restored; {plan['label']}", plan)
         report(0)
         try:
             rows.append(_restore(connections, wanted, backup, plan, report))
         except NatsFailure as failure:
-            left = [row["name"] for row in planned[place + 1 :]]
+            left = [row["label"] for row in planned[place + 1 :]]
             failure.description += f"\n{place} of {len(backups)} streams are restored" + (
                 f", not begun: {', '.join(left[:10])}{f' and {len(left) - 10} more' if len(left) > 10 else ''}"
                 if left
@@ -104,22 +104,22 @@ def _report(progress: Progress, begin: str, plan: Mapping[str, Any], sent: int) 
     progress.report(lambda: f"{begin}: {human_bytes(sent)} of {human_bytes(plan['bytes'])}")
 
 
-def _chosen(wanted: WantedRestores) -> list[Backup]:
-    """Return the backups to restore, originals before copies. Raises NatsFailure."""
+def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> list[Backup]:
+    """Return the backups to restore, originals before copies. `names`: of accounts by identity. Raises NatsFailure."""
     wanted.store.require()
     if not wanted.wanted:
         raise NatsFailure("invalid_option", "streams: say what is to be restored, such as APP/ORDERS, APP or *")
     backups, damaged = find_backups(wanted.store)
     try:
-        places = choose(choice_rows(backups), wanted.wanted, wanted.at)
+        places = choose(choice_rows(backups, names), wanted.wanted, wanted.at)
     except SelectionError as error:
         unread = f" ({len(damaged)} backups cannot be read: {damaged[0].description})" if damaged else ""
         raise NatsFailure("invalid_option", f"streams: {error}{unread}") from error
     chosen = [backups[place] for place in places]
     changes = wanted.one.changes
     if len(chosen) > 1 and (changes.stream is not None or changes.subjects is not None):
-        names = ", ".join(stream_key(backup.manifest.account, backup.manifest.stream) for backup in chosen[:5])
-        raise NatsFailure("invalid_option", f"name, subjects: for one stream, not for {len(chosen)} ({names})")
+        some = ", ".join(stream_key(backup.manifest.account, backup.manifest.stream) for backup in chosen[:5])
+        raise NatsFailure("invalid_option", f"name, subjects: for one stream, not for {len(chosen)} ({some})")
     return sorted(chosen, key=_is_copy)
 
 
@@ -127,16 +127,18 @@ def _is_copy(backup: Backup) -> bool:
     return bool(backup.manifest.config.get("mirror") or backup.manifest.config.get("sources"))
 
 
-def _account(wanted: WantedRestores, backup: Backup) -> str | None:
-    return (wanted.account or backup.manifest.account) if wanted.names_accounts else None
+def _account(connections: Connections, wanted: WantedRestores, backup: Backup) -> str | None:
+    account = wanted.account or backup.manifest.account
+    return connections.identity(account) if wanted.names_accounts and account else None
 
 
 def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> dict[str, Any]:
     """Return the row of a stream that is to be restored, with `problem` where it cannot be."""
-    manifest, account = backup.manifest, _account(wanted, backup)
+    manifest, account = backup.manifest, _account(connections, wanted, backup)
     name = wanted.one.changes.stream or manifest.stream
     row: dict[str, Any] = {
         "name": stream_key(account, name),
+        "label": stream_key(connections.label(account), name),
         "account": account,
         "stream": name,
         "path": backup.path,
@@ -179,7 +181,7 @@ def _restore(
     compared = _compared(connections, wanted, backup, plan)
     row = {**plan, "seconds": result["seconds"], "caveats": result["caveats"], "compared": compared}
     if compared["digest"] not in ("same", "not compared"):
-        reason = f"stream {plan['name']} was restored, but it does not hold what was saved: {compared['digest']}"
+        reason = f"stream {plan['label']} was restored, but it does not hold what was saved: {compared['digest']}"
         raise NatsFailure("incomplete", reason, account=plan["account"])
     return row
 
@@ -255,7 +257,7 @@ def _result(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: 
 def _lines(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: bool) -> list[str]:
     shown = [
         (
-            row["name"],
+            row["label"],
             f"{row['taken'].partition('.')[0]}Z" if row["taken"] else "",
             row.get("messages", 0),
             human_bytes(row.get("bytes", 0)),

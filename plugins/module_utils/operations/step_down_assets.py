@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 from ansible.module_utils.basic import AnsibleModule
@@ -73,15 +73,16 @@ _NO_JETSTREAM = 10039
 
 @dataclass(frozen=True)
 class Asset:
-    """A stream, or a consumer of it. `account` is None for that of the task's own user."""
+    """A stream, or a consumer of it. `account` is None for that of the task's own user; `account_name`: how it is displayed."""
 
     account: str | None
     stream: str
     consumer: str | None = None
+    account_name: str | None = field(default=None, compare=False)
 
     @property
     def label(self) -> str:
-        owner = f" (account {self.account})" if self.account else ""
+        owner = f" (account {self.account_name or self.account})" if self.account else ""
         consumer = f"consumer {self.consumer} of " if self.consumer is not None else ""
         return f"{consumer}stream {self.stream}{owner}"
 
@@ -134,9 +135,7 @@ class AssetGroups:
 
     def named(self, assets: Sequence[Asset]) -> dict[Asset, Reading]:
         """Return the state of these assets. Raises NatsFailure when one does not exist, or cannot be asked for."""
-        streams = [
-            Asset(account, stream) for account, stream in dict.fromkeys((item.account, item.stream) for item in assets)
-        ]
+        streams = list(dict.fromkeys(replace(item, consumer=None) for item in assets))
         readings = dict(zip(streams, self.read(streams)))
         consumers = [asset for asset in assets if asset.consumer is not None]
         readings.update(zip(consumers, self.read(consumers)))
@@ -149,29 +148,35 @@ class AssetGroups:
     def streams(self, account: str | None, stream: str | None) -> dict[Asset, Reading]:
         """Return the state of the account's streams, or of the one stream."""
         if stream is not None:
-            return self.named([Asset(account, stream)])
+            return self.named([Asset(account, stream, None, self._connections.label(account))])
         try:
             listing = self.api(account).streams()
         except NatsFailure as failure:
             raise _with_context(None, failure) from failure
-        found: dict[Asset, Reading] = {Asset(account, name): _unknown(why) for name, why in listing.unknown.items()}
+        label = self._connections.label(account)
+        found: dict[Asset, Reading] = {
+            Asset(account, name, None, label): _unknown(why) for name, why in listing.unknown.items()
+        }
         for info in listing.rows:
-            asset = Asset(account, info["config"]["name"])
+            asset = Asset(account, info["config"]["name"], None, label)
             found[asset] = self._reading(asset, info)
         return found
 
     def consumers(self, account: str | None, stream: str | None) -> dict[Asset, Reading]:
         """Return the state of the consumers of the account's streams, or of the one stream."""
         names = [asset.stream for asset in self.streams(account, stream)]
+        label = self._connections.label(account)
         found: dict[Asset, Reading] = {}
         for name, listing in zip(names, self.api(account).consumers_of(names)):
             if isinstance(listing, NatsFailure):
                 if listing.err_code == STREAM_NOT_FOUND:  # deleted since the streams were listed
                     continue
                 raise listing
-            found.update({Asset(account, name, missing): _unknown(why) for missing, why in listing.unknown.items()})
+            found.update(
+                {Asset(account, name, missing, label): _unknown(why) for missing, why in listing.unknown.items()}
+            )
             for info in listing.rows:
-                asset = Asset(account, name, info["name"])
+                asset = Asset(account, name, info["name"], label)
                 found[asset] = self._reading(asset, info)
         return found
 
@@ -182,9 +187,10 @@ class AssetGroups:
         key = (asset.account, asset.stream)
         if asset.consumer is None:
             self._stream_configs[key] = answer["config"]
-            group = stream_group(asset.account or "", answer, self._ids)
+            group = stream_group(asset.account_name or asset.account or "", answer, self._ids)
         else:
-            group = consumer_group(asset.account or "", answer, self._stream_configs.get(key, {}), self._ids)
+            config = self._stream_configs.get(key, {})
+            group = consumer_group(asset.account_name or asset.account or "", answer, config, self._ids)
         return replace(group, size=max(group.size, len(group.peers) + 1))
 
     def _call(
@@ -304,8 +310,12 @@ def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _S
     if not names and not params["away_from"]:
         raise NatsFailure("invalid_option", f"without {one} or {many}, away_from must say whose leaders step down")
     if not params["all_accounts"]:
-        account = params["account"]
-        named = [Asset(account, name) if kind == STREAM else Asset(account, stream or "", name) for name in names]
+        account = connections.identity(params["account"]) if params["account"] else None
+        label = connections.label(account)
+        named = [
+            Asset(account, name, None, label) if kind == STREAM else Asset(account, stream or "", name, label)
+            for name in names
+        ]
         return _Scope(kind, (account,), tuple(named), stream)
     if names or stream is not None or params["account"] is not None:
         raise NatsFailure("invalid_option", f"all_accounts: excludes account and the name of a stream or {one}")
@@ -377,6 +387,7 @@ def _result(asset: Asset, plan: Plan, refused: bool, job: Job[Asset] | None, che
     """Return the result for one asset."""
     return {
         "account": asset.account,
+        "account_name": asset.account_name,
         "stream": asset.stream,
         **({"consumer": asset.consumer} if asset.consumer is not None else {}),
         **outcome(plan, job, check_mode and not refused),
@@ -397,7 +408,9 @@ def _diff(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     changed = [item for item in results if item["changed"]]
     return {
         when: {
-            Asset(item["account"], item["stream"], item.get("consumer")).label: leader_text(item, when)
+            Asset(item["account"], item["stream"], item.get("consumer"), item["account_name"]).label: leader_text(
+                item, when
+            )
             for item in changed
         }
         for when in ("before", "after")

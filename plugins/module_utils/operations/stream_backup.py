@@ -192,6 +192,7 @@ def _take(
             state=info["state"],
             archive=name,
             account=api.account,
+            account_name=api.label or None,
             created=info["created"],
             taken=taken.isoformat().replace("+00:00", "Z"),
             server_version=version,

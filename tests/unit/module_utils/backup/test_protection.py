@@ -22,8 +22,8 @@ def test_it_is_of_the_streams_of_the_last_runs_or_of_those_that_are_there() -> N
     assert [one.name for one in protections(catalogue)] == ["APP/A", "APP/B"]
     assert protections(catalogue, []) == []
     assert protections(catalogue, [("OTHER", "A"), ("APP", "A")]) == [
-        Protection("APP", "A", saved=FIRST),
-        Protection("OTHER", "A"),
+        Protection("APP", "A", "APP", saved=FIRST),
+        Protection("OTHER", "A", "OTHER"),
     ]
 
 
@@ -33,7 +33,7 @@ def test_a_stream_is_as_safe_as_its_newest_backup_or_when_it_was_last_seen_to_be
     assert only(catalogue).saved == LATER
     assert only(catalogue.saved("APP/S", LAST)).saved == LAST
     assert only(catalogue.failed("APP/S", "it has no leader")) == Protection(
-        "APP", "S", saved=LATER, problem="it has no leader"
+        "APP", "S", "APP", saved=LATER, problem="it has no leader"
     )
     assert only(catalogue, "OTHER").saved is None
 

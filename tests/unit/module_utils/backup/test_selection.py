@@ -104,3 +104,15 @@ def test_the_newest_backup_by_then(wanted: list[str], at: str | None, expected: 
 def test_what_there_is_not(wanted: list[str], reason: str) -> None:
     with pytest.raises(SelectionError, match=reason):
         choose(BACKUPS, wanted)
+
+
+def test_an_account_is_meant_by_its_name_or_its_identity() -> None:
+    rows = [
+        {"account": account, "account_name": name, "stream": "ORDERS", "taken": "2026-11-23T02:00:00Z"}
+        for account, name in (("AKEY", "APP"), ("BKEY", "TWIN"), ("CKEY", "TWIN"), ("DKEY", None))
+    ]
+    assert [choose(rows, [text]) for text in ("APP", "APP/ORDERS@2026-11-24", "AKEY/*", "DKEY")] == [[0], [0], [0], [3]]
+    with pytest.raises(SelectionError, match="2 accounts are named TWIN: BKEY, CKEY"):
+        choose(rows, ["TWIN/ORDERS"])
+    with pytest.raises(SelectionError, match="there are backups of APP/ORDERS, BKEY/ORDERS, CKEY/ORDERS, DKEY/ORDERS"):
+        choose(rows, ["OTHER"])

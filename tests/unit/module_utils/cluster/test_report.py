@@ -81,6 +81,7 @@ def stream(
 ) -> dict[str, Any]:
     return {
         "account": account,
+        "account_name": account,
         "name": name,
         "storage": "file",
         "messages": 10,

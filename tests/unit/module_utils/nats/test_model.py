@@ -18,11 +18,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes i
     scene_of,
     scene_of_info,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations, health_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import (
+    Expectations,
+    StopPolicy,
+    health_problems,
+    stop_problems,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     Cluster,
     Server,
+    account_labels,
     build_cluster,
     domains,
     for_domain,
@@ -33,6 +39,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     peer_id,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import _server_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from support import clusters
 
 REPLIES = Path(__file__).parents[3] / "support" / "replies"
@@ -344,3 +351,52 @@ def test_servers_without_jetstream_belong_to_the_domain_of_their_cluster_or_supe
         "Ny1": "",
         "Ne1": "",
     }
+
+
+KEYS = [f"A{letter * 55}" for letter in "BCD"]
+
+
+def with_keys(replies: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return the replies as those of an operator's accounts have them: account APP under each of the keys, with these names."""
+    for jsz in replies["jsz"].values():
+        (app,) = (account for account in jsz["account_details"] if account["name"] == "APP")
+        jsz["account_details"] = [{**app, "id": key, "name": name} for key, name in names.items()]
+    return replies
+
+
+def test_an_account_is_its_key_and_displayed_by_name(replies: dict[str, Any]) -> None:
+    cluster = build(with_keys(replies, dict(zip(KEYS, ["APP", "TWIN", "TWIN"]))))
+    by_account = {key: [stream for stream in cluster.streams if stream.account == key] for key in KEYS}
+    for key, label in zip(KEYS, ["APP", *KEYS[1:]]):
+        assert {stream.account_name for stream in by_account[key]} == {label}
+        assert all(stream.group.subject == f"stream {label}/{stream.name}" for stream in by_account[key])
+        assert all(stream.group.leader for stream in by_account[key])
+    assert len({stream.label for stream in cluster.streams}) == len(cluster.streams)
+    assert [cluster.account_of(label) for label in ("APP", KEYS[1], "TWIN")] == [KEYS[0], KEYS[1], "TWIN"]
+
+
+def test_what_healthz_reports_of_an_account_is_joined_with_its_streams(replies: dict[str, Any]) -> None:
+    replies = with_keys(replies, {KEYS[0]: "APP"})
+    stream = next(stream for stream in build(replies).streams if stream.group.size == 3 and stream.group.leader)
+    broken, other = (name for name in stream.group.members if name != stream.group.leader)
+    place = next(item["server"]["id"] for item in replies["statsz"] if item["server"]["name"] == broken)
+    error = f"JetStream stream '{KEYS[0]} > {stream.name}' is not current: group node missing"
+    replies["healthz"][place] = {"status": "unavailable", "status_code": 503, "errors": [{"error": error}]}
+    cluster = build(replies)
+    assert [problem.code for problem in health_problems(cluster, Expectations()) if "ghost" in problem.code] == []
+    harmed = {problem.subject for problem in stop_problems(cluster, [other], StopPolicy()) if problem.severity == ERROR}
+    assert stream.group.subject in harmed
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ({"APP": "APP", "$G": "$G"}, {"APP": "APP", "$G": "$G"}),
+        ({KEYS[0]: "APP", KEYS[1]: ""}, {KEYS[0]: "APP", KEYS[1]: KEYS[1]}),
+        # A JWT may have any name: that of another account's key, or what a terminal acts on.
+        ({KEYS[0]: KEYS[1], KEYS[1]: "APP"}, {KEYS[0]: KEYS[0], KEYS[1]: "APP"}),
+        ({KEYS[0]: "A\nB\x1b", KEYS[1]: "A B\ufffd"}, {KEYS[0]: KEYS[0], KEYS[1]: KEYS[1]}),
+    ],
+)
+def test_no_two_accounts_are_displayed_alike(names: dict[str, str], labels: dict[str, str]) -> None:
+    assert account_labels(names) == labels
