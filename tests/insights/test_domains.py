@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ from jetstream_insights.judging import make_findings
 from jetstream_insights.lake import Lake
 from jetstream_insights.report.content import make_report
 from jetstream_insights.report.shape import dicts
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage, write
+from support.lakes import published_rows
 
 MOMENTS = [0.0, 300.0, 600.0, 900.0]
 #: In which the streams have three replicas and no fault.
@@ -41,13 +43,12 @@ CHECKS = {
 class Made:
     """What was made of the fleet."""
 
-    def __init__(self, lake: Lake, report: dict[str, Any]) -> None:
-        self._lake, self.report = lake, report
+    def __init__(self, lake: Path, report: dict[str, Any]) -> None:
+        self.report = report
+        self._tables = {layer: published_rows(lake, layer, START.date()) for layer in ("gold", "findings")}
 
-    def rows(self, layer: str, table: str) -> list[Row]:
-        frame = self._lake.read_days(layer, table, [START.date()])
-        assert frame is not None, table
-        return frame.collect()
+    def rows(self, layer: str, table: str) -> list[dict[str, Any]]:
+        return self._tables[layer][table]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("domains")
     for at in MOMENTS:
         write(list(PARTS.values()), folder / "lake", at)
-    lake = Lake(spark, str(folder / "lake"))
+    lake = Lake(spark, str(folder / "lake"), little=True)
 
     def say(_text: str) -> None:
         """Progress is for people."""
@@ -66,7 +67,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     wanted = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS))
     assert make_findings(lake, [day], say, False, wanted, None).made == 1
     make_report(lake, day, folder / "report", "Fleet", say)
-    return Made(lake, json.loads((folder / "report" / "report.json").read_text()))
+    return Made(folder / "lake", json.loads((folder / "report" / "report.json").read_text()))
 
 
 def leader(name: str, stream: str, at: float) -> str:
