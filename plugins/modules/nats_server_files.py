@@ -81,7 +81,6 @@ options:
   trial:
     description: >-
       Try the new configuration with C(nats-server -t), also when nothing differs. A refusal fails, and changes nothing.
-      Environment variables that the configuration uses are given with the task's C(environment).
     type: dict
     suboptions:
       binary:
@@ -89,7 +88,9 @@ options:
         type: path
         required: true
       config:
-        description: Path of the configuration file. It is tried together with the other given files of its directory.
+        description:
+          - Path of the configuration file. It is tried together with the other given files of its directory. If it is not one of
+            them, what is on the host is tried.
         type: path
         required: true
       needs:
@@ -97,6 +98,11 @@ options:
         type: list
         elements: path
         default: []
+      environment:
+        description:
+          - The environment variables that the configuration uses, as the text of a JSON object. A task's C(environment) would
+            show them in the arguments of a process and in the log.
+        type: str
       optional:
         description: >-
           Leave the trial out while the executable or one of O(trial.needs) is missing, as in a check run before the first.
@@ -161,6 +167,7 @@ digest:
   sample: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 """
 
+import json
 import os
 import re
 import tempfile
@@ -215,17 +222,21 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
     trial = module.params["trial"]
     if not trial:
         return False, ""
+    environment = environment_of(trial["environment"])
     missing = [path for path in [trial["binary"], *trial["needs"]] if not os.path.exists(path)]
     if missing and trial["optional"]:
         return False, ""
     folder = os.path.dirname(trial["config"])
+    is_given = any(file.path == trial["config"] for file in files)
     with tempfile.TemporaryDirectory(prefix="nats-server-", dir=module.tmpdir) as work:
         for file in files:
             if file.content is not None and os.path.dirname(file.path) == folder:
                 write(os.path.join(work, os.path.basename(file.path)), file.content)
-        staged = os.path.join(work, os.path.basename(trial["config"]))
+        staged = os.path.join(work, os.path.basename(trial["config"])) if is_given else trial["config"]
         try:
-            status, out, err = module.run_command([trial["binary"], "-t", "-c", staged], handle_exceptions=False)
+            status, out, err = module.run_command(
+                [trial["binary"], "-t", "-c", staged], handle_exceptions=False, environ_update=environment
+            )
         except OSError as error:
             raise FilesError(f"{trial['binary']} cannot be run: {error.strerror}; nothing was changed") from error
     said = (err + out).replace(f"{work}/", "").strip()
@@ -234,6 +245,20 @@ def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, s
         raise FilesError(f"nats-server {version} refuses the configuration; nothing was changed.\n{said}")
     digest = re.search(r"sha256:[0-9a-f]{64}", said)
     return True, digest.group(0) if digest else ""
+
+
+def environment_of(text: str | None) -> dict[str, str]:
+    """Return the variables of the environment. Raises FilesError, which does not quote them, for what they cannot be."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise FilesError("trial.environment is not the text of a JSON object")
+    for name in found:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise FilesError(f"trial.environment: {name!r} is not the name of a variable")
+    return {name: str(value) for name, value in found.items()}
 
 
 def units_of(files: list[File], unit: str | None) -> list[File]:
@@ -347,6 +372,7 @@ def main() -> None:
                     "binary": {"type": "path", "required": True},
                     "config": {"type": "path", "required": True},
                     "needs": {"type": "list", "elements": "path", "default": []},
+                    "environment": {"type": "str", "no_log": True},
                     "optional": {"type": "bool", "default": False},
                 },
             },

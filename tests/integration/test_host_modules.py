@@ -105,6 +105,22 @@ def test_what_the_server_refuses_changes_nothing(site: Site) -> None:
     assert site.contents() == before
 
 
+def test_a_trial_has_the_environment_which_no_output_shows(site: Site) -> None:
+    trial = {"binary": str(site.installed), "config": str(site.folder / "nats-server.conf")}
+    extra = "max_connections: $MOST"
+    refused = site.write(extra=extra, trial=trial)
+    assert "variable reference for 'MOST'" in refused["msg"]
+    given = {**trial, "environment": json.dumps({"MOST": 4711, "TOKEN": "one-secret"})}
+    done = site.write(extra=extra, trial=given)
+    assert done["tried"] and "one-secret" not in json.dumps(done)
+    # What is on the host, as `diagnose` tries it.
+    nothing: dict[str, Any] = {"directories": [], "secret_files": [], "files": []}
+    assert site.write(check=True, trial=given, **nothing)["digest"] == done["digest"]
+    for wrong in ('{"A\\nB": 1}', '{"A B": 1}', "[1]", "one-secret"):
+        refused = site.write(check=True, trial={**trial, "environment": wrong})
+        assert "trial.environment" in refused["msg"] and "one-secret" not in refused["msg"]
+
+
 def test_a_trial_without_the_executable(site: Site) -> None:
     """It may be left out in check mode alone, where the version is not installed yet."""
     trial = {"binary": "/no/such/nats-server", "config": str(site.folder / "nats-server.conf")}

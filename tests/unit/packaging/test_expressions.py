@@ -155,3 +155,10 @@ def test_a_fact_that_keeps_a_time_or_a_count_is_found(value: Any, found: bool) -
     assert time_or_count([{"block": [task]}], variables) == (["fact"] if found else [])
     hidden = {"ansible.builtin.set_fact": {"fact": "{{ made }}"}, "vars": {"made": value}}
     assert time_or_count([hidden], variables) == (["fact"] if found else [])
+
+
+def test_no_task_has_the_environment_of_the_service() -> None:
+    """Ansible writes a task's environment into the command line of its shell, and into the log with -vvv."""
+    given = re.compile(r"^ *environment: .*service_environment", re.MULTILINE)
+    found = [f"{path.relative_to(CHECKOUT)}: {line}" for path in FILES for line in given.findall(path.read_text())]
+    assert [line for line in found if "to_json" not in line and "vars/main/bundle.yml" not in line] == []
