@@ -68,6 +68,14 @@ options:
     type: str
     choices: [accept, fail, move]
     default: accept
+  accept_loss:
+    description:
+      - Streams (C(ACCOUNT/STREAM)) whose messages may end with the maintenance, since their only replica is in the memory of one
+        of these servers, or since the server would empty them when it starts (nats-server#6753). Without it they are a reason
+        against it.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: natsops.jetstream.nats_cluster_health
   - module: natsops.jetstream.nats_server_evacuate
@@ -129,8 +137,8 @@ causes:
 problems:
   description:
     - What speaks against it (severity V(error)), or what it costs (V(warning)), as in M(natsops.jetstream.nats_cluster_health).
-    - Codes are V(stop_breaks_quorum), V(stop_r1), V(stop_unknown_server), V(maintenance) and
-      V(maintenance_overdue).
+    - Codes are V(stop_breaks_quorum), V(stop_r1), V(stop_unknown_server), V(roll_memory_lost), V(roll_first_seq),
+      V(maintenance) and V(maintenance_overdue).
   returned: success
   type: list
   elements: dict
@@ -173,7 +181,14 @@ def request_of(params: Mapping[str, Any], now: float) -> Request:
         raise NatsFailure("invalid_option", f"{option}: {error}") from error
     if until <= now:
         raise NatsFailure("invalid_option", f"{option}: {utc(until)} is over: say how long the maintenance may take")
-    return Request(params["by"] or _me(), until, params["reason"], bool(params["until"]), params["r1_policy"])
+    return Request(
+        params["by"] or _me(),
+        until,
+        params["reason"],
+        bool(params["until"]),
+        params["r1_policy"],
+        frozenset(params["accept_loss"]),
+    )
 
 
 def _me() -> str:
@@ -227,6 +242,7 @@ def main() -> None:
             "gate": {"type": "bool", "default": True},
             "expected_servers": {"type": "list", "elements": "str"},
             "r1_policy": {"type": "str", "choices": ["accept", "fail", "move"], "default": "accept"},
+            "accept_loss": {"type": "list", "elements": "str", "default": []},
         }
     )
     if module.params["gate"]:

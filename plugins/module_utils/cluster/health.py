@@ -133,9 +133,10 @@ def stop_problems(cluster: Cluster, server_names: Iterable[str], policy: StopPol
     if cluster.meta is not None:
         problems += _stop_group(cluster.meta.group, cluster.meta.quorum, stopping, cluster.names, policy)
     faults = _reported_faults(cluster)
+    in_memory = {stream.group.subject: stream.messages for stream in cluster.streams if stream.storage == "memory"}
     for group in cluster.groups():
         sound = cluster.names - faults[group.subject].keys() if group.subject in faults else cluster.names
-        problems += _stop_group(group, group.quorum, stopping, sound, policy)
+        problems += _stop_group(group, group.quorum, stopping, sound, policy, in_memory.get(group.subject, 0))
     return problems
 
 
@@ -533,14 +534,22 @@ def _peer_problems(group: RaftGroup, quorum: int, answered: frozenset[str], limi
 
 
 def _stop_group(
-    group: RaftGroup, quorum: int, stopping: frozenset[str], answered: frozenset[str], policy: StopPolicy
+    group: RaftGroup,
+    quorum: int,
+    stopping: frozenset[str],
+    answered: frozenset[str],
+    policy: StopPolicy,
+    in_memory: int = 0,
 ) -> Iterable[Problem]:
+    """Yield what the stop does to a group. `in_memory`: messages that only servers' memories have."""
     leaving = sorted(stopping.intersection(group.members))
     if not leaving:
         return
     if group.size == 1:
         severity = ERROR if policy.r1 == "fail" and not group.ephemeral else WARNING
         message = f"{_label(group)} has a single replica and is away while {_names(leaving)} is stopped"
+        if in_memory:
+            message = f"{_label(group)} is in the memory of {_names(leaving)} alone: its {in_memory} message(s) end with the stop"
         yield Problem("stop_r1", severity, group.subject, message, tuple(leaving))
         return
     if group.leader is None:

@@ -13,7 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import StopPolicy, stop_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import batch_effects
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_plan import (
+    RollRules,
+    batch_effects,
+    lost_messages,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
@@ -28,13 +32,15 @@ _NAMED = 8
 @dataclass(frozen=True)
 class Request:
     """What is asked for. `until`: seconds since 1970. `renew`: whether it also replaces the end of a maintenance that has begun.
-    `r1`: accept, fail or move: what becomes of streams and consumers with a single replica."""
+    `r1`: accept, fail or move: what becomes of streams and consumers with a single replica. `accept_loss`: streams
+    (ACCOUNT/STREAM) whose messages may end."""
 
     by: str
     until: float
     reason: str = ""
     renew: bool = False
     r1: str = "accept"
+    accept_loss: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,9 @@ def plan_entry(
     problems = (
         stop_problems(cluster, stopping, StopPolicy("fail" if request.r1 == "fail" else "accept")) if cluster else []
     )
+    if cluster:
+        rules = RollRules(r1_policy=request.r1, accept_loss=request.accept_loss)
+        problems += lost_messages(cluster, [name for name in entering if name in stopping], rules)
     others = known_problems([mark for name, mark in marks.items() if name not in servers], now, answered)
     lines = [*_lines(cluster, after, set(entering), servers, now, request), *(problem.message for problem in others)]
     return EntryPlan(tuple(after), tuple(entering), (*problems, *others), tuple(lines))

@@ -94,8 +94,7 @@ def plan_roll(cluster: Cluster, wanted: Iterable[str], zones: Mapping[str, str],
     problems = [
         *duplicate_problems(cluster),
         *_few_replicas(cluster, running, rules),
-        *_lost_with_memory(cluster, running, rules),
-        *_lost_by_first_seq(cluster, running, rules),
+        *lost_messages(cluster, running, rules),
         *_meta_refusal(cluster, running),
     ]
     leader = cluster.meta.group.leader if cluster.meta else None
@@ -188,6 +187,11 @@ def _few_replicas(cluster: Cluster, running: Sequence[str], rules: RollRules) ->
                 f"{group.size} of {group.size} replicas make its quorum"
             )
             yield Problem("roll_few_replicas", severity, group.subject, message, tuple(touched))
+
+
+def lost_messages(cluster: Cluster, running: Sequence[str], rules: RollRules) -> list[Problem]:
+    """Return the streams whose messages end when these servers stop and start again: errors, unless that is accepted by name."""
+    return [*_lost_with_memory(cluster, running, rules), *_lost_by_first_seq(cluster, running, rules)]
 
 
 def _lost_with_memory(cluster: Cluster, running: Sequence[str], rules: RollRules) -> Iterable[Problem]:

@@ -77,6 +77,16 @@ class TestEntry:
         kept = plan_entry(live, {"n3": True}, {}, replace(REQUEST, r1="fail"), NOW)
         assert errors(kept.problems) == [("stop_r1", "stream APP/ALONE")]
 
+    def test_messages_in_the_memory_of_the_server_alone_are_not_given_up_unasked(self) -> None:
+        cache = replace(stream("CACHE", ["n3"]), storage="memory", messages=20)
+        live = cluster(NAMES, cache, replace(stream("EMPTY", ["n3"]), storage="memory"))
+        plan = plan_entry(live, {"n3": True}, {}, REQUEST, NOW)
+        assert errors(plan.problems) == [("roll_memory_lost", "stream APP/CACHE")]
+        single = next(one for one in plan.problems if one.code == "stop_r1")
+        assert "is in the memory of n3 alone: its 20 message(s) end with the stop" in single.message
+        for accepted in (replace(REQUEST, accept_loss=frozenset(["APP/CACHE"])), replace(REQUEST, r1="move")):
+            assert errors(plan_entry(live, {"n3": True}, {}, accepted, NOW).problems) == []
+
     def test_a_second_one_is_refused_and_the_first_is_named_with_the_groups_and_peers(self) -> None:
         live = without_n3("ORDERS")
         plan = plan_entry(live, {"n2": True}, {"n3": MARK}, REQUEST, NOW)
