@@ -25,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+    UNREADABLE,
     Server,
     domains,
     parse_server,
@@ -88,7 +89,7 @@ _MANIFEST = "capture/misc/manifest.json"
 _METADATA = "capture/misc/audit_gather_metadata.json"
 
 #: Bytes of the largest artifact of an archive that is read; an archive comes from elsewhere.
-_LARGEST_ARTIFACT = 1 << 30
+_LARGEST_ARTIFACT = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -312,20 +313,21 @@ def _write_artifacts(
             document = _artifact(zipped, path)
             server = parse_server(document["server"], {}, 0.0)
             reported = timestamp(parse_time(str(document["server"]["time"])))
-        except (KeyError, ValueError, zipfile.BadZipFile) as error:
+            data = document.get("data") or {}
+            first = endpoint != "jsz" or server.id not in accounts
+            if endpoint == "jsz":
+                new_accounts(data, accounts.setdefault(server.id, set()))
+            rows = list(rows_of(endpoint, data, first))
+        except (*UNREADABLE, zipfile.BadZipFile) as error:
             failure = NatsFailure("bad_reply", f"{path} cannot be read: {error}")
             writer.fail(endpoint, Origin("", name, cluster), failure)
             continue
-        data = document.get("data") or {}
         domain = known.get(server.id, server.domain)
         origin = Origin(server.id, server.name, server.cluster, server.version, reported, domain)
         if server.id not in servers:
             servers[server.id] = server
             writer.add(origin, Row("servers", {}, {**_described(server), "rtt": None, "clock_offset": None}))
-        first = endpoint != "jsz" or server.id not in accounts
-        if endpoint == "jsz":
-            new_accounts(data, accounts.setdefault(server.id, set()))
-        for row in rows_of(endpoint, data, first):
+        for row in rows:
             writer.add(origin, row)
     return list(servers.values())
 
@@ -339,7 +341,7 @@ def _domains(zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]]) -> 
                 document = _artifact(zipped, path)
                 reached = (document.get("data") or {}).get("gateway") or {}
                 servers.append(parse_server(document["server"], {"gateways": reached.get("gateways")}, 0.0))
-            except (AttributeError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
+            except (*UNREADABLE, zipfile.BadZipFile):
                 continue  # a broken one is reported where it is written
     return domains(servers)
 
@@ -347,15 +349,15 @@ def _domains(zipped: zipfile.ZipFile, tags: Mapping[str, Mapping[str, str]]) -> 
 def _artifacts(tags: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str, str]]:
     """Yield the path, the endpoint, the server's name and its cluster of each artifact that is an answer, in order."""
     for path, named in sorted(tags.items()):
-        endpoint = _ARTIFACTS.get(named.get("artifact_type", ""))
+        endpoint = _ARTIFACTS.get(str(named.get("artifact_type", "")))
         if endpoint is not None:
-            yield path, endpoint, named.get("server", ""), named.get("cluster", "")
+            yield path, endpoint, str(named.get("server", "")), str(named.get("cluster", ""))
 
 
 def _artifact(zipped: zipfile.ZipFile, path: str) -> dict[str, Any]:
     """Return an answer in its envelope. Raises KeyError, ValueError or BadZipFile for a broken one."""
     if zipped.getinfo(path).file_size > _LARGEST_ARTIFACT:
-        raise ValueError("it is larger than 1 GiB")
+        raise ValueError("it is larger than 512 MiB")
     document = json.loads(zipped.read(path))
     if not isinstance(document, dict) or not isinstance(document.get("server"), dict):
         raise ValueError("it does not say which server it is from")

@@ -41,6 +41,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import _server_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from support import clusters
+from support.hostile import mutated
 
 REPLIES = Path(__file__).parents[3] / "support" / "replies"
 VERSIONS = sorted(path.stem for path in REPLIES.glob("*.json"))
@@ -225,20 +226,6 @@ def test_a_meta_group_of_another_cluster_is_told_from_the_own(leader: str) -> No
         assert meta is not None
         assert (meta.group.leader, meta.foreign) == ("a1", (frozenset(foreign),))
         assert set(meta.views) == set(own)
-
-
-WRONG = [None, "x", -1, float("nan"), [], [7], {}, {"x": 1}, 5, True]
-
-
-def mutated(value: Any, chance: random.Random, place: list[int]) -> Any:
-    """Return a copy of the reply in which the leaf with the number `place` is something else."""
-    place[0] -= 1
-    if place[0] < 0 and (not isinstance(value, (dict, list)) or place[0] == -1):
-        place[0] = 1 << 30
-        return chance.choice(WRONG)
-    if isinstance(value, dict):
-        return {key: mutated(item, chance, place) for key, item in value.items()}
-    return [mutated(item, chance, place) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("part", ["statsz", "jsz", "healthz"])
