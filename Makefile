@@ -175,6 +175,8 @@ coverage: $(CACHE)/venv/.made $(INSTALLED) ## lines and branches of module_utils
 		failed=$$?; coverage combine --quiet && coverage html --quiet --directory $(COVERAGE)/html && coverage report --format=markdown >$(COVERAGE)/summary.md && \
 		coverage report --skip-covered --sort=cover && exit $$failed
 
+# Spark plans for longer than it computes, and plans in one thread: two processes, each with a session of its own.
+test-insights: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-insights: lint-insights $(SPARK_VENV)/.connect $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@tools/chromium.sh >/dev/null
 	@$(SPARK_PYTEST) -m 'not chaos' $(or $(TESTS),tests/insights)
@@ -327,7 +329,7 @@ $(CACHE)/venv-%/.made: requirements/%.txt tools/venv.sh
 $(SPARK_VENV)/.made: requirements/insights.txt tools/venv.sh tools/java.sh
 	@tools/java.sh && PYTHON=$(PYTHON) tools/venv.sh $(@D) $< && touch $@
 
-# Only a test connects to another Spark, and it is a third more to download.
+# What only tests need. Spark Connect is a third more to download.
 $(SPARK_VENV)/.connect: requirements/connect.txt $(SPARK_VENV)/.made
 	@$(SPARK_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $< && touch $@
 

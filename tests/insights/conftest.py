@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -42,3 +44,32 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def golden(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Golden:
     return make_golden(tmp_path_factory.mktemp("golden"))
+
+
+# --- two processes --------------------------------------------------------------------------------------------------------
+
+#: Files whose tests share what takes longest to make, for one process.
+TOGETHER = ("test_connect.py", "test_delta.py")
+#: The files that take longest, by `python3 tools/run_parts.py --slowest 40 test-insights`. They begin first, so that both
+#: processes end at about the same time.
+LONGEST = (
+    "test_judged_hours.py", "test_connect.py", "test_facts.py", "test_findings.py", "test_silver.py", "test_gold.py",
+    "test_gold_parts.py", "test_delta.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    """Give each file to one process as a whole: its tests share what was made."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OfFiles(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            name = Path(nodeid.partition("::")[0]).name
+            return TOGETHER[0] if name in TOGETHER else name
+
+    return OfFiles(config, log)
