@@ -8,11 +8,13 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import PARQUET
 from jetstream_insights.jobs import make_silver
 from jetstream_insights.lake import Lake
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage, recorded_stream
+from support.lakes import few_silver_tables
 from support.snapshots import HOUR
 
 
@@ -46,7 +48,8 @@ def test_every_fault_occurs_and_is_reported() -> None:
         assert 3 < sum(1 for stream in streams if getattr(stream, fault)) < 40, fault
 
 
-def test_what_is_true_is_found_in_silver(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_true_is_found_in_silver(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_silver_tables(monkeypatch, "streams")
     fleet = Fleet(5, 20, outages=(Outage(1, 60, 120),))
     moments = [0.0, 60.0, 120.0]
     for at in moments:

@@ -18,6 +18,7 @@ from jetstream_insights.files import LakeError
 from jetstream_insights.lake import SILVER_FORMAT, Lake
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
+from support.lakes import few_silver_tables
 from support.snapshots import HOUR, recorded, write_snapshot
 
 Output = pytest.CaptureFixture[str]
@@ -117,7 +118,10 @@ def published_before(lake: Lake) -> dict[str, Any]:
     return lake.pointer("silver", HOUR)
 
 
-def test_a_disk_that_is_full(spark: SparkSession, small_disk: Path, capsys: Output) -> None:
+def test_a_disk_that_is_full(
+    spark: SparkSession, small_disk: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_silver_tables(monkeypatch, "streams")
     lake = Lake(spark, str(small_disk))
     before = published_before(lake)
     with (small_disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
@@ -130,7 +134,8 @@ def test_a_disk_that_is_full(spark: SparkSession, small_disk: Path, capsys: Outp
     assert not list((small_disk / "silver").rglob("*.parquet"))
 
 
-def test_a_disk_that_may_only_be_read(spark: SparkSession, small_disk: Path) -> None:
+def test_a_disk_that_may_only_be_read(spark: SparkSession, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_silver_tables(monkeypatch, "streams")
     lake = Lake(spark, str(small_disk))
     before = published_before(lake)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

@@ -19,6 +19,7 @@ from jetstream_insights.gold.common import Maintenance
 from jetstream_insights.judging import read_hosts, read_thresholds
 from jetstream_insights.lake import Lake
 from pyspark.sql import SparkSession
+from support.lakes import few_silver_tables
 from support.snapshots import HOUR, recorded, write_snapshot
 
 #: Few, which Spark plans in seconds; test_findings.py has all of them.
@@ -26,8 +27,9 @@ CHECKS = {"HOST_102", "STREAM_201", "META_002", "SERVER_101", "SERVER_104", "RAF
 
 
 def test_findings_and_report_of_a_recorded_cluster(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    few_silver_tables(monkeypatch, "servers", "streams", "meta_peers", "raft_groups", "hosts")
     write_snapshot(tmp_path / "lake", recorded("2.15.1"))
     lake = Lake(spark, str(tmp_path / "lake"))
     span = ["--lake", str(tmp_path / "lake"), "--from", "2026-11-21", "--to", "2026-11-22", "--master", "local[1]"]
