@@ -15,8 +15,9 @@ description:
   - Restores one stream, some, or all streams of accounts from the backups that M(natsops.jetstream.nats_backup) saved, as
     M(natsops.jetstream.nats_stream_restore) restores one.
   - Every archive is verified and everything that is in the way is seen before the first stream is created. When one
-    stream cannot be restored, none is.
-  - Streams that copy others (mirrors, sources) come last. Each restored stream is compared with its backup.
+    stream cannot be restored, none is. A damaged backup fails its own stream only, after the others are restored.
+  - Sixteen streams are restored at a time, each over its own connection, and one with O(rate_limit). Streams that copy
+    others (mirrors, sources) come last. Each restored stream is compared with its backup.
   - A stream that exists is never written to. One that is just what was saved is left as it is.
 extends_documentation_fragment:
   - natsops.jetstream.accounts

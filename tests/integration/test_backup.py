@@ -181,7 +181,7 @@ def test_a_stream_that_cannot_be_saved_keeps_no_other_from_it(accounts: Accounts
 def test_a_name_of_255_bytes_keeps_no_stream_from_being_saved(accounts: Accounts) -> None:
     """A long name ended each run, and none of the streams behind it was ever saved."""
     app = accounts.sites["APP"]
-    names = ["A", "M" * 255, "Z"]
+    names = ["BEFORE", "M" * 255, "NEXT"]
     for stream in names:
         app.add(stream, 1)
         app.produce([(f"{stream}.x", {}, b"1")])
@@ -336,20 +336,106 @@ def test_what_is_refused_before_anything_is_saved(accounts: Accounts) -> None:
     assert list(accounts.directory.glob("APP/*")) == []
 
 
-def test_a_damaged_backup_keeps_all_from_being_restored(accounts: Accounts) -> None:
+def test_a_damaged_backup_keeps_no_other_stream_from_being_restored(accounts: Accounts) -> None:
     app = accounts.sites["APP"]
-    for stream in ("GOOD", "HURT"):
+    for stream in ("EDITED", "GOOD", "HURT"):
         app.add(stream, 1)
         app.produce(some_messages(stream, 20))
-    saved = accounts.done("backup")
-    archive = next(Path(row["path"]) for row in saved["streams"] if row["stream"] == "HURT") / "stream.tar.s2"
+    accounts.done("backup")
+    app.produce([("EDITED.x", {}, b"later")])
+    saved = {row["stream"]: Path(row["path"]) for row in accounts.done("backup")["streams"]}
+    archive = saved["HURT"] / "stream.tar.s2"
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 4
     archive.write_bytes(data)
+    manifest = saved["EDITED"] / "backup.json"
+    manifest.write_text(manifest.read_text().replace('"max_msgs": -1', '"max_msgs": 10'))
     app.clear()
-    assert "HURT" in accounts.refused("restore", "damaged", streams=["*"])
-    assert app.api.stream_names() == []
-    assert accounts.done("restore", streams=["APP/GOOD"])["changed"]
+    for check_mode in (True, False):
+        result = accounts.run("restore", check_mode, streams=["*"])
+        assert (result["failed"], result["failure"]["code"]) == (True, "damaged")
+        head, hurt, edited = result["msg"].splitlines()
+        assert head.startswith("2 of 3 streams ") and str(archive) in hurt
+        # The backup before it is older than the stream was, and is not restored in its place.
+        assert f"APP/EDITED: {manifest}: its seal does not match" in edited and "Name the time" in edited
+        assert app.api.stream_names() == ([] if check_mode else ["GOOD"])
+    taken = json.loads(
+        next(path for path in accounts.directory.glob("APP/EDITED@*/backup.json") if path != manifest).read_text()
+    )
+    accounts.done("restore", streams=[f"APP/EDITED@{taken['taken']}"])
+    assert app.api.stream("EDITED")["state"]["messages"] == 20
+    # Nothing is unread where it is not asked for.
+    assert not accounts.done("restore", streams=["APP/GOOD"])["changed"]
+
+
+def test_what_is_delivered_again_is_counted_before(accounts: Accounts, version: str) -> None:
+    """From 2.15 on a consumer with replicas comes back with its ack floor alone."""
+    app = accounts.sites["APP"]
+    app.add("AGAIN", 3)
+    app.cluster.add_consumer("AGAIN", "c", app.account)
+    record = app.produce(some_messages("AGAIN", 100))
+    app.consume("AGAIN", "c", record, fetch=80, ack=80, skip=1)
+    info = app.api.consumer("AGAIN", "c")
+    assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (0, 1)
+    accounts.done("backup")
+    app.clear()
+    (planned,) = accounts.run("restore", check_mode=True, streams=["*"])["streams"]
+    (row,) = accounts.done("restore", streams=["*"])["streams"]
+    counted = "also acknowledged ones: c (up to 80)" if version != OLD else "are delivered again: c (1)"
+    assert row["caveats"] == planned["caveats"] and any(caveat.endswith(counted) for caveat in row["caveats"]), row
+    again = app.api.consumer("AGAIN", "c")
+    assert again["num_pending"] + again["num_ack_pending"] == (100 if version != OLD else 21)
+
+
+def test_what_comes_twice_from_restored_sources_is_counted_before(accounts: Accounts, version: str) -> None:
+    """From 2.15 on a restored source is another stream to those that copy it."""
+    app = accounts.sites["APP"]
+    for stream, count in (("PART1", 30), ("PART2", 12)):
+        app.add(stream, 1)
+        app.produce(some_messages(stream, count))
+    app.add("SUM", 1, sources=[{"name": "PART1"}, {"name": "PART2"}], subjects=[])
+    assert wait_until(lambda: app.api.stream("SUM")["state"]["messages"], lambda count: count == 42, 30).done
+    accounts.done("backup")
+    app.clear()
+    planned = {row["stream"]: row["caveats"] for row in accounts.run("restore", True, streams=["*"])["streams"]}
+    rows = {row["stream"]: row["caveats"] for row in accounts.done("restore", streams=["*"])["streams"]}
+    twice = ["it takes up to 42 messages twice, from sources that are restored, too: PART1 (30), PART2 (12)"]
+    assert [text for text in rows["SUM"] if "twice" in text] == (twice if version != OLD else [])
+    assert planned == rows
+    if version != OLD:
+        assert wait_until(lambda: app.api.stream("SUM")["state"]["messages"], lambda count: count == 84, 30).done
+
+
+def test_a_replica_whose_server_is_down_is_waited_for_by_no_restore(accounts: Accounts, cluster: NatsProcesses) -> None:
+    app = accounts.sites["APP"]
+    names = [f"WIDE{number}" for number in range(3)]
+    for stream in names:
+        app.add(stream, 3)
+        app.produce(some_messages(stream, 20))
+    accounts.done("backup")
+    app.clear()
+    cluster.kill("n3")
+    try:
+        # The meta leader may choose n3 to lead a stream, which is removed then.
+        seen = wait_until(
+            lambda: accounts.run("restore", streams=["*"], wait_timeout=60, idle_timeout=5),
+            lambda result: not result.get("failed") or "what there was of it is removed" not in result["msg"],
+            90,
+        )
+        assert seen.done and not seen.value.get("failed"), seen.value
+        for row in seen.value["streams"]:
+            assert (
+                not row["changed"] or "n3 does not answer: its replica is copied when it is back" in row["caveats"]
+            ), row
+            assert not row["changed"] or row["compared"]["digest"] == "same"
+    finally:
+        cluster.start("n3")
+
+    def copied() -> bool:
+        infos = [app.api.stream(stream)["cluster"] for stream in names]
+        return all(peer.get("current") for info in infos for peer in info["replicas"])
+
+    assert wait_until(copied, bool, 60).done
 
 
 def test_a_run_that_was_killed_continues(accounts: Accounts, tmp_path: Path) -> None:

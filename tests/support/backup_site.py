@@ -136,9 +136,9 @@ class Site:
         return thread
 
     def consume(
-        self, stream: str, consumer: str, record: Record, subject: str = "", fetch: int = 0, ack: int = 0
+        self, stream: str, consumer: str, record: Record, subject: str = "", fetch: int = 0, ack: int = 0, skip: int = 0
     ) -> None:
-        """Fetch messages of a consumer with that filter and acknowledge the first of them."""
+        """Fetch messages of a consumer with that filter and acknowledge the first of them, without those that are skipped."""
         wanted = sorted(seq for seq, message in record.messages.items() if subject in ("", message[0]))
 
         async def work() -> list[int]:
@@ -148,7 +148,7 @@ class Site:
                     consumer=consumer, stream=stream
                 )
                 fetched = await load.fetch(subscription, fetch)
-                for message in fetched[:ack]:
+                for message in fetched[skip:ack]:
                     await message.ack_sync(timeout=10)
                 return [message.metadata.sequence.stream for message in fetched]
             finally:

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup import shapes
+from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.shapes import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     count,
     flag,
     list_of,

@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
+from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import SERVER_METADATA
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.shapes import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, Contents
+from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     count,
     flag,
     list_of,
@@ -29,7 +30,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.shapes im
     seconds,
     whole,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, Contents
 
 SCHEMA, VERSION = "natsops.stream_backup", 1
 FILE = "backup.json"
@@ -159,7 +159,7 @@ _CONSUMER = object_of(
             }
         ),
         "in_archive": optional(flag),
-        **members(count, "num_ack_pending"),
+        **members(count, "num_ack_pending", "redelivered"),
         **members(_POSITION, "delivered", "ack_floor"),
     }
 )
@@ -191,7 +191,8 @@ _SHAPES: dict[str, shapes.Shape] = {
 
 def consumer_entries(infos: Sequence[Info], contents: Contents | None) -> tuple[dict[str, Any], ...]:
     """Return what a manifest keeps of each consumer: what the servers said before the snapshot, and the positions that its
-    archive has where there are any. `in_archive`: None where the archive was not read back."""
+    archive has where there are any. `in_archive`: None where the archive was not read back. `redelivered`: the messages that
+    the consumer delivers again once it is restored, at most."""
     there = {consumer.name: consumer for consumer in contents.consumers} if contents else {}
     names = sorted({*there, *(info["name"] for info in infos)})
     by_name = {info["name"]: info for info in infos}
@@ -209,8 +210,27 @@ def _consumer_entry(name: str, info: Info | None, archived: Consumer | None, kno
         if archived is not None
         else {key: _pair((info or {}).get(key)) for key in ("delivered", "ack_floor")}
     )
-    config = without_server_metadata(found["config"])
-    return {"name": name, **found, "config": config, **positions, "in_archive": archived is not None if known else None}
+    return {
+        "name": name,
+        **found,
+        "config": without_server_metadata(found["config"]),
+        **positions,
+        "redelivered": _redelivered(found["num_ack_pending"], info, archived),
+        "in_archive": archived is not None if known else None,
+    }
+
+
+def _redelivered(pending: int, info: Info | None, archived: Consumer | None) -> int:
+    """Return how many messages a consumer delivers again after a restore. Where it is led by a cluster, an archive of 2.15 has
+    its ack floor alone: what was acknowledged above comes again, too (seen on 2.15.1)."""
+    delivered = _pair((info or {}).get("delivered"))["consumer_seq"]
+    if archived is None:
+        floor = _pair((info or {}).get("ack_floor"))["consumer_seq"]
+    elif archived.delivered["consumer_seq"] < delivered:
+        floor = archived.ack_floor["consumer_seq"]
+    else:
+        return archived.pending
+    return max(pending, delivered - floor) if pending else 0
 
 
 def _pair(value: Any) -> dict[str, int]:

@@ -19,7 +19,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, without_server_metadata
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 Config = Mapping[str, Any]
@@ -209,10 +210,7 @@ def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, re
             "the restored stream knows no message ids: for the duplicate window of "
             f"{human_seconds(window / 1e9)} a message that was stored before the backup is stored again when it is sent again"
         )
-    pending = {entry["name"]: entry["num_ack_pending"] for entry in consumers if entry.get("num_ack_pending")}
-    if pending:
-        names = ", ".join(f"{name} ({count})" for name, count in pending.items())
-        found.append(f"messages that were delivered but not acknowledged are delivered again: {names}")
+    found += redeliveries(consumers, [entry["name"] for entry in recreate])
     ephemeral = [entry["name"] for entry in recreate if not entry["config"].get("durable_name")]
     if ephemeral:
         found.append(f"ephemeral consumers that the archive lacks are left to their clients: {', '.join(ephemeral)}")
@@ -222,6 +220,46 @@ def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, re
             f"until its missing consumers are recreated, a stream with retention {retention} may drop messages"
         )
     return found
+
+
+def redeliveries(consumers: Sequence[Config], recreated: Collection[str]) -> list[str]:
+    """Return which messages are delivered again, and how many at most. A recreated consumer knows its ack floor alone."""
+    exact, above = [], []
+    for entry in consumers:
+        pending, again = entry["num_ack_pending"], entry["redelivered"]
+        if pending and entry["name"] in recreated:
+            again = max(again, entry["delivered"]["consumer_seq"] - entry["ack_floor"]["consumer_seq"])
+        if again > pending:
+            above.append(f"{entry['name']} (up to {again})")
+        elif again:
+            exact.append(f"{entry['name']} ({again})")
+    found = []
+    if exact:
+        found.append(f"messages that were delivered but not acknowledged are delivered again: {', '.join(exact)}")
+    if above:
+        found.append(f"messages above the ack floor are delivered again, also acknowledged ones: {', '.join(above)}")
+    return found
+
+
+def repeats_sources(version: str) -> bool:
+    """Return whether a stream takes everything again from a source that was restored: servers go by the identity of a source,
+    and a restored stream is another one (seen on 2.15.1)."""
+    return reported_version(version) >= ALL_CONSUMERS
+
+
+def is_later(created: str, taken: Optional[str]) -> bool:
+    """Return whether a stream was created after a backup was taken."""
+    return taken is None or parse_time(created) > parse_time(taken)
+
+
+def sources_caveat(again: Mapping[str, int]) -> list[str]:
+    """Return what is to be known of a stream that takes the messages of these sources again."""
+    if not again:
+        return []
+    names = ", ".join(f"{name} ({count})" for name, count in again.items())
+    return [
+        f"it takes up to {counted(sum(again.values()), 'message')} twice, from sources that are restored, too: {names}"
+    ]
 
 
 def recreated_config(entry: Config, retention: str) -> dict[str, Any]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Optional
+from urllib.parse import unquote
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import account_names, stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
@@ -121,6 +123,46 @@ def choose(
             if chosen.setdefault(name, place) != place:
                 raise SelectionError(f"{name} is asked for at two times")
     return sorted(chosen.values())
+
+
+@dataclass(frozen=True)
+class FolderName:
+    """What the name of a backup's folder says of it. Long names of streams and accounts are shortened there."""
+
+    account: Optional[str]
+    stream: str
+    taken: datetime
+
+
+def folder_name(folder: str) -> FolderName | None:
+    """Return what `<account>/<stream>@<time>` says, None for any other name."""
+    above, _slash, name = folder.rpartition("/")
+    stream, at, stamp = name.rpartition("@")
+    try:
+        taken = parse_time(stamp)
+    except SelectionError:
+        return None
+    account = unquote(above.rpartition("/")[2])
+    return FolderName(None if account in ("", "_") else account, stream, taken) if at else None
+
+
+def asked_for(
+    folders: Sequence[str], wanted: Sequence[str], at: str | None = None, now: datetime | None = None
+) -> dict[str, str]:
+    """Return the newest of these folders of each stream that is asked for as in `choose`, by the name of the stream. Those that
+    are dated in the future are left out. Raises SelectionError."""
+    latest = (now or datetime.now(timezone.utc)) + CLOCK_SKEW
+    found: dict[str, tuple[datetime, str]] = {}
+    for text in wanted:
+        pattern, _at, time = text.partition("@")
+        until = parse_time(time or at or "") if time or at else latest
+        for folder in folders:
+            name = folder_name(folder)
+            if name is None or name.taken > min(until, latest) or not matches(name.account, name.stream, [pattern]):
+                continue
+            key = stream_key(name.account, name.stream)
+            found[key] = max(found.get(key, (name.taken, folder)), (name.taken, folder))
+    return {key: folder for key, (_taken, folder) in found.items()}
 
 
 def _nothing(backups: Sequence[Mapping[str, Any]], text: str, pattern: str) -> str:

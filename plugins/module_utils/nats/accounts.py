@@ -59,6 +59,10 @@ class Connections:
         for client in self._clients.values():
             client.close()
 
+    def another(self) -> Connections:
+        """Return connections of the same users, for another thread."""
+        return Connections(self._options, self._users)
+
     @property
     def own(self) -> Client:
         """Return the connection of the task's own user."""

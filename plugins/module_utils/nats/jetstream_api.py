@@ -358,6 +358,22 @@ class JetStreamApi(_Api):
         """Return, in the same order, the CONSUMER.INFO of every consumer of each stream, or why there is no such listing."""
         return self._lists([f"CONSUMER.LIST.{stream}" for stream in streams], "consumers")
 
+    def consumers_soon(self, stream: str, seconds: float) -> Listing:
+        """Return the CONSUMER.INFO of every consumer of a stream whose leader reports within so many seconds. A listing takes
+        servers 4 s as long as one of its consumers is electing a leader."""
+        names = self.consumer_names(stream)
+        rows, unknown = [], {}
+        for name, answer in zip(
+            names, self.call_many([(f"CONSUMER.INFO.{stream}.{name}", None) for name in names], seconds)
+        ):
+            if isinstance(answer, NatsFailure):
+                unknown[name] = answer.description
+            elif answered_by_leader(answer):
+                rows.append(answer)
+            else:
+                unknown[name] = "it has no leader"
+        return Listing(tuple(rows), unknown)
+
     def consumer(self, stream: str, name: str) -> dict[str, Any]:
         """Return the CONSUMER.INFO of one consumer: config, delivered, ack_floor, num_pending, cluster, ..."""
         return self._of_leader(f"CONSUMER.INFO.{stream}.{name}")

@@ -36,6 +36,14 @@ CHECKSUM, CONTENTS, RECORDS = "checksum", "contents", "records"
 LEVELS = (CHECKSUM, CONTENTS, RECORDS)
 
 
+class Unreadable(NatsFailure):
+    """A folder that looks like a backup and cannot be read."""
+
+    def __init__(self, folder: str, code: str, description: str) -> None:
+        super().__init__(code, description)
+        self.folder = folder
+
+
 @dataclass(frozen=True)
 class Backup:
     """One backup, and the folder of its store that has it."""
@@ -85,27 +93,27 @@ class Backup:
 
 
 def read_backup(store: Store, folder: str = "", files: frozenset[str] | None = None) -> Backup:
-    """Return the backup in a folder. Raises NatsFailure: invalid_option where there is none, damaged for an unreadable one."""
+    """Return the backup in a folder. Raises Unreadable: invalid_option where there is none, otherwise damaged."""
     name = f"{folder}/{FILE}" if folder else FILE
     try:
         text = store.read(name)
         there = store.files(folder) if files is None else files
         return Backup(store, folder, read_manifest(text, [archive for archive in ARCHIVES if archive in there]))
     except OSError as error:
-        raise NatsFailure("invalid_option", f"no backup in {store.place(folder)}: {error.strerror} ({FILE})") from error
+        reason = f"no backup in {store.place(folder)}: {error.strerror} ({FILE})"
+        raise Unreadable(folder, "invalid_option", reason) from error
     except (ManifestError, UnicodeDecodeError) as error:
-        raise NatsFailure("damaged", f"{store.place(name)}: {error}") from error
+        raise Unreadable(folder, "damaged", f"{store.place(name)}: {error}") from error
 
 
-def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup], list[NatsFailure]]:
+def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup], list[Unreadable]]:
     """Return the backups in a store, in the order of selection.by_age, and what looks like one and cannot be read. Raises
     NatsFailure."""
     found, failures = [], []
     for folder, files in store.folders().items():
         try:
             backup = read_backup(store, folder, files)
-        except NatsFailure as failure:
-            _require_readable(failure)
+        except Unreadable as failure:
             failures.append(failure)
             continue
         if stream is None or backup.manifest.stream == stream:
@@ -114,20 +122,13 @@ def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup],
     return sorted(found, key=lambda backup: (by_age(backup.manifest.taken, now), backup.folder)), failures
 
 
-def _require_readable(failure: NatsFailure) -> None:
-    """Raise what is wrong with the store and not with one backup."""
-    if failure.code not in ("damaged", "invalid_option"):
-        raise failure
-
-
 def newest_backup(store: Store, stream: str, account: str | None) -> Backup | None:
     """Return the newest backup of a stream that was taken into a store, None without any that can be read. Raises NatsFailure."""
     found = []
     for folder, files in store.folders(f"{name_part(stream)}@").items():
         try:
             backup = read_backup(store, folder, files)
-        except NatsFailure as failure:
-            _require_readable(failure)
+        except Unreadable:
             continue
         if (backup.manifest.stream, backup.manifest.account) == (stream, account):
             found.append(backup)

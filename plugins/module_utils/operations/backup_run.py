@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -44,7 +43,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
 
 #: Failures of a run rather than a stream, where they come so many times in a row.
 _HOPELESS, _IN_A_ROW = ("write_failed", "unreachable", "authorization", "tls"), 3
@@ -99,13 +98,13 @@ def _run(
         streams=with_identities(wanted.streams, connections.names),
         exclude=with_identities(wanted.exclude, connections.names),
     )
-    found, unlisted = _listed(connections, wanted.accounts)
+    patience, leaderless = Patience(), _Leaderless(connections)
+    found, unlisted = _listed(connections, wanted.accounts, patience)
     labels = {account: connections.label(account) for account in wanted.accounts}
     chosen = chosen_streams(found, wanted.streams, wanted.exclude, bool(unlisted), labels)
     listed = [account for account in wanted.accounts if account not in unlisted]
     catalogue = replace(catalogue.without(_gone(catalogue, found, listed)), exclude=tuple(wanted.exclude))
     rows: list[dict[str, Any]] = []
-    patience, leaderless = Patience(), _Leaderless(connections)
     for account, stream in chosen:
         name = stream_key(account, stream)
         report = partial(_report, progress, rows, len(chosen), stream_key(labels[account], stream))
@@ -136,7 +135,7 @@ def _run(
 
 
 def _listed(
-    connections: Connections, accounts: Sequence[Optional[str]]
+    connections: Connections, accounts: Sequence[Optional[str]], patience: Patience
 ) -> tuple[list[Stream], dict[Optional[str], NatsFailure]]:
     """Return the streams of the accounts, and the accounts that did not list theirs: clients of an account can disturb its
     answers, and no other account is to miss its backup for that. Raises NatsFailure where no account lists its streams."""
@@ -144,7 +143,8 @@ def _listed(
     unlisted: dict[Optional[str], NatsFailure] = {}
     for account in accounts:
         try:
-            found += [(account, stream) for stream in sorted(connections.account(account).stream_names())]
+            names = patience.wait(connections.account(account).stream_names, lambda _names: True)
+            found += [(account, stream) for stream in sorted(names)]
         except NatsFailure as failure:
             if failure.code in ("unreachable", "tls", "invalid_option"):
                 raise
@@ -263,12 +263,10 @@ def _with_elections(
     except NatsFailure as failure:
         if not (is_transient(failure) or failure.code in _LEADER_LOST) or wanted.patience.left <= 0:
             raise
-        started = time.monotonic()
         try:
-            led = wait_until(lambda: api.stream(wanted.stream), answered_by_leader, wanted.patience.left).done
+            led = answered_by_leader(wanted.patience.wait(lambda: api.stream(wanted.stream), answered_by_leader))
         except NatsFailure:
             led = False
-        wanted.patience.left -= time.monotonic() - started
         if not led:
             raise
     return back_up(connections.client(account), api, wanted, check_mode)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,13 +14,24 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SelectionError, choose
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
+    is_later,
+    position,
+    repeats_sources,
+    sources_caveat,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import (
+    SelectionError,
+    asked_for,
+    choose,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import with_identities
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
     CONTENTS,
     Backup,
+    Unreadable,
     find_backups,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
@@ -29,16 +41,27 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
     written,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import choice_rows
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import Keys, only_passing
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import WantedBackup, back_up
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import WantedRestore, restore
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import (
+    ELECTED,
+    WantedRestore,
+    restore,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.workers import Workers
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
+from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 #: How a restored stream is compared: what the servers say of it, or all that it holds, read back.
 STATE, READ_BACK = "state", "contents"
 COMPARISONS = (STATE, READ_BACK)
+#: Streams that are restored at a time: most of it is waiting, for elections and for replicas that catch up.
+AT_ONCE = 16
+#: Failures of a run rather than a stream.
+_HOPELESS = ("unreachable", "authorization", "tls")
 #: What is done about streams that exist and are not what was saved.
 REFUSE, SKIP = "refuse", "skip"
 EXISTING = (REFUSE, SKIP)
@@ -68,59 +91,136 @@ class Outcome:
 
 
 def restore_streams(connections: Connections, wanted: WantedRestores, progress: Progress, check_mode: bool) -> Outcome:
-    """Restore every stream that is asked for, those first that are no copies of others.
+    """Restore every stream that is asked for, many at a time, those first that are no copies of others.
 
-    Raises NatsFailure, before anything is created: invalid_option, and the code of the first stream that cannot be restored.
+    A damaged backup fails its own stream only, and so does what fails once its stream is created. Raises NatsFailure, before
+    anything is created: invalid_option, and the code of the first stream that cannot be restored for another reason.
     """
-    backups = _chosen(wanted, connections.names)
-    planned = [_plan(connections, wanted, backup) for backup in backups]
-    refused = [row for row in planned if row["problem"]]
-    if refused:
-        lines = [f"{row['label']}: {row['problem']}" for row in refused[:8]]
-        lines += [f"and {len(refused) - 8} more"] if len(refused) > 8 else []
-        head = f"{len(refused)} of {len(planned)} streams cannot be restored, and nothing was changed"
-        raise NatsFailure(refused[0]["code"], "\n".join([head, *lines]))
-    if check_mode:
-        return Outcome(_result(wanted, planned, True), None)
-    rows: list[dict[str, Any]] = []
-    for place, (backup, plan) in enumerate(zip(backups, planned)):
-        report = partial(_report, progress, f"{place} of {len(backups)} streams are restored; {plan['label']}", plan)
+    backups, damaged = _chosen(wanted, connections.names)
+    for account in {_account(connections, wanted, backup) for backup in backups}:
+        if account is not None or not wanted.names_accounts:
+            # A meta leader that was lost a moment ago keeps no stream from being restored.
+            wait_until(connections.account(account).stream_names, lambda _names: True, ELECTION_SECONDS)
+    # A rate is that of the run.
+    with Workers(connections, 1 if wanted.one.pace.rate else AT_ONCE) as workers:
+        planned = workers.map(lambda own, backup: _plan(own, wanted, backup), backups)
+        refused = [row for row in planned if row["problem"] and row["code"] != "damaged"]
+        if refused:
+            lines = [f"{row['label']}: {row['problem']}" for row in refused[:8]]
+            lines += [f"and {len(refused) - 8} more"] if len(refused) > 8 else []
+            head = f"{len(refused)} of {len(planned)} streams cannot be restored, and nothing was changed"
+            raise NatsFailure(refused[0]["code"], "\n".join([head, *lines]))
+        planned = _with_repetitions(connections, backups, planned)
+        if check_mode:
+            rows: list[dict[str, Any]] = [*planned, *damaged]
+        else:
+            rows = [*_Run(wanted, progress, len(planned)).restore(workers, list(zip(backups, planned))), *damaged]
+    return Outcome(_result(wanted, rows, check_mode), _failure(rows, len(planned) + len(damaged), check_mode))
+
+
+class _Run:
+    """Restores streams at the same time, and counts how they fare."""
+
+    def __init__(self, wanted: WantedRestores, progress: Progress, count: int) -> None:
+        self._wanted, self._progress, self._count = wanted, progress, count
+        self._lock = threading.Lock()
+        self._restored = 0
+        self._failed_in_a_row = 0
+        self._given_up = False
+
+    def restore(self, workers: Workers, pairs: Sequence[tuple[Backup, dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Return the rows of the streams that were begun: first the originals, then those that copy others."""
+        rows: list[dict[str, Any]] = []
+        for copies in (False, True):
+            some = [pair for pair in pairs if _is_copy(pair[0]) == copies]
+            rows += [row for row in workers.map(self._one, some) if row is not None]
+        return rows
+
+    def _one(self, own: Connections, pair: tuple[Backup, dict[str, Any]]) -> dict[str, Any] | None:
+        backup, plan = pair
+        if plan["problem"] or self._given_up:
+            return plan if plan["problem"] else None
+        report = partial(self._report, plan)
         report(0)
         try:
-            rows.append(_restore(connections, wanted, backup, plan, report))
+            row = _restore(own, self._wanted, backup, plan, report)
         except NatsFailure as failure:
-            left = [row["label"] for row in planned[place + 1 :]]
-            failure.description += f"\n{place} of {len(backups)} streams are restored" + (
-                f", not begun: {', '.join(left[:10])}{f' and {len(left) - 10} more' if len(left) > 10 else ''}"
-                if left
-                else ""
-            )
-            rows.append({**plan, "changed": True, "problem": failure.description, "code": failure.code})
-            return Outcome(_result(wanted, rows, False), failure)
-    return Outcome(_result(wanted, rows, False), None)
+            with self._lock:
+                self._failed_in_a_row += 1
+                self._given_up = failure.code in _HOPELESS or self._failed_in_a_row >= AT_ONCE
+            return {**plan, "changed": True, "problem": failure.description, "code": failure.code}
+        with self._lock:
+            self._restored += 1
+            self._failed_in_a_row = 0
+        return row
+
+    def _report(self, plan: Mapping[str, Any], sent: int) -> None:
+        def line() -> str:
+            done = f"{self._restored} of {self._count} streams are restored"
+            return f"{done}; {plan['label']}: {human_bytes(sent)} of {human_bytes(plan['bytes'])}"
+
+        with self._lock:
+            self._progress.report(line)
 
 
-def _report(progress: Progress, begin: str, plan: Mapping[str, Any], sent: int) -> None:
-    progress.report(lambda: f"{begin}: {human_bytes(sent)} of {human_bytes(plan['bytes'])}")
+def _failure(rows: Sequence[Mapping[str, Any]], count: int, planned: bool) -> Optional[NatsFailure]:
+    """Return what tells which streams were not restored, None where all were."""
+    failed = [row for row in rows if row["problem"]]
+    if not failed:
+        return None
+    lines = [f"{row['label']}: {row['problem']}" for row in failed[:8]]
+    lines += [f"and {len(failed) - 8} more"] if len(failed) > 8 else []
+    left = count - len(rows)
+    lines += [f"not begun: {counted(left, 'stream')}"] if left else []
+    done = f"{len(rows) - len(failed)} {'can be' if planned else 'are'}"
+    head = f"{len(failed)} of {counted(count, 'stream')} {'cannot be' if planned else 'were not'} restored as saved; {done}"
+    return NatsFailure(failed[0]["code"], "\n".join([head, *lines]), account=failed[0]["account"])
 
 
-def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> list[Backup]:
-    """Return the backups to restore, originals before copies. `names`: of accounts by identity. Raises NatsFailure."""
+def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Backup], list[dict[str, Any]]]:
+    """Return the backups to restore, originals before copies, and the rows of the streams whose newest backup cannot be read.
+    `names`: of accounts by identity. Raises NatsFailure."""
     wanted.store.require()
     if not wanted.wanted:
         raise NatsFailure("invalid_option", "streams: say what is to be restored, such as APP/ORDERS, APP or *")
-    backups, damaged = find_backups(wanted.store)
+    backups, unreadable = find_backups(wanted.store)
+    folders = {failure.folder: failure for failure in unreadable}
     try:
-        places = choose(choice_rows(backups, names), wanted.wanted, wanted.at)
+        texts = [text.partition("@") for text in wanted.wanted]
+        whose = with_identities([pattern for pattern, _at, _time in texts], names)
+        patterns = [f"{pattern}{at}{time}" for pattern, (_pattern, at, time) in zip(whose, texts)]
+        hidden = asked_for([*folders, *(backup.folder for backup in backups)], patterns, wanted.at)
+        hidden = {name: folder for name, folder in hidden.items() if folder in folders}
+        places = choose(choice_rows(backups, names), [] if hidden and not backups else wanted.wanted, wanted.at)
     except SelectionError as error:
-        unread = f" ({len(damaged)} backups cannot be read: {damaged[0].description})" if damaged else ""
+        unread = f" ({len(unreadable)} backups cannot be read: {unreadable[0].description})" if unreadable else ""
         raise NatsFailure("invalid_option", f"streams: {error}{unread}") from error
-    chosen = [backups[place] for place in places]
+    # By the names of folders, in which long names are shortened.
+    older = {name: folder.rpartition("@")[0] for name, folder in hidden.items()}
+    chosen = [backups[place] for place in places if backups[place].folder.rpartition("@")[0] not in older.values()]
+    rows = [_unread_row(name, folders[folder], wanted.store, names) for name, folder in hidden.items()]
     changes = wanted.one.changes
     if len(chosen) > 1 and (changes.stream is not None or changes.subjects is not None):
         some = ", ".join(stream_key(backup.manifest.account, backup.manifest.stream) for backup in chosen[:5])
         raise NatsFailure("invalid_option", f"name, subjects: for one stream, not for {len(chosen)} ({some})")
-    return sorted(chosen, key=_is_copy)
+    return sorted(chosen, key=_is_copy), rows
+
+
+def _unread_row(name: str, failure: Unreadable, store: Store, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the row of a stream whose newest backup cannot be read. An older one is not taken in its place."""
+    account, _slash, stream = name.partition("/")
+    label = stream_key(names.get(account, account), stream)
+    problem = f"{failure.description}. Name the time of an earlier backup to restore that, such as {label}@2026-11-23"
+    return {
+        **_ROW,
+        "name": name,
+        "label": label,
+        "account": account or None,
+        "stream": stream,
+        "path": store.place(failure.folder),
+        "problem": problem,
+        "code": "damaged",
+    }
 
 
 def _is_copy(backup: Backup) -> bool:
@@ -132,31 +232,43 @@ def _account(connections: Connections, wanted: WantedRestores, backup: Backup) -
     return connections.identity(account) if wanted.names_accounts and account else None
 
 
+#: A row of which nothing is known yet.
+_ROW: dict[str, Any] = {
+    "taken": None,
+    "changed": False,
+    "skipped": False,
+    "compared": {},
+    "caveats": [],
+    "messages": 0,
+    "bytes": 0,
+    "diff": {},
+    "problem": "",
+    "code": "",
+}
+
+
 def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> dict[str, Any]:
     """Return the row of a stream that is to be restored, with `problem` where it cannot be."""
     manifest, account = backup.manifest, _account(connections, wanted, backup)
     name = wanted.one.changes.stream or manifest.stream
     row: dict[str, Any] = {
+        **_ROW,
         "name": stream_key(account, name),
         "label": stream_key(connections.label(account), name),
         "account": account,
         "stream": name,
         "path": backup.path,
         "taken": manifest.taken,
-        "changed": False,
-        "skipped": False,
-        "compared": {},
-        "caveats": [],
-        "problem": "",
-        "code": "",
     }
     try:
         if wanted.names_accounts and account is None:
             raise NatsFailure("invalid_option", f"account: {backup.path} does not say of which account it is; name one")
         result = restore(connections.client(account), connections.account(account), backup, wanted.one, True)
     except NatsFailure as failure:
+        if failure.code in _HOPELESS:
+            raise
         if failure.code == "exists" and wanted.existing == SKIP:
-            return {**row, "skipped": True, "messages": 0, "bytes": 0, "diff": {}}
+            return {**row, "skipped": True}
         return {
             **row,
             "problem": failure.description.partition("nothing was restored: ")[2] or failure.description,
@@ -164,6 +276,31 @@ def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> d
         }
     kept = {key: result[key] for key in ("changed", "messages", "bytes", "caveats", "diff")}
     return {**row, **kept}
+
+
+def _with_repetitions(
+    connections: Connections, backups: Sequence[Backup], rows: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rows with what streams will take again from sources that are new: restored in this run, or created since the
+    backup."""
+    restored = {(row["account"], row["stream"]): row["messages"] for row in rows if row["changed"]}
+
+    def again(backup: Backup, row: Mapping[str, Any]) -> dict[str, int]:
+        """Return how many messages a stream takes again from each source."""
+        sources = backup.manifest.config.get("sources") if row["changed"] else None
+        if not sources or not repeats_sources(connections.client(row["account"]).server_version):
+            return {}
+        counts = {}
+        for name in sorted({str(source.get("name")) for source in sources if not source.get("external")}):
+            counts[name] = restored.get((row["account"], name)) or 0
+            info = None if counts[name] else connections.account(row["account"]).find_stream(name)
+            if info is not None and is_later(info["created"], backup.manifest.taken):
+                counts[name] = info["state"]["messages"]
+        return {name: count for name, count in counts.items() if count}
+
+    return [
+        {**row, "caveats": [*row["caveats"], *sources_caveat(again(backup, row))]} for backup, row in zip(backups, rows)
+    ]
 
 
 def _restore(
@@ -178,8 +315,11 @@ def _restore(
         return dict(plan)
     client, api = connections.client(plan["account"]), connections.account(plan["account"])
     result = restore(client, api, backup, replace(wanted.one, report=report), False)
-    compared = _compared(connections, wanted, backup, plan)
-    row = {**plan, "seconds": result["seconds"], "caveats": result["caveats"], "compared": compared}
+    compared = wait_until(
+        lambda: _compared(connections, wanted, backup, plan), lambda _found: True, ELECTION_SECONDS
+    ).value
+    caveats = list(dict.fromkeys([*plan["caveats"], *result["caveats"]]))
+    row = {**plan, "seconds": result["seconds"], "caveats": caveats, "compared": compared}
     if compared["digest"] not in ("same", "not compared"):
         reason = f"stream {plan['label']} was restored, but it does not hold what was saved: {compared['digest']}"
         raise NatsFailure("incomplete", reason, account=plan["account"])
@@ -193,7 +333,7 @@ def _compared(
     api, manifest = connections.account(plan["account"]), backup.manifest
     before = manifest.contents or manifest.state
     state = api.stream(plan["stream"])["state"]
-    floors = {info["name"]: position(info) for info in api.consumers(plan["stream"]).rows}
+    floors = {info["name"]: position(info) for info in api.consumers_soon(plan["stream"], ELECTED).rows}
     return {
         "messages": [before.get("messages", 0), state.get("messages", 0)],
         # Of a stream that never had a message it is 0, and 1 once that was restored.

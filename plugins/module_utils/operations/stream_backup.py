@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, BinaryIO, Callable, cast
+from typing import Any, BinaryIO, Callable, TypeVar, cast
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import (
     ENCRYPTED_ARCHIVE,
@@ -39,6 +39,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.clust
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import METHOD, encrypted
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
+T = TypeVar("T")
+
 Info = dict[str, Any]
 
 
@@ -48,6 +50,14 @@ class Patience:
     leader for good take no longer than one."""
 
     left: float = ELECTION_SECONDS
+
+    def wait(self, read: Callable[[], T], done: Callable[[T], bool]) -> T:
+        """Return the last reading of a wait that takes no more than what is left. Raises NatsFailure as wait_until."""
+        started = time.monotonic()
+        try:
+            return wait_until(read, done, self.left).value
+        finally:
+            self.left = max(0.0, self.left - (time.monotonic() - started))
 
 
 @dataclass(frozen=True)
@@ -87,11 +97,7 @@ def _consumers(api: JetStreamApi, wanted: WantedBackup, version: str, info: Info
     if wanted.pace.consumers:
         listing = api.consumers(wanted.stream)
         if listing.unknown and wanted.patience.left > 0:
-            elected = wait_until(
-                lambda: api.consumers(wanted.stream), lambda read: not read.unknown, wanted.patience.left
-            )
-            wanted.patience.left -= elected.waited
-            listing = elected.value
+            listing = wanted.patience.wait(lambda: api.consumers(wanted.stream), lambda read: not read.unknown)
         rows, leaderless = listing.rows, set(listing.unknown)
     problem = backup_problem(info["config"], leaderless, version)
     if problem is not None:

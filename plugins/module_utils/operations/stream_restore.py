@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable
 
@@ -34,6 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     CONSUMER_EXISTS,
     STREAM_NOT_FOUND,
     JetStreamApi,
+    Listing,
     RestoreFailed,
     TransferPace,
 )
@@ -51,6 +52,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 #: A server gives an upload up 5 s after the last part, and may create a stream from what it has until then
 #: (server/jetstream_api.go activityInterval): absent for longer than that means gone.
 _GIVEN_UP = 7.0
+#: Seconds in which the leader of a consumer reports.
+ELECTED = 0.5
+_INTERVAL = 0.05
+#: Nanoseconds of silence from which on a replica counts as unavailable.
+_SILENT = 5_000_000_000
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ def restore(
     the like, after what was created is removed again; incomplete where the stream is whole but not as it was saved.
     """
     started = time.monotonic()
-    prepared = _prepare(client, api, backup, wanted)
+    prepared = wait_until(lambda: _prepare(client, api, backup, wanted), lambda _found: True, ELECTION_SECONDS).value
     if prepared.existing is not None:
         nothing = {"changed": False, "recreated": [], "caveats": [], "diff": {"before": {}, "after": {}}}
         return {**_result(prepared, prepared.existing, started), **nothing}
@@ -96,7 +102,7 @@ def restore(
     recreated = _recreate(api, prepared.plan)
     state = reply.get("state") or info["state"]
     early = _placed(api, prepared.plan, recreated, state.get("last_seq") or 0, wanted)
-    few = _pending_settled(api, prepared.plan, wanted)
+    few = _pending_settled(api, prepared, wanted)
     # A consumer whose leader has just been elected may not have read its positions yet.
     wrong = wait_until(
         lambda: differences(prepared.backup.manifest, prepared.plan, state, _all_consumers(api, prepared, wanted)),
@@ -104,6 +110,7 @@ def restore(
         ELECTION_SECONDS,
     ).value
     result = {**_result(prepared, reply, started), "recreated": recreated}
+    result["caveats"] += [f"{name} does not answer: its replica is copied when it is back" for name in _late(info)]
     wrong = [*wrong, *early, *few]
     if wrong:
         name = prepared.plan.config["name"]
@@ -154,7 +161,9 @@ def _send(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> dict
         reason = f"stream {name} was not restored: {prepared.backup.archive}: {error}{_left(api, name, wanted)}"
         raise NatsFailure("damaged", reason, account=api.account) from error
     except NatsFailure as failure:
-        if failure.code in ("timeout", "connection_lost"):
+        if failure.code == "timeout":
+            failure.description += f" (or the server that was to lead stream {name} is down){_left(api, name, wanted)}"
+        elif failure.code == "connection_lost":
             failure.description += f"; see whether stream {name} exists, which it did not before"
         raise
 
@@ -244,20 +253,47 @@ def _gathered(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> dict[str, Any]:
-    """Wait until every replica is in step and return the stream's info. Raises NatsFailure not_seen."""
+    """Wait until every replica whose server answers is in step and return the stream's info. Raises NatsFailure not_seen."""
     name, replicas = plan.config["name"], plan.config.get("num_replicas") or 1
+    started = time.monotonic()
 
-    def settled(info: dict[str, Any] | None) -> bool:
-        cluster = (info or {}).get("cluster") or {}
-        peers = cluster.get("replicas") or ()
-        led = replicas == 1 or bool(cluster.get("leader"))
-        return info is not None and led and len(peers) == replicas - 1 and all(peer.get("current") for peer in peers)
+    def settled(info: Mapping[str, Any] | None) -> bool:
+        return info is not None and in_step(info, replicas, time.monotonic() - started)
 
-    seen = wait_until(lambda: api.find_stream(name), settled, wanted.wait_timeout)
+    seen = wait_until(lambda: api.find_stream(name), settled, wanted.wait_timeout, _INTERVAL)
     if not seen.done or seen.value is None:
-        reason = f"stream {name} was restored, but its replicas are not in step after {wanted.wait_timeout:g} s"
+        late = ", ".join(_late(seen.value or {}))
+        on = f" on {late}" if late else ""
+        reason = (
+            f"stream {name} has all its messages, but its replicas{on} are not in step after {wanted.wait_timeout:g} s"
+        )
         raise NatsFailure("not_seen", reason, account=api.account)
     return seen.value
+
+
+def in_step(info: Mapping[str, Any], replicas: int, waited: float) -> bool:
+    """Return whether a stream has a leader and all of its replicas are as far. After an election's time those do not count from
+    which the leader hears nothing while the others are a majority: they copy the stream once their servers are back."""
+    peers = _peers(info)
+    led = replicas == 1 or bool((info.get("cluster") or {}).get("leader"))
+    current = 1 + sum(bool(peer.get("current")) for peer in peers)
+    silent = sum(_is_silent(peer) for peer in peers) if waited >= ELECTION_SECONDS else 0
+    return led and len(peers) == replicas - 1 and current + silent == replicas and current >= replicas // 2 + 1
+
+
+def _is_silent(peer: Mapping[str, Any]) -> bool:
+    """Return whether the leader of a group hears nothing of a replica. Of one that it never heard of it reports 0 nanoseconds."""
+    active = peer.get("active") or 0
+    return not peer.get("current") and (not active or active > _SILENT)
+
+
+def _peers(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list((info.get("cluster") or {}).get("replicas") or ())
+
+
+def _late(info: Mapping[str, Any]) -> list[str]:
+    """Return the servers whose replicas are not in step."""
+    return sorted(peer["name"] for peer in _peers(info) if not peer.get("current"))
 
 
 def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
@@ -287,14 +323,15 @@ def _placed(
     return place_consumers(api, plan.config["name"], configs, last_seq, retention, wanted.wait_timeout)
 
 
-def _pending_settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> list[str]:
+def _pending_settled(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> list[str]:
     """Wait until no consumer counts fewer pending messages than there are, and return which do."""
-    stream = plan.config["name"]
+    stream = prepared.plan.config["name"]
+    _all_consumers(api, prepared, wanted)
 
     def read() -> list[str]:
         # The state first: what is stored in between is one more for the consumers.
         state = api.stream(stream)["state"]
-        return too_few_pending(state, list(api.consumers(stream).rows))
+        return too_few_pending(state, list(api.consumers_soon(stream, ELECTED).rows))
 
     return wait_until(read, lambda few: not few, wanted.wait_timeout).value
 
@@ -306,11 +343,12 @@ def _all_consumers(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore
     entries = prepared.plan.recreate if prepared.plan.strip else prepared.backup.manifest.consumers
     expected = {entry["name"] for entry in entries if entry["config"].get("durable_name")}
 
-    def read() -> list[dict[str, Any]]:
-        return list(api.consumers(stream).rows)
+    def done(found: Listing) -> bool:
+        return not found.unknown and expected <= {row["name"] for row in found.rows}
 
-    seen = wait_until(read, lambda rows: expected <= {row["name"] for row in rows}, wanted.wait_timeout)
-    return seen.value
+    return list(
+        wait_until(lambda: api.consumers_soon(stream, ELECTED), done, wanted.wait_timeout, _INTERVAL).value.rows
+    )
 
 
 def _result(prepared: _Prepared, reply: dict[str, Any] | None, started: float) -> dict[str, Any]:

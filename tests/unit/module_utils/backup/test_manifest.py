@@ -169,6 +169,24 @@ def test_consumers_of_the_archive_and_of_their_leaders() -> None:
     assert consumer_entries([info()], None)[0]["in_archive"] is None
 
 
+@pytest.mark.parametrize(
+    ("delivered", "pending", "archived", "expected"),
+    [
+        (80, 1, Consumer("c", {}, pair(80), pair(0), 1), 1),
+        # Acknowledged and delivered while the archive was written.
+        (80, 3, Consumer("c", {}, pair(85), pair(0), 1), 1),
+        # An archive of a 2.15 cluster has the floor alone, one up to 2.14 may lack the consumer.
+        (80, 1, Consumer("c", {}, pair(0), pair(0), 0), 80),
+        (80, 1, None, 80),
+        (80, 0, None, 0),
+    ],
+)
+def test_what_is_delivered_again(delivered: int, pending: int, archived: Consumer | None, expected: int) -> None:
+    seen = {**info("c", 0), "delivered": pair(delivered), "num_ack_pending": pending}
+    (entry,) = consumer_entries([seen], contents(*([archived] if archived else [])))
+    assert entry["redelivered"] == expected
+
+
 def test_a_backup_that_is_still_right() -> None:
     assert outdated(manifest(), "APP", stream(), [info()]) == ""
     assert outdated(manifest(consumers=()), "APP", stream(), None) == ""

@@ -30,11 +30,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     begins_early,
     consumers_part,
     differences,
+    is_later,
     may_drift,
     plan_restore,
     position,
     recreated_config,
+    redeliveries,
+    repeats_sources,
     require_restored,
+    sources_caveat,
     too_few_pending,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import Reader
@@ -58,8 +62,10 @@ def consumer(
     return {
         "name": name,
         "config": {"durable_name": name, "deliver_policy": "all", **config},
+        "delivered": {"consumer_seq": floor + pending, "stream_seq": floor + pending},
         "ack_floor": {"consumer_seq": floor, "stream_seq": floor},
         "num_ack_pending": pending,
+        "redelivered": pending,
         "in_archive": in_archive,
     }
 
@@ -197,6 +203,25 @@ def test_consumers_with_more_replicas_than_their_stream(archive_format: str) -> 
     assert plan.strip is (archive_format == TAR)
     recreated = {entry["name"]: entry["config"]["num_replicas"] for entry in plan.recreate}
     assert recreated == ({"many": 0, "few": 1} if archive_format == TAR else {})
+
+
+def test_what_is_delivered_again() -> None:
+    more = {**consumer("more", floor=5, pending=1), "redelivered": 80}
+    anew = {**consumer("anew", pending=1), "delivered": {"consumer_seq": 7, "stream_seq": 7}}
+    assert redeliveries([consumer("a", floor=5, pending=3), more, consumer("idle", floor=5), anew], ["anew"]) == [
+        "messages that were delivered but not acknowledged are delivered again: a (3)",
+        "messages above the ack floor are delivered again, also acknowledged ones: more (up to 80), anew (up to 3)",
+    ]
+
+
+def test_what_comes_twice() -> None:
+    assert (repeats_sources("2.14.3"), repeats_sources("2.15.1")) == (False, True)
+    assert sources_caveat({}) == []
+    assert sources_caveat({"A": 2, "B": 1}) == [
+        "it takes up to 3 messages twice, from sources that are restored, too: A (2), B (1)"
+    ]
+    assert is_later("2026-11-23T02:00:00.5Z", "2026-11-23T02:00:00Z")
+    assert not is_later("2026-11-23T02:00:00Z", "2026-11-23T02:00:00.5Z")
 
 
 def test_caveats() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import (
     SelectionError,
+    asked_for,
     choose,
+    folder_name,
     matches,
     parse_time,
 )
@@ -116,3 +118,27 @@ def test_an_account_is_meant_by_its_name_or_its_identity() -> None:
         choose(rows, ["TWIN/ORDERS"])
     with pytest.raises(SelectionError, match="there are backups of APP/ORDERS, BKEY/ORDERS, CKEY/ORDERS, DKEY/ORDERS"):
         choose(rows, ["OTHER"])
+
+
+def test_what_the_name_of_a_folder_says() -> None:
+    name = folder_name("APP%2EX/ORDERS@x@20261123T020000.123456Z")
+    assert name is not None and (name.account, name.stream) == ("APP.X", "ORDERS@x")
+    assert (name.taken.hour, name.taken.microsecond) == (2, 123_456)
+    alone = folder_name("_/S@20261123T020000Z")
+    assert alone is not None and alone.account is None
+    assert [folder_name(folder) for folder in ("", "S", "APP/S@then", "APP/S@99991231T235959Z@")] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "at", "expected"),
+    [
+        (["*"], None, {"APP/A": "APP/A@20261122T020000Z", "APP/B": "APP/B@20261121T020000Z"}),
+        (["APP/A"], "2026-11-21", {"APP/A": "APP/A@20261121T020000Z"}),
+        (["APP/A@2026-11-20"], None, {}),
+        (["APP/B@20261121T020000Z", "OTHER"], None, {"APP/B": "APP/B@20261121T020000Z"}),
+    ],
+)
+def test_the_newest_folder_by_then(wanted: list[str], at: str | None, expected: dict[str, str]) -> None:
+    folders = [f"APP/A@202611{day}T020000Z" for day in (21, 22)]
+    folders += ["APP/B@20261121T020000Z", "APP/B@20991121T020000Z", "x", "_/S@then"]
+    assert asked_for(folders, wanted, at, datetime(2026, 11, 24, tzinfo=timezone.utc)) == expected

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The same work for many assets at a time, each with connections that no other one uses."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, TypeVar
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+
+Job = TypeVar("Job")
+Done = TypeVar("Done")
+
+
+class Workers:
+    """Up to `count` threads. Each has its own connections, to the accounts of `connections`; a client is for one thread."""
+
+    def __init__(self, connections: Connections, count: int) -> None:
+        self._count = count
+        self._made = [connections.another() for _number in range(count - 1)]
+        # The one that was used last is taken first: what is not needed never connects.
+        self._free: queue.LifoQueue[Connections] = queue.LifoQueue()
+        for own in [*self._made, connections]:
+            self._free.put(own)
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        with contextlib.ExitStack() as stack:
+            for own in self._made:
+                stack.enter_context(own)
+
+    def map(self, work: Callable[[Connections, Job], Done], jobs: Iterable[Job]) -> list[Done]:
+        """Return what the work returns for each job, in the order of the jobs. What one raises is raised once those that have
+        begun are done; the rest is not begun."""
+
+        def one(job: Job) -> Done:
+            own = self._free.get()
+            try:
+                return work(own, job)
+            finally:
+                self._free.put(own)
+
+        pool = ThreadPoolExecutor(self._count)
+        try:
+            return [future.result() for future in [pool.submit(one, job) for job in jobs]]
+        finally:
+            pool.shutdown(cancel_futures=True)
