@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import http.server
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -257,6 +259,75 @@ def test_an_endpoint_that_does_not_answer(accounts: InStorage) -> None:
 def test_a_bucket_that_is_not_there(accounts: InStorage) -> None:
     assert "has no bucket nothing" in accounts.refused("backup", "invalid_option", directory="s3://nothing/nats")
     assert "there is no bucket in it" in accounts.refused("backup", "invalid_option", directory="s3://")
+
+
+def test_a_bucket_with_object_lock(accounts: InStorage, storage: ObjectStorage) -> None:
+    """It takes no upload without a checksum. What retention removes stays as an older version."""
+    client, bucket = storage.client, "locked"
+    client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+    rule = {"DefaultRetention": {"Mode": "COMPLIANCE", "Days": 1}}
+    client.put_object_lock_configuration(
+        Bucket=bucket, ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
+    )
+    site, options = accounts.sites["APP"], {"directory": f"s3://{bucket}/nats", "keep": {"last": 1}}
+    site.add("LOCKED", 1)
+    # More than one part.
+    record = site.produce([("LOCKED.x", {}, os.urandom(512 << 10)) for _number in range(20)])
+    accounts.done("backup", **options)
+    record = site.produce([("LOCKED.x", {}, b"later")], record)
+    (removed,) = accounts.done("backup", **options)["removed"]
+    assert not accounts.done("backup", **options)["changed"]
+    versions = client.list_object_versions(Bucket=bucket, Prefix=f"nats/{removed}/")["Versions"]
+    assert {version["Key"].rpartition("/")[2] for version in versions} == {"backup.json", "stream.tar.s2"}
+    site.api.delete_stream("LOCKED")
+    accounts.done("restore", directory=options["directory"], streams=["APP/LOCKED"])
+    assert site.stored("LOCKED") == record.messages
+
+
+class _Web(http.server.BaseHTTPRequestHandler):
+    """A console, or the login page of a network."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<html><body>Log in</body></html>")
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+def test_an_address_of_something_else(accounts: InStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_store, "_FIRST_SECONDS", 0.5)
+    with http.server.HTTPServer(("127.0.0.1", 0), _Web) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        options = {**accounts.storage.options, "endpoint_url": f"http://127.0.0.1:{web.server_port}"}
+        result = accounts.run("backup", s3=options)
+        web.shutdown()
+    assert result["failure"]["code"] == "bad_reply", result
+    assert "does not answer as S3 does" in result["msg"]
+    # It accepts, and never says a word.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options["endpoint_url"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        started = time.monotonic()
+        result = accounts.run("backup", s3=options)
+    assert result["failure"]["code"] == "unreachable" and time.monotonic() - started < 10, result
+
+
+@pytest.mark.parametrize(
+    ("date", "expected"),
+    [
+        ("Fri, 27 Nov 2026 23:00:00 GMT", 23),
+        ("Fri, 27 Nov 2026 23:00:00 -0000", 23),
+        ("Fri, 27 Nov 2026 23:00:00 GMT, Fri, 27 Nov 2026 23:00:00 GMT", 23),
+        ("soon", None),
+        (None, None),
+    ],
+)
+def test_the_clock_of_a_storage(date: str | None, expected: int | None) -> None:
+    found = s3_store.header_time(date)
+    assert (found.hour if found else None) == expected
+    assert found is None or found.tzinfo is not None
 
 
 def large_stream(accounts: InStorage, megabytes: int) -> None:

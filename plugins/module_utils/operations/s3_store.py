@@ -9,7 +9,9 @@ uploads and such folders, is removed by the next one.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import io
 import os
 import socket
@@ -50,6 +52,8 @@ LOCK_SECONDS = 300.0
 _RENEWALS = 5
 _LEFT_BEHIND = timedelta(days=1)
 _RETRIES = 4
+#: Seconds without a byte of an answer: before the endpoint has answered once, and later, when it may be putting parts together.
+_FIRST_SECONDS, _SECONDS = 10.0, 60.0
 _PIECE = 1 << 20
 
 _NOT_FOUND = ("404", "NoSuchKey", "NoSuchUpload", "NotFound")
@@ -81,6 +85,18 @@ def s3_store(url: str, options: S3Options, keys: Keys = NO_KEYS) -> S3Store:
     return S3Store(_Bucket(bucket, options), f"{prefix}/" if prefix else "", keys)
 
 
+class _Answer(dict[str, Any]):
+    """An answer whose required members are those of S3."""
+
+    def __init__(self, found: Mapping[str, Any], where: str) -> None:
+        super().__init__(found)
+        self._where = where
+
+    def __missing__(self, key: str) -> Any:
+        reason = f"{self._where} does not answer as S3 does: there is no {key}. Is it the address of another service or a proxy?"
+        raise NatsFailure("bad_reply", f"s3.endpoint_url: {reason}")
+
+
 class _Bucket:
     """One bucket, and what goes wrong with it in words. Its calls are those of boto3's client, without `Bucket`."""
 
@@ -98,44 +114,63 @@ class _Bucket:
             session = boto3.session.Session(
                 options.access_key, options.secret_key, options.session_token, options.region or None
             )
-            self._client = session.client(
-                "s3",
-                endpoint_url=options.endpoint_url,
-                # Any will do for a server that has none.
-                region_name=session.region_name or "us-east-1",
-                verify=options.ca_file or None,
-                config=botocore.config.Config(
-                    connect_timeout=10,
-                    read_timeout=60,
-                    retries={"mode": "standard", "total_max_attempts": _RETRIES},
-                    max_pool_connections=8,
-                    s3={"addressing_style": options.addressing_style},
-                    # Many servers do not know the others; what was written is read back anyway.
-                    request_checksum_calculation="when_required",
-                    response_checksum_validation="when_required",
-                ),
-            )
+
+            def client(seconds: float, attempts: int) -> Any:
+                return session.client(
+                    "s3",
+                    endpoint_url=options.endpoint_url,
+                    # Any will do for a server that has none.
+                    region_name=session.region_name or "us-east-1",
+                    verify=options.ca_file or None,
+                    config=botocore.config.Config(
+                        connect_timeout=_FIRST_SECONDS,
+                        read_timeout=seconds,
+                        retries={"mode": "standard", "total_max_attempts": attempts},
+                        max_pool_connections=8,
+                        s3={"addressing_style": options.addressing_style},
+                        # Many servers do not know the others; uploads have the MD5 of old, and are read back anyway.
+                        request_checksum_calculation="when_required",
+                        response_checksum_validation="when_required",
+                    ),
+                )
+
+            self._first, self._client = client(_FIRST_SECONDS, 2), client(_SECONDS, _RETRIES)
         except (botocore.exceptions.BotoCoreError, ValueError) as error:
             raise NatsFailure("invalid_option", f"s3: {error}") from error
 
-    def call(self, method: str, **arguments: Any) -> dict[str, Any]:
+    @property
+    def client(self) -> Any:
+        """Return boto3's client: one that does not wait long for an endpoint that has not answered yet."""
+        return self._first or self._client
+
+    def call(self, method: str, **arguments: Any) -> _Answer:
         """Return the answer to a request. Raises FileNotFoundError, NatsFailure."""
         what = f"s3://{self.name}/{arguments.get('Key') or arguments.get('Prefix') or ''}"
-        return self.translated(what, lambda: getattr(self._client, method)(Bucket=self.name, **arguments))
+        found = self.translated(what, lambda: getattr(self.client, method)(Bucket=self.name, **arguments))
+        return _Answer(found, self.where)
 
-    def pages(self, method: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a listing. Raises NatsFailure."""
-        pages = iter(self._client.get_paginator(method).paginate(Bucket=self.name, **arguments))
+    def put(self, key: str, data: bytes, method: str = "put_object", **arguments: Any) -> _Answer:
+        """Send bytes, with the checksum that a bucket with Object Lock requires. Raises NatsFailure."""
+        checksum = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        return self.call(method, Key=key, Body=data, ContentMD5=checksum, **arguments)
+
+    def entries(self, method: str, key: str, **arguments: Any) -> Iterator[_Answer]:
+        """Yield what a listing has, from all of its pages. Raises NatsFailure."""
+        pages = iter(self.client.get_paginator(method).paginate(Bucket=self.name, **arguments))
         while True:
             page = self.translated(f"s3://{self.name}/{arguments.get('Prefix', '')}", lambda: next(pages, None))
             if page is None:
                 return
-            yield page
+            for entry in page.get(key, ()):
+                yield _Answer(entry, self.where)
 
     def translated(self, what: str, work: Callable[[], T]) -> T:
         try:
-            return work()
+            found = work()
+            self._first = None
+            return found
         except self.errors.ClientError as error:
+            self._first = None
             code = str(error.response.get("Error", {}).get("Code", ""))
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if code in _NOT_FOUND:
@@ -187,16 +222,15 @@ class S3Store(Store):
     def _grouped(self, prefix: str = "") -> dict[str, dict[str, datetime]]:
         """Return of each folder whose name begins so the names of its files, with the times at which they were written."""
         found: dict[str, dict[str, datetime]] = {}
-        for page in self._bucket.pages("list_objects_v2", Prefix=f"{self._prefix}{prefix}"):
-            for entry in page.get("Contents", ()):
-                folder, _slash, name = entry["Key"][len(self._prefix) :].rpartition("/")
-                found.setdefault(folder, {})[name] = entry["LastModified"]
+        for entry in self._bucket.entries("list_objects_v2", "Contents", Prefix=f"{self._prefix}{prefix}"):
+            folder, _slash, name = entry["Key"][len(self._prefix) :].rpartition("/")
+            found.setdefault(folder, {})[name] = entry["LastModified"]
         return found
 
     def files(self, folder: str) -> frozenset[str]:
         prefix = f"{self._prefix}{folder}/" if folder else self._prefix
-        pages = self._bucket.pages("list_objects_v2", Prefix=prefix, Delimiter="/")
-        return frozenset(entry["Key"][len(prefix) :] for page in pages for entry in page.get("Contents", ()))
+        entries = self._bucket.entries("list_objects_v2", "Contents", Prefix=prefix, Delimiter="/")
+        return frozenset(entry["Key"][len(prefix) :] for entry in entries)
 
     def size(self, name: str) -> int:
         return int(self._bucket.call("head_object", Key=self._prefix + name)["ContentLength"])
@@ -205,7 +239,7 @@ class S3Store(Store):
         return cast(BinaryIO, io.BufferedReader(_Object(self._bucket, self._prefix + name), _PIECE))
 
     def write(self, name: str, data: bytes) -> None:
-        self._bucket.call("put_object", Key=self._prefix + name, Body=data)
+        self._bucket.put(self._prefix + name, data)
 
     def discard(self, name: str) -> None:
         self._bucket.call("delete_object", Key=self._prefix + name)
@@ -233,11 +267,10 @@ class S3Store(Store):
 
     def _tidy(self, prefix: str, before: datetime) -> None:
         """Remove uploads that were not completed, and folders that are no backups, when they are older than that."""
-        for page in self._bucket.pages("list_multipart_uploads", Prefix=f"{self._prefix}{prefix}"):
-            for upload in page.get("Uploads", ()):
-                if "@" in upload["Key"] and upload["Initiated"] <= before:
-                    with contextlib.suppress(FileNotFoundError):
-                        self._bucket.call("abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
+        for upload in self._bucket.entries("list_multipart_uploads", "Uploads", Prefix=f"{self._prefix}{prefix}"):
+            if "@" in upload["Key"] and upload["Initiated"] <= before:
+                with contextlib.suppress(FileNotFoundError):
+                    self._bucket.call("abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
         for folder, names in self._grouped(prefix).items():
             if "@" in folder and FILE not in names and max(names.values()) <= before:
                 self.remove(folder)
@@ -255,6 +288,15 @@ class S3Store(Store):
             yield
         finally:
             lock.release()
+
+
+def header_time(date: str | None) -> datetime | None:
+    """Return the time of a header, None for one that cannot be read, such as one that a proxy has doubled."""
+    try:
+        found = parsedate_to_datetime(date or "")
+    except (TypeError, ValueError, IndexError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 class _Lock:
@@ -290,7 +332,7 @@ class _Lock:
         self._thread.start()
 
     def _put(self, **condition: str) -> None:
-        self._bucket.call("put_object", Key=self._key, Body=self._body.encode(), **condition)
+        self._bucket.put(self._key, self._body.encode(), **condition)
 
     def _holder(self) -> tuple[str, float, str]:
         """Return what the lock says, for how many seconds it was not renewed, and its tag."""
@@ -299,8 +341,7 @@ class _Lock:
         except FileNotFoundError:
             return "", 0.0, ""
         # By the storage's own clock: one here that is minutes ahead would take a lock that is held.
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        now = parsedate_to_datetime(date) if date else datetime.now(timezone.utc)
+        now = header_time(answer["ResponseMetadata"]["HTTPHeaders"].get("date")) or datetime.now(timezone.utc)
         text = self._bucket.translated(self._key, answer["Body"].read).decode(errors="replace")
         return text, (now - answer["LastModified"]).total_seconds(), answer["ETag"]
 
@@ -371,7 +412,7 @@ class _StagedObjects(Staging):
             raise
 
     def publish(self, manifest: str) -> str:
-        self._bucket.call("put_object", Key=f"{self._prefix}{self.folder}/{FILE}", Body=manifest.encode())
+        self._bucket.put(f"{self._prefix}{self.folder}/{FILE}", manifest.encode())
         self.published = True
         return self.folder
 
@@ -423,7 +464,7 @@ class _Upload:
         self._flying.append(part)
 
     def _send_part(self, number: int, body: bytes) -> dict[str, Any]:
-        answer = self._bucket.call("upload_part", Key=self._key, UploadId=self._id, PartNumber=number, Body=body)
+        answer = self._bucket.put(self._key, body, "upload_part", UploadId=self._id, PartNumber=number)
         return {"ETag": answer["ETag"], "PartNumber": number}
 
     def complete(self) -> None:
