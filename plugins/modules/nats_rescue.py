@@ -270,6 +270,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.known_servers import unknown_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rescue_plan import (
     Host,
     Plan,
@@ -381,6 +382,10 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
             plan = begun
     else:
         plan = begun
+    known = settings.expected | hosts.keys() | {*plan.survivors, *plan.removals}
+    unknown = unknown_servers(dead, known) if known else ""
+    if unknown:
+        raise NatsFailure("invalid_option", f"dead_servers: {unknown}")
     result = result_of(plan, request)
     refusals = (*plan.refusals, *([_BY_PLAYBOOK] if plan.fresh else ()))
     if refusals and not module.check_mode:

@@ -210,6 +210,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.known_servers import (
+    known_servers,
+    unknown_servers,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_SPEC,
     fail,
@@ -305,6 +309,9 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     request = MoveRequest(source, params["to"] if moved else None, params["method"], params["accept_loss"])
     mover = Mover(connections, request)
     cluster = mover.read_cluster(account=params["account"])
+    unknown = unknown_servers([source, *([params["to"]] if moved else [])], known_servers(cluster))
+    if unknown:
+        raise NatsFailure("invalid_option", f"{'from, to' if moved else 'server_name'}: {unknown}")
     jobs = mover.prepare(cluster, streams_to_leave(connections, cluster, params))
     before = {job.state.label: job.state.as_dict() for job in jobs}
     needed = jobs_between(jobs, source, params["to"]) if moved else jobs

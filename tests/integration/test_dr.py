@@ -136,7 +136,8 @@ def test_a_planned_failover_loses_nothing(pair: SitePair, version: str) -> None:
 
     again = pair.done("nats_dr_failover", fence="subjects", **options_of(version))
     assert not again["changed"] and again["streams"][0]["last_copied"] == 30
-    assert pair.status(**options_of(version))["state"] == "promoted"
+    status = pair.status(**options_of(version))
+    assert (status["state"], status["problems"]) == ("promoted", [])
 
 
 def test_what_the_display_promised_is_what_the_producer_recorded(pair: SitePair, version: str) -> None:
@@ -504,6 +505,8 @@ def test_only_what_the_site_wrote_comes_back(pair: SitePair, version: str) -> No
     # Back, but out of reach of the site.
     pair.east.start()
     wait_until(lambda: pair.east_api.stream(STREAM), bool, 20)
+    (problem,) = pair.status(**options)["problems"]
+    assert "split brain: the origin accepts messages" in problem and "5 messages of the origin did not" in problem
     failed = pair.run("nats_dr_failback", **options, wait_timeout=3)
     assert failed["failure"]["code"] == "not_caught_up", failed
     assert pair.publish(pair.west, "orders.1", b"new-3", ident="new-3")["stream"] == target

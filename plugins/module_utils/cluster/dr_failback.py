@@ -11,9 +11,8 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failover import (
     SHORTEST_WINDOW,
-    fenced_subject,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import Failover
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import Failover, fenced_subject
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from typing import Any, Optional
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
     Checkpoint,
     Failover,
+    fenced_subject,
+    is_fenced,
     saved_consumer,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import (
@@ -92,16 +94,6 @@ class Plan:
     consumers: tuple[dict[str, Any], ...]
     origin_config: dict[str, Any]
     caveats: tuple[str, ...]
-
-
-def fenced_subject(stream: str) -> str:
-    """Return the subject that a stream of the origin has while it is fenced."""
-    return f"nats_dr.fenced.{stream}"
-
-
-def is_fenced(config: Mapping[str, Any], stream: str) -> bool:
-    """Return whether a stream has only the subject that nobody uses."""
-    return list(config.get("subjects") or ()) == [fenced_subject(stream)]
 
 
 def plan_failover(

@@ -49,6 +49,16 @@ class Checkpoint:
 FENCE, PROMOTE, CONSUMERS, DONE = "fence", "promote", "consumers", "done"
 
 
+def fenced_subject(stream: str) -> str:
+    """Return the subject that a stream of the origin has while it is fenced."""
+    return f"nats_dr.fenced.{stream}"
+
+
+def is_fenced(config: Mapping[str, Any], stream: str) -> bool:
+    """Return whether a stream has only the subject that nobody uses."""
+    return list(config.get("subjects") or ()) == [fenced_subject(stream)]
+
+
 @dataclass(frozen=True)
 class Failover:
     """How a stream takes the place of its origin. `phase`: the next step. `promised`: what its status said would be lost.

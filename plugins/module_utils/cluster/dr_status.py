@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
     Checkpoint,
     Drill,
     Failover,
+    is_fenced,
     saved_consumer,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
@@ -183,7 +184,10 @@ def judge(
     now = _now(site) or _now(origin)
     age = _age(now, checkpoint.taken if checkpoint else "")
     proven = _age(now, drill.proven if drill else "")
-    problems = [] if promoted else _problems(protected, state, origin, site, loss, checkpoint, age, limits)
+    if promoted and failover is not None:
+        problems = _split_brain(protected, origin, failover)
+    else:
+        problems = _problems(protected, state, origin, site, loss, checkpoint, age, limits)
     if not promoted:
         problems += _unproven(drill, proven, limits)
     floors = () if promoted else _floors(origin, checkpoint)
@@ -306,6 +310,18 @@ def _problems(
             "get again what they acknowledged since"
         )
     return found
+
+
+def _split_brain(protected: Protected, origin: Reading, failover: Failover) -> list[str]:
+    """Return whether the origin of a stream that the site has taken over accepts messages, too."""
+    config = (origin.info or {}).get("config") or {}
+    if origin.info is None or config.get("sealed") or is_fenced(config, protected.stream):
+        return []
+    only_there = counted(max(0, origin.last_seq - failover.position), "message")
+    problem = f"split brain: the origin accepts messages for stream {protected.stream} again, and so does the site"
+    return [
+        f"{problem}. {only_there} of the origin did not reach the site. Keep clients away from the origin, and fail back"
+    ]
 
 
 def _age(now: Optional[float], stamp: str) -> Optional[float]:

@@ -23,12 +23,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failo
     END_MIRROR,
     Refusal,
     durable,
-    fenced_subject,
-    is_fenced,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_record import (
     Failback,
     Failover,
+    fenced_subject,
+    is_fenced,
     saved_consumer,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Protected

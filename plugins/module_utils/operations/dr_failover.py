@@ -26,9 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failo
     Wanted,
     again,
     durable,
-    fenced_subject,
     floor_at,
-    is_fenced,
     plan_failover,
     plan_lines,
     promise,
@@ -43,6 +41,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
     PROMOTE,
     Checkpoint,
     Failover,
+    fenced_subject,
+    is_fenced,
     saved_consumer,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Protected, Reading

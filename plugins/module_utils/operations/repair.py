@@ -22,6 +22,10 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position, recreated_config
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster import repair_plan as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import Expectations, group_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.known_servers import (
+    known_servers,
+    unknown_servers,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_plan import (
     Evidence,
     Finding,
@@ -93,6 +97,10 @@ class Repair:
         early = self.look()
         time.sleep(self._settings.observe)
         self._last = self.look()
+        expected = self._settings.expected.servers or frozenset()
+        unknown = unknown_servers(self._request.dead, known_servers(self._last) | expected)
+        if unknown:
+            raise NatsFailure("invalid_option", f"dead_servers: {unknown}")
         return self._plan(early, self._last)
 
     def _plan(self, early: Cluster, late: Cluster) -> list[Step]:

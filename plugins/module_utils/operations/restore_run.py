@@ -47,6 +47,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import (
     ELECTED,
     WantedRestore,
+    new_stream,
     restore,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.workers import Workers
@@ -316,7 +317,7 @@ def _restore(
     client, api = connections.client(plan["account"]), connections.account(plan["account"])
     result = restore(client, api, backup, replace(wanted.one, report=report), False)
     compared = wait_until(
-        lambda: _compared(connections, wanted, backup, plan), lambda _found: True, ELECTION_SECONDS
+        lambda: new_stream(lambda: _compared(connections, wanted, backup, plan)), lambda _found: True, ELECTION_SECONDS
     ).value
     caveats = list(dict.fromkeys([*plan["caveats"], *result["caveats"]]))
     row = {**plan, "seconds": result["seconds"], "caveats": caveats, "compared": compared}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, format_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, consumer_entries
@@ -48,6 +48,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.consumer_places import place_consumers
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+
+T = TypeVar("T")
 
 #: A server gives an upload up 5 s after the last part, and may create a stream from what it has until then
 #: (server/jetstream_api.go activityInterval): absent for longer than that means gone.
@@ -98,7 +100,7 @@ def restore(
     reply = _send(api, prepared, wanted)
     info = _settled(api, prepared.plan, wanted)
     if info.get("cluster") and api.release() >= (2, 15):
-        api.renew_assignment(info["config"])
+        new_stream(lambda: api.renew_assignment(info["config"]))
     recreated = _recreate(api, prepared.plan)
     state = reply.get("state") or info["state"]
     early = _placed(api, prepared.plan, recreated, state.get("last_seq") or 0, wanted)
@@ -117,6 +119,18 @@ def restore(
         reason = f"stream {name} was restored, but is not what was saved: {'; '.join(wrong)}"
         raise NatsFailure("incomplete", reason, account=api.account)
     return result
+
+
+def new_stream(request: Callable[[], T]) -> T:
+    """Return what a request for a stream that has just been created returns. A server may not have heard of it yet."""
+    end = time.monotonic() + ELECTION_SECONDS
+    while True:
+        try:
+            return request()
+        except NatsFailure as failure:
+            if failure.err_code != STREAM_NOT_FOUND or time.monotonic() >= end:
+                raise
+        time.sleep(_INTERVAL)
 
 
 def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRestore) -> _Prepared:
@@ -330,8 +344,8 @@ def _pending_settled(api: JetStreamApi, prepared: _Prepared, wanted: WantedResto
 
     def read() -> list[str]:
         # The state first: what is stored in between is one more for the consumers.
-        state = api.stream(stream)["state"]
-        return too_few_pending(state, list(api.consumers_soon(stream, ELECTED).rows))
+        state = new_stream(lambda: api.stream(stream))["state"]
+        return too_few_pending(state, list(new_stream(lambda: api.consumers_soon(stream, ELECTED)).rows))
 
     return wait_until(read, lambda few: not few, wanted.wait_timeout).value
 
@@ -346,9 +360,10 @@ def _all_consumers(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore
     def done(found: Listing) -> bool:
         return not found.unknown and expected <= {row["name"] for row in found.rows}
 
-    return list(
-        wait_until(lambda: api.consumers_soon(stream, ELECTED), done, wanted.wait_timeout, _INTERVAL).value.rows
-    )
+    def read() -> Listing:
+        return new_stream(lambda: api.consumers_soon(stream, ELECTED))
+
+    return list(wait_until(read, done, wanted.wait_timeout, _INTERVAL).value.rows)
 
 
 def _result(prepared: _Prepared, reply: dict[str, Any] | None, started: float) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_failo
     Refusal,
     Wanted,
     again,
-    fenced_subject,
     floor_at,
     plan_failover,
     plan_lines,
@@ -46,6 +45,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
     RecordError,
     checkpoint_in,
     failover_in,
+    fenced_subject,
     record_config,
     record_stream,
     saved_consumer,
@@ -184,9 +184,21 @@ def test_floors_of_consumers_are_those_of_both() -> None:
     assert "no checkpoint" in judge(ORDERS, origin(90, consumers=(worker,)), site(90)).problems[0]
 
 
+def test_an_origin_that_accepts_messages_beside_a_promoted_stream_is_a_split_brain() -> None:
+    """It came back after it was said to be dead, or a run of its own configuration gave it its subjects again."""
+    row = judge(ORDERS, origin(140), Reading(info=origin(120).info), checkpoint(), FAILOVER)
+    assert (row.state, row.in_order) == (PROMOTED, False)
+    (problem,) = row.problems
+    assert problem.startswith("split brain: the origin accepts messages for stream ORDERS again")
+    assert "50 messages of the origin did not reach the site" in problem
+    assert "0 messages" in judge(ORDERS, origin(3), Reading(info=origin(120).info), None, FAILOVER).problems[0]
+
+
 def test_a_promoted_stream_is_in_order() -> None:
     row = judge(ORDERS, SILENT, Reading(info=origin(120).info), checkpoint(), FAILOVER)
     assert (row.state, row.in_order, row.loss.messages) == (PROMOTED, True, 0)
+    for closed in ({"subjects": [fenced_subject("ORDERS")]}, {"sealed": True}):
+        assert judge(ORDERS, origin(95, **closed), Reading(info=origin(120).info), checkpoint(), FAILOVER).in_order
     assert judge(ORDERS, SILENT, site(90), None, replace(FAILOVER, phase="promote")).state == ORIGIN_SILENT
 
 

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names of servers that nothing knows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+
+
+def known_servers(cluster: Cluster) -> frozenset[str]:
+    """Return the servers that answered, are members of the meta group, or hold a replica."""
+    groups = [group.members for group in cluster.groups()]
+    meta = [cluster.meta.group.members] if cluster.meta else []
+    return cluster.names.union(*groups, *meta)
+
+
+def unknown_servers(names: Iterable[str], known: Iterable[str]) -> str:
+    """Return why these names mean no servers, empty where they do. A mistyped name would look like a finished removal."""
+    there = sorted(known)
+    unknown = sorted({repr(name) for name in names if name not in there})
+    if not unknown:
+        return ""
+    verb = "is not a server" if len(unknown) == 1 else "are not servers"
+    shown = ", ".join(there[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
+    return f"{', '.join(unknown)} {verb} of the cluster, which has {shown or 'none'}"
