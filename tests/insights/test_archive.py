@@ -120,7 +120,7 @@ def found(cluster: NatsProcesses, spark: SparkSession, tmp_path_factory: pytest.
         archive = folder / f"{number}.zip"
         bundle(options, archive, Contents(), Redactor([]), 1 << 30)
         import_archive(archive, path, ARCHIVE)
-    lake = Lake(spark, str(path))
+    lake = Lake(spark, str(path), little=True)
 
     def say(_text: str) -> None:
         """Progress is for people."""
