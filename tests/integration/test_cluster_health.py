@@ -19,6 +19,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnose
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import Sample, make_sampler
 from ansible_collections.natsops.jetstream.plugins.modules import nats_cluster_health
@@ -247,6 +248,16 @@ def test_a_single_server_has_no_groups(make_cluster: Callable[..., NatsProcesses
     info = run_module("nats_cluster_info", cluster.sys_connection())
     assert (info["meta"], info["problems"]) == (None, [])
     assert info["streams"][0]["leader"] == "n1"
+
+    # What streams may take is reserved, written or not.
+    cluster.add_stream("WIDE", 1, max_bytes=200 << 20)
+    wanted = {"stream": "WIDER", "subjects": ["WIDER"], "max_bytes": 100 << 20, "storage": "file"}
+    refused = run_module("nats_stream", cluster.app_connection(), **wanted)
+    assert refused["failure"]["err_code"] in (10023, 10047), refused
+    assert "max_bytes of all streams on a server count, written or not" in refused["msg"]
+    info = run_module("nats_cluster_info", cluster.sys_connection())
+    (finding,) = (one for one in diagnose(info)["findings"] if one["code"] == "storage")
+    assert "n1 has reserved 78 % of its file storage" in finding["message"]
 
 
 def test_the_gate_outlives_the_server_it_is_connected_to(

@@ -268,6 +268,16 @@ def test_old_servers_are_kept_from_entries_that_make_them_panic(tmp_path: Path, 
         rest = plan(server_names=["n2", "n3"], feature_flags=off)
         assert "roll_unreadable_entries" not in severities(rest)
 
+        # What the newer server makes, the others serve without what they do not know.
+        leads = run_module("nats_meta_stepdown", cluster.sys_connection(), preferred="n1")
+        assert not leads.get("failed"), leads
+        cluster.add_stream("CNT", 3, allow_msg_counter=True)
+        health = run_module("nats_cluster_health", cluster.sys_connection(), expected_servers=cluster.names, wait=False)
+        found = {(one["code"], one["subject"], *one["servers"]) for one in health["problems"]}
+        assert found >= {("stream_api_level", "stream APP/CNT", name) for name in ("n2", "n3")}, health
+        assert "stream APP/CNT" in plan(server_names=["n2", "n3"], feature_flags=off)["asset_faults"]
+        cluster.app_request("$JS.API.STREAM.DELETE.CNT")
+
         run_n1_with("")
         deadline = time.monotonic() + 60
         while None in [cluster.processes[name].poll() for name in ("n2", "n3")]:
