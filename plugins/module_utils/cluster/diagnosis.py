@@ -568,9 +568,10 @@ def _storage(evidence: Evidence) -> Check:
             percent = 100 * max(used, reserved) / limit
             most = max(most, percent)
             if percent >= STORAGE_WARNING:
-                verb = "uses" if used >= reserved else "has reserved"
                 sizes = f"{human_bytes(used)} used, {human_bytes(reserved)} reserved, limit {human_bytes(limit)}"
-                text = f"{server['name']} {verb} {percent:.0f} % of its {what} ({sizes})"
+                text = f"{server['name']} uses {percent:.0f} % of its {what} ({sizes})"
+                if reserved > used:
+                    text = f"{server['name']} has reserved {percent:.0f} % of its {what} ({sizes})"
                 critical = percent >= STORAGE_CRITICAL and used >= reserved
                 found.append(Finding("storage", CRITICAL if critical else WARNING, text))
     return Check("storage", f"{most:.0f} % of a limit at most, used or reserved", found)
