@@ -5,27 +5,25 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from jetstream_insights.days import make_gold
 from jetstream_insights.delta import Described, describe
 from jetstream_insights.files import LakeError
-from jetstream_insights.findings.registry import Settings
 from jetstream_insights.jobs import make_silver
-from jetstream_insights.judging import make_findings
 from jetstream_insights.lake import Lake, columns
 from jetstream_insights.maintenance import Keep, maintain
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from support.fleet import START, Fleet
+from support.lakes import DAY, HOURS, Golden, few_silver_tables, published_files
 
-HOURS = [START, START + timedelta(hours=1)]
-DAY = START.date()
 FLEET = Fleet(3, 3)
 KEY = ["snapshot", "account", "stream"]
 
@@ -56,30 +54,29 @@ def of_delta(lake: Lake, version: int | None = None) -> list[Any]:
     return found
 
 
-def test_every_published_row_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path))
-    for minute in (0, 1, 60):
-        FLEET.write(tmp_path, minute * 60.0)
-    make_silver(lake, HOURS, say)
-    make_gold(lake, [DAY], say)
-    make_findings(lake, [DAY], say, False, Settings(), None)
+def test_every_published_row_is_read(spark: SparkSession, golden: Golden, tmp_path: Path) -> None:
+    path = tmp_path / "lake"
+    shutil.copytree(golden.path, path)
+    lake = Lake(spark, str(path))
     assert described(lake).left == []
     seen = 0
-    for layer in ("silver", "gold", "findings"):
-        for table in (path.parent for path in (tmp_path / layer).glob("*/_delta_log")):
-            read = (
-                lake.read(layer, table.name, HOURS) if layer == "silver" else lake.read_days(layer, table.name, [DAY])
-            )
-            assert read is not None
-            assert DeltaTable(str(table)).to_pyarrow_dataset().count_rows() == read.count(), table
+    for layer, times in (("silver", HOURS), ("gold", [DAY]), ("findings", [DAY])):
+        published = [published_files(path, layer, when) for when in times]
+        for table in {name for tables in published for name in tables}:
+            files = [file for tables in published for file in tables.get(table, ())]
+            dataset = DeltaTable(f"{path}/{layer}/{table}").to_pyarrow_dataset()
+            assert dataset.count_rows() == sum(pq.read_metadata(file).num_rows for file in files), table
             seen += 1
     assert seen > 30
     assert of_delta(lake) == of_spark(lake)
-    dates = QueryBuilder().register("streams", DeltaTable(f"{tmp_path}/silver/streams"))
+    dates = QueryBuilder().register("streams", DeltaTable(f"{path}/silver/streams"))
     assert dates.execute(f"SELECT * FROM streams WHERE date > '{DAY}'").read_all().num_rows == 0
 
 
-def test_the_log_follows_what_is_published(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_log_follows_what_is_published(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_silver_tables(monkeypatch, "streams")
     lake = Lake(spark, str(tmp_path))
     FLEET.write(tmp_path, 0.0)
     FLEET.write(tmp_path, 3600.0)
@@ -110,6 +107,7 @@ def test_the_log_follows_what_is_published(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_column_more(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_silver_tables(monkeypatch, "streams")
     lake = Lake(spark, str(tmp_path))
     FLEET.write(tmp_path, 0.0)
     make_silver(lake, HOURS, say)
