@@ -112,7 +112,8 @@ options:
   tolerate:
     description:
       - Codes of problems that are acceptable, names of servers that may be missing or behind, and streams and consumers as
-        RV(problems) names them in C(subject), such as V(consumer APP/ORDERS/worker), whose state is no obstacle.
+        RV(problems) names them in C(subject), such as V(consumer APP/ORDERS/worker), whose state is no obstacle. The account
+        may also be its public key.
       - What O(stop_servers) would break is excused by its code alone.
       - A server's name excuses the problems that only this server causes; a group without a leader or without quorum is never
         excused by it.

@@ -24,7 +24,7 @@ import pytest
 from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.report.causes import CODES, with_causes
-from jetstream_insights.report.content import plain
+from jetstream_insights.report.content import account_names, plain
 from jetstream_insights.report.page import packed, page
 from jetstream_insights.report.plain import csv_of, markdown, quoted, show
 from jetstream_insights.report.shape import (
@@ -35,9 +35,10 @@ from jetstream_insights.report.shape import (
     dicts,
     filled,
     verdict,
+    with_account_names,
     without_single_domain,
 )
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from support import browsing
 
 #: What somebody may call a stream to harm whoever reads of it.
@@ -646,3 +647,21 @@ def test_it_prints(tmp_path: Path) -> None:
     browsing.browse(tmp_path, page(content()), "--virtual-time-budget=5000", f"--print-to-pdf={paper}")
     assert paper.read_bytes().startswith(b"%PDF")
     assert paper.stat().st_size > 20_000
+
+
+def test_people_read_the_names_of_accounts(spark: SparkSession) -> None:
+    app, one, other = (f"A{letter * 55}" for letter in "BCD")
+    reported = [
+        ("prod", app, 'APP "1"', BEGIN),
+        ("prod", app, "before", BEGIN - timedelta(hours=1)),
+        ("prod", one, "TWIN", BEGIN),
+        ("prod", other, "TWIN", BEGIN),
+        ("prod", "$G", "$G", BEGIN),
+        ("prod", "STATIC", None, BEGIN),
+    ]
+    limits = spark.createDataFrame(reported, "fleet string, account string, name_tag string, taken timestamp")
+    names = account_names(limits)
+    assert names == {app: 'APP "1"'}
+    assert account_names(None) == {}
+    known = {"account_names": names, "tables": {"a": [app, f"stream {app}/S", one, f"x{app}", 1]}}
+    assert with_account_names(known) == {"tables": {"a": ['APP "1"', 'stream APP "1"/S', one, f"x{app}", 1]}}

@@ -391,6 +391,13 @@ class Cluster:
     apart: Mapping[str, str] = field(default_factory=dict)
     accounts: Mapping[str, str] = field(default_factory=dict)
 
+    def displayed(self, subject: str) -> str:
+        """Return the subject of a stream or consumer that has the identity of its account, such as "stream APP/ORDERS", as it is
+        displayed."""
+        kind, space, name = subject.partition(" ")
+        account, slash, rest = name.partition("/")
+        return f"{kind}{space}{account_labels(self.accounts).get(account, account)}{slash}{rest}"
+
     def account_of(self, label: str) -> str:
         """Return the identity of the account that is displayed like this, `label` itself if there is none."""
         return next((key for key, shown in account_labels(self.accounts).items() if shown == label), label)

@@ -111,7 +111,8 @@ def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapp
     What only servers in maintenance cause is tolerated, and that they are in maintenance is a warning.
     """
     marks, now = marks_of(params.get("maintenance") or ()), time.time()
-    remaining, tolerated = split_tolerated(problems, [*params["tolerate"], *marks])
+    shown = map(cluster.displayed, params["tolerate"]) if cluster else ()
+    remaining, tolerated = split_tolerated(problems, [*params["tolerate"], *shown, *marks])
     remaining += known_problems(marks.values(), now, cluster.names if cluster else ())
     return Sample(
         cluster,

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server, account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations import json_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot_files import (
     FILE_SIZE,
@@ -138,7 +138,7 @@ def with_limits(detail: dict[str, Any]) -> dict[str, Any]:
 def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
     """Yield an account's rows of JSZ. A consumer gets along what only its stream's detail tells: its Raft group, and what
     decides on the number of its replicas (consumer.go ConsumerConfig.replicas)."""
-    name = account.get("name", "")
+    name = account_id(account)
     streams = account.pop("stream_detail", None) or ()
     yield Row("jsz_accounts", {"account": name}, account)
     if json_text.is_text(streams):

@@ -359,6 +359,8 @@ def test_an_account_is_its_key_and_displayed_by_name(replies: dict[str, Any]) ->
         assert all(stream.group.subject == f"stream {label}/{stream.name}" for stream in by_account[key])
         assert all(stream.group.leader for stream in by_account[key])
     assert len({stream.label for stream in cluster.streams}) == len(cluster.streams)
+    assert cluster.displayed(f"consumer {KEYS[0]}/S/C") == "consumer APP/S/C"
+    assert [cluster.displayed(text) for text in ("n1", "stream APP/S")] == ["n1", "stream APP/S"]
     assert [cluster.account_of(label) for label in ("APP", KEYS[1], "TWIN")] == [KEYS[0], KEYS[1], "TWIN"]
 
 

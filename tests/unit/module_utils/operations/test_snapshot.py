@@ -82,6 +82,12 @@ def test_further_pages_bring_only_their_accounts() -> None:
     assert [row.table for row in rows_of("jsz", page, first=False)] == ["jsz_accounts", "jsz_streams"]
 
 
+def test_rows_have_the_identity_of_an_account_as_other_endpoints_do() -> None:
+    stream = {"name": "S", "config": {}, "consumer_detail": [{"name": "C"}]}
+    page = {"account_details": [{"name": "APP", "id": "AKEY", "stream_detail": [stream]}]}
+    assert [row.keys["account"] for row in rows_of("jsz", page, first=False)] == ["AKEY"] * 3
+
+
 @pytest.mark.parametrize(
     ("endpoint", "answer", "keys"),
     [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -28,6 +29,7 @@ from jetstream_insights.report.shape import (
     dicts,
     filled,
     verdict,
+    with_account_names,
     without_single_domain,
 )
 from jetstream_insights.report.webhook import post
@@ -44,18 +46,19 @@ def make_report(
     """Write report.html, report.json, report.md and a CSV file for each table into a folder, and return the verdict. `webhook`:
     the file with the address to which the summary is posted."""
     content = read_content(lake, day, title, say, meant)
+    shown = with_account_names(content)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
-        "report.html": page(content),
+        "report.html": page(shown),
         "report.json": json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n",
-        "report.md": markdown(content),
+        "report.md": markdown(shown),
         **csv_files(content),
     }
     for name, text in files.items():
         draft = folder / f"{name}.tmp"
         draft.write_text(text, encoding="utf-8")
         draft.replace(folder / name)
-    return {"day": str(day), "folder": str(folder), **verdict(content), **_posted(webhook, content, say)}
+    return {"day": str(day), "folder": str(folder), **verdict(content), **_posted(webhook, shown, say)}
 
 
 def _posted(webhook: Path | None, content: Content, say: Say) -> dict[str, Any]:
@@ -96,8 +99,20 @@ def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[An
         "day": str(day),
         "generated": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "notes": notes,
+        "account_names": account_names(lake.read_days("silver", "account_limits", [day])),
         "tables": without_single_domain(tables),
     }
+
+
+def account_names(limits: DataFrame | None) -> dict[str, str]:
+    """Return the names of JWT accounts by public key, their identity, without those that several accounts of a fleet have.
+    `limits`: of a day."""
+    if limits is None:
+        return {}
+    named = limits.where("name_tag <> '' AND name_tag <> account").groupBy("fleet", "account")
+    rows = named.agg(F.max_by("name_tag", "taken").alias("name")).collect()
+    count = Counter((row["fleet"], row["name"]) for row in rows)
+    return {row["account"]: row["name"] for row in rows if count[row["fleet"], row["name"]] == 1}
 
 
 def _rows_of(lake: Lake, table: Table, day: date) -> DataFrame | None:

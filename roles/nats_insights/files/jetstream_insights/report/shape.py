@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -540,6 +542,22 @@ def filled(table: Table, rows: Sequence[Sequence[Any]], total: int) -> dict[str,
         "total": total,
         "shown": table.shown,
     }
+
+
+#: The public key of an account.
+_ACCOUNT_KEY = re.compile(r"\bA[A-Z2-7]{55}\b")
+
+
+def with_account_names(content: Content) -> dict[str, Any]:
+    """Return the content for people: with the names of accounts in place of their public keys."""
+    names = content.get("account_names") or {}
+
+    def name_of(found: re.Match[str]) -> str:
+        return json.dumps(names.get(found[0], found[0]), ensure_ascii=False)[1:-1]
+
+    shown = {key: value for key, value in content.items() if key != "account_names"}
+    result: dict[str, Any] = json.loads(_ACCOUNT_KEY.sub(name_of, json.dumps(shown, ensure_ascii=False)))
+    return result
 
 
 def without_single_domain(tables: Mapping[str, Any]) -> dict[str, Any]:
