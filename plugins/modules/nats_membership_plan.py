@@ -336,7 +336,8 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     known = [member.server_name for member in (*request.members, *request.leaving)]
     cluster = read_led_cluster(SystemApi(connections.own), known_names=known)
     members = meta_members(cluster)
-    rules = ScaleInRules(params["min_servers"], params["r1_policy"], frozenset(params["accept_loss"]))
+    accepted = frozenset([*params["accept_loss"], *map(connections.displayed, params["accept_loss"])])
+    rules = ScaleInRules(params["min_servers"], params["r1_policy"], accepted)
     dead = [name for name in judged if name in members and name not in cluster.names]
     lost, unread = leaderless(connections, rules.accept_loss) if dead else ([], [])
     made = plan_membership(cluster, request, rules, lost, unread)

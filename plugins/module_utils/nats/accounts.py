@@ -100,6 +100,11 @@ class Connections:
         """Return how an account is displayed: by the name in its entry of `account_users`, unless two entries have it."""
         return account_labels(self.names).get(account, account) if account else account
 
+    def displayed(self, name: str) -> str:
+        """Return how a stream or consumer is displayed that is given with the identity of its account, such as APP/ORDERS."""
+        account, slash, rest = name.partition("/")
+        return f"{self.label(account) or ''}{slash}{rest}"
+
     def account(self, account: str | None) -> JetStreamApi:
         """Return the JetStream API of an account, over the connection that `client` returns. Raises NatsFailure likewise."""
         identity = self.identity(account) if account else account

@@ -33,6 +33,8 @@ def test_the_account_of_a_creds_file_is_the_one_that_issued_it(operator: Operato
     assert [by_name.identity(text) for text in ("APP", operator.keys["APP"])] == [operator.keys["APP"]] * 2
     assert by_name.account("APP").account == operator.keys["APP"]
     assert by_name.account(operator.keys["APP"]).label == "APP"
+    given = [f"{operator.keys['APP']}/S/C", "APP/S", "APP"]
+    assert [by_name.displayed(name) for name in given] == ["APP/S/C", "APP/S", "APP"]
 
 
 def test_two_users_may_have_accounts_of_one_name_that_is_not_used(operator: Operator) -> None:
