@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, run_module: Runner) -> It
         own["nats_server_config_host"] = {"resolver": resolver}
     try:
         assert SMOKE_TEST in hosts.playbook("deploy").output
+        # The role makes the directory for the server's user, before the test of the configuration makes it for root.
+        assert {stat.S_IMODE((root / name / "jwt").stat().st_mode) for name in NAMES} == {0o750}
         found = Deployed(hosts, operator, root / "backups")
         for account, messages in (("APP", 30), ("TWIN1", 10), ("TWIN2", 20)):
             made = run_module(

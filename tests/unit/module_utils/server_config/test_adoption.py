@@ -101,6 +101,14 @@ def test_debians_package() -> None:
     assert "The first deploy: 0 restarts, 2 reloads, 0 units, 0 binaries." in adoption.lines
 
 
+def test_the_nkey_of_a_system_user_is_asked_for() -> None:
+    adoption = adopted(DEBIAN.replace(f"user: admin, password: {HASH}", f"nkey: U{'A' * 55}"))
+    assert adoption.refusals == []
+    assert "vault_nats_system_password" not in adoption.group_vault
+    assert "nats_server_system_password" not in adoption.group
+    assert [line for line in adoption.lines if "set nats_server_api_nkey to the seed" in line]
+
+
 def test_a_configuration_as_the_helm_chart_renders_it() -> None:
     adoption = adopted(HELM, prefix="nats-")
     assert adoption.refusals == []
