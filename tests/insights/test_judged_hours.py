@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
+from jetstream_insights.cli import DONE, main
 from jetstream_insights.days import hours_of
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.lifetime import COLUMNS
@@ -23,8 +24,9 @@ from jetstream_insights.lake import JUDGED, Lake
 from jetstream_insights.maintenance import Keep, Maintained, maintain
 from pyspark.sql import SparkSession
 from support.fleet import START
+from support.lakes import few_silver_tables, published_rows
 from support.snapshots import HOUR, recorded, write_snapshot
-from support.truth import planted
+from support.truth import judged, planted, table
 
 #: Of moments but for FLEET_201, which is of the whole day.
 CHECKS = {"HOST_102", "FLEET_103", "FLEET_104", "FLEET_201"}
@@ -56,15 +58,18 @@ class Made:
         return {hour: pointer["run"] for hour, pointer in pointers.items() if pointer}
 
     def tables(self) -> dict[str, list[str]]:
-        return {name: sorted(map(str, self.rows(name))) for name in COLUMNS}
+        found = published_rows(self.path, "findings", self.day)
+        assert set(found) == set(COLUMNS)
+        return {name: sorted(map(str, rows)) for name, rows in found.items()}
 
-    def rows(self, table: str) -> Sequence[Any]:
-        frame = self.lake.read_days("findings", table, [self.day])
-        assert frame is not None
-        return frame.collect()
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return published_rows(self.path, "findings", self.day)[table]
 
 
-def test_the_truth_is_the_same_hour_by_hour_and_at_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_was_planted_is_found_and_nothing_besides_hour_by_hour_and_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of a fleet of which all is known, none of the findings is false, and none is missed."""
     whole = planted(servers=20, snapshots=15)
     hours = sorted({int(at // 3600) for at in whole.moments})
     first = [at for at in whole.moments if at // 3600 == hours[0]]
@@ -73,11 +78,16 @@ def test_the_truth_is_the_same_hour_by_hour_and_at_once(spark: SparkSession, tmp
     second = [at for at in whole.moments if at // 3600 == hours[1]]
     replace(whole, moments=(*first, *second[:-1])).write(made.path)
     made.silver()
-    made.findings()
+    # What is judged of the hours does not depend on the checks of the day.
+    made.findings(Settings(skip=frozenset(code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period)))
     before = made.runs()
     assert set(before) == set(hours[:2])
     replace(whole, moments=tuple(at for at in whole.moments if at >= second[-1])).write(made.path)
     made.silver()
+    journal = tmp_path / "journal.jsonl"
+    journal.write_text("".join(f"{line}\n" for line in whole.journal()))
+    day = ("--from", f"{made.day}", "--to", f"{made.day + timedelta(days=1)}", "--journal", str(journal))
+    assert main(["gold", "--lake", str(made.path), *day]) == DONE
     shutil.copytree(made.path, tmp_path / "little")
     shutil.rmtree(tmp_path / "little" / JUDGED)
     made.findings()
@@ -85,17 +95,21 @@ def test_the_truth_is_the_same_hour_by_hour_and_at_once(spark: SparkSession, tmp
     assert set(after) == set(hours) and len(hours) > 2
     assert after[hours[0]] == before[hours[0]]
     assert {after[hour] for hour in hours[1:]}.isdisjoint(before.values())
+    found = judged(whole, [row for row in made.rows("findings") if row["result"] == "fail"])
+    print("\n".join(table(found.scores)))
+    assert not found.missed
+    assert [(row["check"], row["severity"], row["text"]) for row in found.false] == []
     # Of little nothing is kept: all hours are judged at once.
     little = Made(spark, tmp_path / "little", START.date(), little=True)
     little.findings()
     assert little.runs() == {}
-    by_hours = made.tables()
-    assert by_hours == little.tables()
+    assert made.tables() == little.tables()
     states = {(row["state"], row["result"]) for row in made.rows("findings")}
     assert states == {("open", "fail"), ("open", "unknown"), ("fixed", "fail")}
 
 
-def test_what_is_judged_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_judged_again(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_silver_tables(monkeypatch, "servers", "streams", "hosts")
     made = Made(spark, tmp_path / "lake", HOUR.date())
     start = HOUR.hour
     replies = recorded("2.15.1")
@@ -139,7 +153,10 @@ def test_what_is_judged_again(spark: SparkSession, tmp_path: Path) -> None:
     assert made.tables() == by_hours and {*made.runs().values()}.isdisjoint(last.values())
 
 
-def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(spark: SparkSession, tmp_path: Path) -> None:
+def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_silver_tables(monkeypatch, "servers", "streams", "hosts")
     made = Made(spark, tmp_path / "lake", HOUR.date())
     replies = {**recorded("2.15.1"), "more": {"hosts": {"open_files": 100}}}
     for hour in (0, 1):
@@ -156,8 +173,8 @@ def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(spark: Spar
     second = made.runs()
     assert second[HOUR.hour] == first[HOUR.hour] and second[HOUR.hour + 1] != first[HOUR.hour + 1]
     summary = made.rows("findings_summary")
-    judged = {(row["check"], row["taken"].hour) for row in summary if row["check"] != "FLEET_201"}
-    assert judged == {(check, HOUR.hour + hour) for check in CHECKS - {"FLEET_104", "FLEET_201"} for hour in (0, 1)}
+    looks = {(row["check"], row["taken"].hour) for row in summary if row["check"] != "FLEET_201"}
+    assert looks == {(check, HOUR.hour + hour) for check in CHECKS - {"FLEET_104", "FLEET_201"} for hour in (0, 1)}
     lasts = {row["since"].hour for row in made.rows("findings") if row["check"] == "HOST_102"}
     assert lasts == {HOUR.hour}
     # What was replaced goes, what is kept stays, until nothing of the day can be made again.

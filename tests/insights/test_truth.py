@@ -1,24 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Of a fleet of which all is known, the findings are what was planted: none is false, and nothing is missed."""
+"""How findings are scored on a fleet of which all is known. test_judged_hours.py scores those of the jobs."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from bench.insights.truth import outcome
 from jetstream_insights.findings import REGISTRY
-from pyspark.sql import SparkSession
-from support.truth import OF_SERVERS, OF_STREAMS, Score, judged, planted, table
-
-
-def test_what_was_planted_is_found_and_nothing_besides(spark: SparkSession, tmp_path: Path) -> None:
-    truth = planted(servers=20)
-    found = outcome(truth, tmp_path)
-    print("\n".join(table(found.scores)))
-    assert not found.missed
-    assert [(row["check"], row["severity"], row["text"]) for row in found.false] == []
+from support.truth import OF_SERVERS, OF_STREAMS, Score, judged, planted
 
 
 def test_a_false_finding_and_a_missed_one_are_counted() -> None:
