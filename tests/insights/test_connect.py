@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +20,7 @@ from jetstream_insights.files import ArrowFiles, Files, HadoopFiles, LakeError
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
 from support.nats_processes import free_ports
-from support.spark_cluster import daemon, standalone, wait
+from support.spark_cluster import daemon, end, standalone, wait
 
 SPAN = ["--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T01"]
 JOBS = ["silver", "gold", "findings", "report"]
@@ -35,6 +37,7 @@ def connect(tmp_path: Path) -> Iterator[str]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
         "spark.ui.enabled": "false",
+        "spark.buffer.pageSize": "1m",
     }
     options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     name = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -48,9 +51,22 @@ def connect(tmp_path: Path) -> Iterator[str]:
 
 
 def elsewhere(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run jobs in a process that has no session yet."""
+    """Run jobs in a process that has no session yet. Next to busy processes it may take long, but it tells what it begins."""
     command = [sys.executable, "-m", "jetstream_insights", *arguments, "--lake", str(lake), *SPAN]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    output = [lake.parent / f"jobs.{name}" for name in ("out", "err")]
+    with output[0].open("w") as out, output[1].open("w") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True)
+    try:
+        told, since = 0, time.monotonic()
+        while process.poll() is None:
+            time.sleep(0.1)
+            if (size := output[1].stat().st_size) > told:
+                told, since = size, time.monotonic()
+            assert time.monotonic() < since + 300, output[1].read_text()[-3000:]
+    finally:
+        if process.poll() is None:
+            end(process, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, *(path.read_text() for path in output))
 
 
 def rows(spark: SparkSession, table: Path) -> list[str]:
@@ -91,12 +107,12 @@ def test_another_spark_makes_the_same_tables(
 
 def test_what_is_wrong_with_a_server_is_said_at_once(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    refused = elsewhere(tmp_path, "silver", "--master", f"sc://127.0.0.1:{port}")
+    refused = elsewhere(tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}")
     assert refused.returncode == 1
     assert (
         refused.stderr.splitlines()[-1] == f"FAILED: silver: sc://127.0.0.1:{port} does not answer: Connection refused"
     )
-    memory = elsewhere(tmp_path, "silver", "--master", f"sc://127.0.0.1:{port}", "--memory", "1g")
+    memory = elsewhere(tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}", "--memory", "1g")
     assert memory.returncode == 2 and "--memory is what a server of Spark Connect was started with" in memory.stderr
     with pytest.raises(LakeError, match="run the jobs by spark-submit"):
         ArrowFiles("hdfs://name/insights")
