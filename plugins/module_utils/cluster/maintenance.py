@@ -21,7 +21,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 
 #: Codes of what is known of servers in maintenance.
 IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
@@ -193,5 +194,8 @@ def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str
         known = (utc(mark.since), utc(mark.until), mark.by, mark.reason) if mark else ("", "", "", "")
         cells.append((host, name, STATES[state].partition(":")[0], *known))
     findings = [f"{row['host']}: {STATES[row['state']]}" for row in rows if row["state"] in FINDINGS]
-    text = table("Maintenance", ("Host", "Server", "State", "Since", "Until", "By", "Reason"), cells)
-    return {"hosts": rows, "findings": findings, "lines": [*text.splitlines(), *findings]}
+    columns = ("Host", "Server", "State", "Since", "Until", "By", "Reason")
+    # What is not in service is why somebody looks.
+    worst = {place for place, row in enumerate(rows) if row["state"] != "in_service"}
+    found = table_page("Maintenance", columns, cells, worst=worst) + listing(findings, what="finding")
+    return {"hosts": rows, "findings": findings, **found.as_dict()}
