@@ -318,7 +318,7 @@ def _given_plan(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NatsFailure("plan_invalid", f"plan_file: {path} cannot be read: {error}") from error
     if not isinstance(found, dict):
         raise NatsFailure("plan_invalid", f"plan_file: {path} holds no plan")

@@ -92,7 +92,11 @@ def plan_entry(
         rules = RollRules(r1_policy=request.r1, accept_loss=request.accept_loss)
         problems += lost_messages(cluster, [name for name in entering if name in stopping], rules)
     others = known_problems([mark for name, mark in marks.items() if name not in servers], now, answered)
-    lines = [*_lines(cluster, after, set(entering), servers, now, request), *(problem.message for problem in others)]
+    verb = "would go" if any(problem.severity == ERROR for problem in (*problems, *others)) else "goes"
+    lines = [
+        *_lines(cluster, after, set(entering), servers, now, request, verb),
+        *(problem.message for problem in others),
+    ]
     return EntryPlan(tuple(after), tuple(entering), (*problems, *others), tuple(lines))
 
 
@@ -103,6 +107,7 @@ def _lines(
     servers: Mapping[str, bool],
     now: float,
     request: Request,
+    verb: str,
 ) -> list[str]:
     lines = []
     for mark in after:
@@ -111,7 +116,7 @@ def _lines(
             lines.append(mark.text(now))
             continue
         reason = f": {mark.reason}" if mark.reason else ""
-        lines.append(f"{name} goes out of service until {utc(mark.until)} (by {mark.by}{reason})")
+        lines.append(f"{name} {verb} out of service until {utc(mark.until)} (by {mark.by}{reason})")
         if not servers[name]:
             lines.append(f"{name} does not run: only its start is prevented")
         if cluster is None or name not in cluster.names:
