@@ -16,7 +16,15 @@ NOW = 1795536000.0
 
 
 def asked(**changes: Any) -> dict[str, Any]:
-    return {"by": "ops", "reason": "", "until": None, "duration": "4h", "r1_policy": "accept", **changes}
+    return {
+        "by": "ops",
+        "reason": "",
+        "until": None,
+        "duration": "4h",
+        "r1_policy": "accept",
+        "accept_loss": [],
+        **changes,
+    }
 
 
 def test_how_long_it_may_take() -> None:
