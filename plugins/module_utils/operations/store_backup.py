@@ -265,6 +265,7 @@ def _row(
     stored = replica.stored
     row: dict[str, Any] = {
         "name": replica.label,
+        "label": replica.label,
         "account": stored.account,
         "stream": stored.name,
         "server": replica.server,
