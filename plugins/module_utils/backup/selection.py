@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
@@ -43,7 +43,10 @@ class SelectionError(ValueError):
 def matches(account: str | None, stream: str, patterns: Sequence[str]) -> bool:
     """Return whether a stream is one of `ACCOUNT`, `ACCOUNT/STREAM`, with `*` and `?` for any characters and any one."""
     name = stream_key(account, stream)
-    return any(fnmatchcase(name, pattern if "/" in pattern else f"{pattern}/*") for pattern in patterns)
+    # `[` means itself: a stream may be called so.
+    return any(
+        fnmatchcase(name, (pattern if "/" in pattern else f"{pattern}/*").replace("[", "[[]")) for pattern in patterns
+    )
 
 
 def parse_time(text: str) -> datetime:
@@ -103,7 +106,7 @@ def choose(
     present = now or datetime.now(timezone.utc)
     chosen: dict[str, int] = {}
     for text in wanted:
-        given, _at, time = text.partition("@")
+        given, time = _split(text, (row["stream"] for row in backups))
         try:
             pattern = with_identity(given, names)
         except AmbiguousAccount as error:
@@ -154,7 +157,7 @@ def asked_for(
     latest = (now or datetime.now(timezone.utc)) + CLOCK_SKEW
     found: dict[str, tuple[datetime, str]] = {}
     for text in wanted:
-        pattern, _at, time = text.partition("@")
+        pattern, time = _split(text, (name.stream for name in map(folder_name, folders) if name))
         until = parse_time(time or at or "") if time or at else latest
         for folder in folders:
             name = folder_name(folder)
@@ -163,6 +166,13 @@ def asked_for(
             key = stream_key(name.account, name.stream)
             found[key] = max(found.get(key, (name.taken, folder)), (name.taken, folder))
     return {key: folder for key, (_taken, folder) in found.items()}
+
+
+def _split(text: str, streams: Iterable[str]) -> tuple[str, str]:
+    """Return the pattern and the time of `ACCOUNT/STREAM@time`, empty for none. A stream may be called `A@B`."""
+    given, at, time = text.rpartition("@")
+    names = [f"/{stream}" for stream in streams if "@" in stream]
+    return (text, "") if not at or any(text.endswith(name) for name in names) else (given, time)
 
 
 def _nothing(backups: Sequence[Mapping[str, Any]], text: str, pattern: str) -> str:

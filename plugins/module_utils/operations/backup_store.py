@@ -16,6 +16,7 @@ import glob
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import NO_KEYS, Keys
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 PREFIX = ".natsops-backup-"
 #: What the name of a backup begins with while it is removed.
@@ -35,6 +37,9 @@ _LOCK = ".lock"
 #: Bytes of a stream's or an account's part of a folder's name. A file system allows 255 for all of it, with what is put before
 #: and after while a backup is written or removed.
 _LONGEST_PART = 200
+#: Bytes of a manifest or a catalogue. A catalogue has about 600 for each backup.
+LARGEST_TEXT = 256 << 20
+_PIECE = 1 << 20
 #: What the disk refuses because of one name.
 _NAME_REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
@@ -93,9 +98,15 @@ class Store(ABC):
         """Return a file to read in order. Raises OSError."""
 
     def read(self, name: str) -> str:
-        """Return the text of a file. Raises OSError, UnicodeDecodeError."""
+        """Return the text of a manifest or a catalogue. Raises OSError, also for a file of more than LARGEST_TEXT bytes,
+        UnicodeDecodeError."""
+        data = bytearray()
         with self.open(name) as file:
-            return file.read().decode()
+            while piece := file.read(_PIECE):
+                data += piece
+                if len(data) > LARGEST_TEXT:
+                    raise OSError(errno.EFBIG, f"larger than {human_bytes(LARGEST_TEXT)}", self.place(name))
+        return data.decode()
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
@@ -123,12 +134,13 @@ class Store(ABC):
 
 
 def name_part(name: str) -> str:
-    """Return how a stream or an account is called within the name of a folder: a long one by its beginning and a digest. The
-    manifest has the name itself."""
-    encoded = name.encode()
-    if len(encoded) <= _LONGEST_PART:
+    """Return a stream's or an account's part of the name of a folder: its beginning and a digest if the name is long, or has
+    characters that a path cannot hold or a terminal does not show. The manifest has the name itself."""
+    shown = "".join(letter if letter.isprintable() and letter != "/" else "~" for letter in name)
+    encoded = shown.encode()
+    if shown == name and len(encoded) <= _LONGEST_PART:
         return name
-    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
     return f"{encoded[: _LONGEST_PART - len(digest) - 1].decode(errors='ignore')}~{digest}"
 
 
@@ -176,20 +188,29 @@ class DirectoryStore(Store):
 
     def folders(self, prefix: str = "") -> Mapping[str, frozenset[str]]:
         pattern = f"{glob.escape(prefix)}*/{FILE}"
-        paths = self.directory.glob(pattern) if prefix else self.directory.rglob(FILE)
+        paths = self.directory.glob(pattern) if prefix else _manifests_below(self.directory)
         found = sorted(path.parent for path in paths) if self.directory.is_dir() else []
         names = {path: str(path.relative_to(self.directory)) for path in found if not path.name.startswith(PREFIX)}
         return {"" if name == "." else name: self.files(name) for name in names.values()}
 
     def files(self, folder: str) -> frozenset[str]:
         path = self.directory / folder
-        return frozenset(entry.name for entry in path.iterdir() if entry.is_file()) if path.is_dir() else frozenset()
+        try:
+            return frozenset(entry.name for entry in path.iterdir() if entry.is_file())
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return frozenset()
 
     def size(self, name: str) -> int:
         return (self.directory / name).stat().st_size
 
     def open(self, name: str) -> BinaryIO:
-        return (self.directory / name).open("rb")
+        path = self.directory / name
+        # Opening a pipe would wait for its writer, and a device may have no end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        return open(descriptor, "rb")
 
     def discard(self, name: str) -> None:
         (self.directory / name).unlink(missing_ok=True)
@@ -235,11 +256,27 @@ class DirectoryStore(Store):
             except OSError as error:
                 holder = os.read(lock, 200).decode(errors="replace").strip()
                 raise another_run(self.place(), holder) from error
-            os.truncate(lock, 0)
-            os.pwrite(lock, f"process {os.getpid()} since {utc_now()}\n".encode(), 0)
+            with written(self.directory):
+                os.truncate(lock, 0)
+                os.pwrite(lock, f"process {os.getpid()} since {utc_now()}\n".encode(), 0)
             yield
         finally:
             os.close(lock)
+
+
+def _manifests_below(directory: Path) -> Iterator[Path]:
+    """Yield the manifests in a directory and all below it, and for each directory that cannot be read one that says why."""
+    unreadable: list[Path] = []
+
+    def note(error: OSError) -> None:
+        folder = Path(error.filename)
+        if isinstance(error, PermissionError) and folder.name != "lost+found" and not folder.name.startswith("."):
+            unreadable.append(folder)
+
+    for folder, _folders, files in os.walk(directory, onerror=note):
+        if FILE in files:
+            yield Path(folder, FILE)
+    yield from (folder / FILE for folder in unreadable)
 
 
 def another_run(place: str, holder: str) -> NatsFailure:

@@ -142,3 +142,14 @@ def test_the_newest_folder_by_then(wanted: list[str], at: str | None, expected: 
     folders = [f"APP/A@202611{day}T020000Z" for day in (21, 22)]
     folders += ["APP/B@20261121T020000Z", "APP/B@20991121T020000Z", "x", "_/S@then"]
     assert asked_for(folders, wanted, at, datetime(2026, 11, 24, tzinfo=timezone.utc)) == expected
+
+
+def test_streams_are_restored_by_names_with_marks_of_patterns_and_times() -> None:
+    rows = [
+        {"account": "APP", "account_name": None, "stream": name, "taken": taken}
+        for name in ("A@B", "A", "[x]", "x")
+        for taken in ("2026-11-21T02:00:00Z", "2026-11-22T02:00:00Z")
+    ]
+    texts = ["APP/A@B", "APP/A@B@2026-11-21", "APP/A@2026-11-21", "APP/[x]", "APP/x"]
+    assert [choose(rows, [text]) for text in texts] == [[1], [0], [2], [5], [7]]
+    assert not matches("APP", "x", ["APP/[x]"])

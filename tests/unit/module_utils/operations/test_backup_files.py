@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import ArchiveError
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.operations import backup_files
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations import backup_files, backup_store
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import (
     CHECKSUM,
     CONTENTS,
@@ -32,9 +34,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import (
     PREFIX,
     DirectoryStore,
+    name_part,
     staged_directory,
     written,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.catalogue_file import load_catalogue
 from ansible_collections.natsops.jetstream.plugins.modules.nats_backup_info import NONE, read
 from hypothesis import given
 from hypothesis import strategies as st
@@ -255,3 +259,66 @@ def test_the_newest_backup_of_a_stream(path: Path, tmp_path: Path) -> None:
     assert newest.folder == "S@3"
     assert newest_backup(DirectoryStore(tmp_path), "[S]", None) is None
     assert newest_backup(DirectoryStore(tmp_path / "nowhere"), "S", None) is None
+
+
+@pytest.mark.parametrize("name", ["a\0b", "../../a", "a/b", "\x1b[2J", "\u202ecod", "..", "é" * 300, "-rf", "*"])
+def test_a_stream_of_any_name_has_its_own_folder_within_the_directory(name: str, tmp_path: Path) -> None:
+    """From 2.15 a stream in memory may be called anything without blanks, '.', '*', '>' and path separators."""
+    store = DirectoryStore(tmp_path)
+    with store.staged(name, datetime(2026, 11, 21, tzinfo=timezone.utc)) as staging:
+        folder = staging.publish("{}")
+    assert [path.name for path in tmp_path.iterdir()] == [folder]
+    assert folder.isprintable()
+    assert list(store.folders(f"{name_part(name)}@")) == [folder]
+    assert name_part(name) != name_part(f"{name}\0")
+
+
+@pytest.mark.parametrize("name", ["backup.json", "catalogue.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "sparse"])
+def test_what_is_no_file_or_has_no_end_is_a_failure_of_its_own(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ARCHIVES / "backup-2.15.1", tmp_path / "APP" / "S@20261121T020000Z")
+    path = tmp_path / "APP" / "T@20261121T020000Z" / name if name == "backup.json" else tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        monkeypatch.setattr(backup_store, "LARGEST_TEXT", 4 << 20)
+        path.touch()
+        os.truncate(path, 1 << 40)
+    store = DirectoryStore(tmp_path)
+    backups, failures = find_backups(store)
+    assert [backup.folder for backup in backups] == ["APP/S@20261121T020000Z"]
+    described = [failure.description for failure in failures]
+    if name == "catalogue.json":
+        with pytest.raises(NatsFailure, match="Move it away") as damaged:
+            load_catalogue(store)
+        described = [damaged.value.description]
+    assert len(described) == 1
+    assert ("larger than 4.0 MiB" if kind == "sparse" else "Not a regular file") in described[0]
+
+
+def test_a_directory_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it belongs to the file system, or is hidden."""
+    for name in ("APP", "lost+found", ".snapshot"):
+        (tmp_path / name).mkdir()
+    scan, opened = os.scandir, os.open
+
+    def scandir(path: Path | str) -> Any:
+        if Path(path) != tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    def refuse(path: Any, *arguments: Any) -> int:
+        if Path(path).parent != tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "open", refuse)
+    backups, failures = find_backups(DirectoryStore(tmp_path))
+    assert not backups
+    assert [one.description for one in failures] == [f"no backup in {tmp_path}/APP: Permission denied (backup.json)"]
