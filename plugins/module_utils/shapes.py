@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shapes of JSON documents that come from files: each is a function that accepts or rejects a value. Pure."""
+"""The shapes of JSON documents that come from files and servers: each is a function that accepts or rejects a value. Pure."""
 
 from __future__ import annotations
 
@@ -28,6 +28,15 @@ def misshapen(document: Any, shapes: Mapping[str, Shape]) -> list[str]:
 
 def text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def encodable(value: str) -> bool:
+    """Accept a text that UTF-8 can encode. JSON may escape half of a pair of surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def whole(value: Any) -> bool:

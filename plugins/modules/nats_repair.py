@@ -130,11 +130,6 @@ lines:
   sample:
     - "stream APP/ORDERS: has 2 of 3 replicas: n1-c1, n2-c1 → set num_replicas to the members that are there and back, so that
       the meta leader chooses further ones (refill, risk: none)"
-screen:
-  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
-  returned: success, and on failures of a cure
-  type: list
-  elements: str
 steps:
   description: The same for programs. C(refused) says why a cure is not given, empty when it is.
   returned: success, and on failures of a cure
@@ -192,7 +187,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_p
     POSITION_LOST,
     Request,
     Step,
-    repair_page,
+    lines,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
@@ -260,7 +255,7 @@ def result_of(steps: Sequence[Step]) -> dict[str, Any]:
     refused = [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused]
     return {
         "changed": bool(due),
-        **repair_page(steps).as_dict(),
+        "lines": lines(steps),
         "steps": [step.as_dict() for step in steps],
         "refused": refused,
         "refusal": listed(refused),

@@ -187,11 +187,6 @@ lines:
   returned: success
   type: list
   elements: str
-screen:
-  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
-  returned: success
-  type: list
-  elements: str
 """
 
 from pathlib import Path
@@ -212,7 +207,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
 
 
 def main() -> None:
@@ -256,9 +250,9 @@ def main() -> None:
     except NatsFailure as failure:
         fail(module, failure)
     else:
-        found = [(row["name"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
-        for warning in counted_warnings(found):
-            module.warn(warning)
+        for row in outcome.result["streams"]:
+            for caveat in row["caveats"]:
+                module.warn(f"stream {row['name']}: {caveat}")
         if outcome.failure is not None:
             fail(module, outcome.failure, **outcome.result)
         module.exit_json(**outcome.result)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from support.clean_output import clean
 from support.nats_processes import ROOT, binary
 
 pytestmark = pytest.mark.playbook
@@ -33,9 +32,7 @@ class Controller:
 
     def call(self, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [*self.prefix, str(Path(sys.executable).with_name(tool)), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment, timeout=600)
-        clean(done.stdout + done.stderr)
-        return done
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment, timeout=600)
 
     def playbook(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a playbook of the collection."""

@@ -23,7 +23,6 @@ from typing import Any
 import ansible_runner
 import yaml
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from support.clean_output import clean
 from support.nats_processes import ROOT, collections_path
 
 Event = dict[str, Any]
@@ -51,7 +50,7 @@ class Job:
 
     @property
     def output(self) -> str:
-        return clean("\n".join(event.get("stdout", "") for event in self.events))
+        return "\n".join(event.get("stdout", "") for event in self.events)
 
     @property
     def failures(self) -> list[str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from support.clean_output import clean
 
 COLLECTIONS = next(
     os.path.abspath(entry)
@@ -75,9 +74,7 @@ def render(
     )
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventory.yml", "play.yml"]
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_HOME": str(directory / "home")}
-    done = subprocess.run(command, check=False, cwd=directory, env=environment, capture_output=True, text=True)
-    clean(done.stdout + done.stderr)
-    return done
+    return subprocess.run(command, check=False, cwd=directory, env=environment, capture_output=True, text=True)
 
 
 def rendered(

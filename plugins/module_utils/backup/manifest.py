@@ -19,6 +19,13 @@ from typing import Any, Optional
 from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import SERVER_METADATA
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, Contents
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import (
+    CONSUMER_CONFIG,
+    POSITION,
+    STATE_COUNTS,
+    STREAM_CONFIG,
+    STREAM_STATE,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     count,
     flag,
@@ -40,9 +47,6 @@ ENCRYPTED_ARCHIVE = f"{PLAIN_ARCHIVES[0]}.age"
 ARCHIVES = (*PLAIN_ARCHIVES, ENCRYPTED_ARCHIVE)
 
 Info = Mapping[str, Any]
-
-#: What of a stream's state shows that nothing was stored or removed since.
-_STATE = ("messages", "bytes", "first_seq", "last_seq", "num_deleted")
 
 
 class ManifestError(Exception):
@@ -103,7 +107,7 @@ def read_manifest(text: str, archives: Sequence[str]) -> Manifest:
         raise ManifestError("it is not a JSON object")
     schema, version = document.get("schema"), document.get("version")
     if schema is None and "config" in document and "state" in document:
-        _require(document, {"config": _CONFIG, "state": _STATE_SHAPE})
+        _require(document, {"config": STREAM_CONFIG, "state": STREAM_STATE})
         if len(archives) != 1:
             raise ManifestError(f"there is not one archive beside it: {', '.join(archives) or 'none'}")
         return Manifest(document["config"]["name"], document["config"], document["state"], archives[0])
@@ -132,41 +136,19 @@ def _require(document: Mapping[str, Any], wanted: Mapping[str, shapes.Shape]) ->
 
 # --- the shape of a manifest, which may come from anywhere ----------------------------------------------------------------
 
-_METADATA = object_of({}, shapes.text)
-_CONFIG = object_of(
-    {
-        "name": lambda value: shapes.text(value) and bool(value),
-        "metadata": optional(_METADATA),
-        **members(optional(list_of(shapes.text)), "subjects"),
-        **members(optional(shapes.text), "retention", "storage", "discard"),
-        **members(optional(object_of({})), "mirror", "placement", "republish", "subject_transform"),
-        **members(optional(list_of(object_of({}))), "sources"),
-        **members(optional(whole), "num_replicas", "max_age", "max_msgs", "max_bytes", "max_msgs_per_subject"),
-        **members(optional(whole), "duplicate_window", "first_seq"),
-    }
-)
-_STATE_SHAPE = object_of(members(optional(count), *_STATE))
-_POSITION = object_of(members(count, "consumer_seq", "stream_seq"))
 _CONSUMER = object_of(
     {
         "name": shapes.text,
-        "config": object_of(
-            {
-                "metadata": optional(_METADATA),
-                **members(optional(shapes.text), "durable_name", "name", "deliver_policy", "filter_subject"),
-                **members(optional(list_of(shapes.text)), "filter_subjects"),
-                **members(optional(whole), "num_replicas", "opt_start_seq"),
-            }
-        ),
+        "config": CONSUMER_CONFIG,
         "in_archive": optional(flag),
         **members(count, "num_ack_pending", "redelivered"),
-        **members(_POSITION, "delivered", "ack_floor"),
+        **members(POSITION, "delivered", "ack_floor"),
     }
 )
 _SHAPES: dict[str, shapes.Shape] = {
     **members(shapes.text, "stream", "archive"),
-    "config": _CONFIG,
-    "state": _STATE_SHAPE,
+    "config": STREAM_CONFIG,
+    "state": STREAM_STATE,
     "consumers": list_of(_CONSUMER),
     "caveats": list_of(shapes.text),
     "changed_meanwhile": object_of({}, whole),
@@ -267,7 +249,7 @@ def outdated(manifest: Manifest, account: str | None, info: Info, consumers: Seq
     if without_server_metadata(manifest.config) != without_server_metadata(info["config"]):
         return "its configuration is another"
     state = info.get("state") or {}
-    if any((manifest.state.get(key) or 0) != (state.get(key) or 0) for key in _STATE) or any(
+    if any((manifest.state.get(key) or 0) != (state.get(key) or 0) for key in STATE_COUNTS) or any(
         manifest.changed_meanwhile.values()
     ):
         return "messages were stored or removed since"

@@ -21,8 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
     saved_consumer,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
 
 Info = Mapping[str, Any]
@@ -350,8 +349,8 @@ def _floors(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[Consumer
     return tuple(ConsumerFloor(name, now.get(name), saved.get(name)) for name in names)
 
 
-def status_page(origin: str, site: str, rows: Sequence[StreamStatus]) -> Page:
-    """Return the status for people."""
+def status_lines(origin: str, site: str, rows: Sequence[StreamStatus]) -> list[str]:
+    """Return the status for people, on one screen."""
     columns = ["stream", "state", "behind", "would be lost now", "consumers", "checkpoint", "drill"]
     cells = [
         [
@@ -365,15 +364,12 @@ def status_page(origin: str, site: str, rows: Sequence[StreamStatus]) -> Page:
         ]
         for row in rows
     ]
-    worst = {place for place, row in enumerate(rows) if row.problems or not row.loss.known}
-    lines = []
+    lines = table(f"{origin} → {site}", columns, cells).splitlines()
     for row in rows:
         lines += [f"{row.protected.name}: {problem}" for problem in row.problems]
         if not row.loss.known and ":" in row.loss.text:
             lines.append(f"{row.protected.name}: lost is {row.loss.text}")
-    total = [f"{len(rows):,} streams", f"{len(worst):,} with problems", "", "", "", "", ""]
-    found = table_page(f"{origin} → {site}", columns, cells, [total] if len(rows) > 1 else (), worst)
-    return found + listing(lines, what="problem")
+    return lines
 
 
 def _drill_cell(row: StreamStatus) -> str:

@@ -32,8 +32,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     RaftGroup,
     Stream,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 #: The findings.
 CONSUMER_GHOST = "consumer_ghost"
@@ -526,21 +524,17 @@ def _server_step(finding: Finding) -> Step:
     )
 
 
-def repair_page(steps: Sequence[Step]) -> Page:
+def lines(steps: Sequence[Step]) -> list[str]:
     """Return the plan for people, a line for each finding: what is wrong, what is done, and at what risk."""
     if not steps:
-        return page("Nothing to repair.")
+        return ["Nothing to repair."]
     written = []
     for step in steps:
         done = f"refused: {step.refused}" if step.refused else f"{step.does} ({step.cure}, risk: {step.risk})"
         written.append(
             f"{step.finding.subject}: {step.finding.message.removeprefix(step.finding.subject + ' ')} → {done}"
         )
-    refused = {place for place, step in enumerate(steps) if step.refused}
-    found = listing(written, refused, what="finding")
-    if found.screen == found.lines:
-        return found
-    return Page(screen=(f"{counted(len(steps), 'finding')}, {len(refused)} of them refused:",)) + found
+    return written
 
 
 def _names(names: Iterable[str]) -> str:

@@ -27,10 +27,32 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Upload,
     refuse_constant,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import (
+    CONSUMER_INFO,
+    STREAM_CONFIG,
+    STREAM_INFO,
+    STREAM_STATE,
+    asset_name,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import API_LEVELS, answered_by_leader
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
+    Shape,
+    misshapen,
+    object_of,
+    optional,
+    text,
+    whole,
+)
 
 Answer = Union[dict[str, Any], NatsFailure]
+Members = Mapping[str, Shape]
+
+#: The replies that begin and end the transfer of an archive, and that to INFO.
+_ARCHIVED: Members = {"config": STREAM_CONFIG, "state": optional(STREAM_STATE)}
+_RESTORED: Members = {"config": optional(STREAM_CONFIG), "state": optional(STREAM_STATE)}
+_ACCEPTED: Members = {"deliver_subject": text}
+_ACCOUNT: Members = {"api": optional(object_of({"level": optional(whole)}))}
 
 #: Requests under way at once: the meta leader drops what exceeds its queue (jetstream_api.go, JSDefaultRequestQueueLimit).
 CONCURRENT_CALLS = 64
@@ -135,6 +157,20 @@ class _Api:
             answers += [self._answer(outcome) for outcome in self._client.request_many(calls, timeout)]
         return answers
 
+    def _call_for(
+        self, subject: str, members: Members, body: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Return the reply to one request. Raises NatsFailure, bad_reply for one without these members."""
+        answer = self.call(subject, body, timeout)
+        self._require_members(answer, members, f"{self._prefix}.{subject}")
+        return answer
+
+    def _require_members(self, answer: Mapping[str, Any], members: Members, subject: str) -> None:
+        wrong = misshapen(answer, members)
+        if wrong:
+            reason = f"the reply has no valid {', '.join(wrong)}; a client of the account may have sent it"
+            raise NatsFailure("bad_reply", reason, subject=subject, account=self.account)
+
     def _call(self, subject: str, body: Mapping[str, Any] | None) -> Call:
         payload = json.dumps(body).encode() if body else b""
         return Call(f"{self._prefix}.{subject}", payload, idempotent=bool(_READS.match(subject)))
@@ -200,7 +236,7 @@ class JetStreamApi(_Api):
 
     def info(self) -> dict[str, Any]:
         """Return the account's limits and usage (`$JS.API.INFO`), with `api.level` from 2.11."""
-        return self.call("INFO")
+        return self._call_for("INFO", _ACCOUNT)
 
     def release(self) -> tuple[int, int]:
         """Return the first release of the servers' API level: (2, 10) before servers report levels, up to (2, 15)."""
@@ -220,7 +256,7 @@ class JetStreamApi(_Api):
 
     def stream(self, name: str) -> dict[str, Any]:
         """Return the STREAM.INFO of one stream: config, state, cluster, created, mirror, sources."""
-        return self._of_leader(f"STREAM.INFO.{name}")
+        return self._of_leader(f"STREAM.INFO.{name}", STREAM_INFO)
 
     def find_stream(self, name: str) -> dict[str, Any] | None:
         """Return the STREAM.INFO of one stream, None when there is no such stream."""
@@ -228,16 +264,16 @@ class JetStreamApi(_Api):
 
     def deleted_sequences(self, name: str) -> list[int]:
         """Return the sequences between the first and the last message of a stream that are not there."""
-        info = self.call(f"STREAM.INFO.{name}", {"deleted_details": True})
+        info = self._call_for(f"STREAM.INFO.{name}", STREAM_INFO, {"deleted_details": True})
         return list(info["state"].get("deleted") or ())
 
     def create_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Create a stream and return its info."""
-        return self.call(f"STREAM.CREATE.{config['name']}", config)
+        return self._call_for(f"STREAM.CREATE.{config['name']}", STREAM_INFO, config)
 
     def update_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give a stream this whole configuration and return its info."""
-        return self.call(f"STREAM.UPDATE.{config['name']}", config)
+        return self._call_for(f"STREAM.UPDATE.{config['name']}", STREAM_INFO, config)
 
     def renew_assignment(self, config: Mapping[str, Any]) -> None:
         """Have the meta group assign a stream again as it is, before its replicas move.
@@ -307,7 +343,9 @@ class JetStreamApi(_Api):
             return self._call(f"STREAM.SNAPSHOT.{name}", body)
 
         def started(reply: Reply) -> None:
-            on_start(self._snapshot_started(self._require(reply)))
+            answer = self._snapshot_started(self._require(reply))
+            self._require_members(answer, _ARCHIVED, reply.subject)
+            on_start(answer)
 
         idle = pace.idle
         self._client.download(Download(request, started, on_chunk, timeout=idle, idle=idle, rate=pace.rate))
@@ -323,10 +361,20 @@ class JetStreamApi(_Api):
 
         Raises NatsFailure. With `RestoreFailed` the servers had accepted the request, so that there may be a part of a stream.
         """
-        accepted = self.call(f"STREAM.RESTORE.{config['name']}", {"config": config, "state": state}, pace.idle)
+        body = {"config": config, "state": state}
+        subject = f"STREAM.RESTORE.{config['name']}"
+        accepted = self.call(subject, body, pace.idle)
         upload = Upload(self._require_taken, idle=pace.idle, finish=pace.finish, rate=pace.rate)
         try:
-            return self._require(self._client.upload(accepted["deliver_subject"], chunks, upload))
+            if "deliver_subject" not in accepted and "config" in accepted:
+                # The server that the meta leader chose is down, and another one of the group created the stream and replied
+                # so (server/jetstream_cluster.go processStreamLeaderChange; seen on 2.10.27).
+                raise NatsFailure("interrupted", "a server created the stream, and does not take its archive")
+            self._require_members(accepted, _ACCEPTED, f"{self._prefix}.{subject}")
+            reply = self._client.upload(accepted["deliver_subject"], chunks, upload)
+            answer = self._require(reply)
+            self._require_members(answer, _RESTORED, reply.subject)
+            return answer
         except NatsFailure as failure:
             raise RestoreFailed(failure, self.account) from failure
 
@@ -337,15 +385,12 @@ class JetStreamApi(_Api):
         return answer
 
     def _require_taken(self, reply: Reply) -> None:
-        """Raise NatsFailure for the reply to a part unless it is empty (2.10 says some errors in plain text, such as a full
-        disk)."""
-        if not reply.body:
-            return
-        answer = self._answer(reply)
-        if isinstance(answer, NatsFailure) and answer.code != "bad_reply":
-            raise answer
-        said = printable(" ".join(reply.body[:200].decode(errors="replace").split()))
-        raise NatsFailure("bad_reply", f"the server did not take a part: {said}", subject=reply.subject)
+        """Raise NatsFailure for the reply to a part unless it is empty (2.10 says some errors in plain text)."""
+        if reply.body:
+            self._require(reply)
+            raise NatsFailure(
+                "bad_reply", f"the server did not take a part: {reply.body[:200]!r}", subject=reply.subject
+            )
 
     # --- consumers ----------------------------------------------------------------------------------------------------
 
@@ -379,7 +424,7 @@ class JetStreamApi(_Api):
 
     def consumer(self, stream: str, name: str) -> dict[str, Any]:
         """Return the CONSUMER.INFO of one consumer: config, delivered, ack_floor, num_pending, cluster, ..."""
-        return self._of_leader(f"CONSUMER.INFO.{stream}.{name}")
+        return self._of_leader(f"CONSUMER.INFO.{stream}.{name}", CONSUMER_INFO)
 
     def find_consumer(self, stream: str, name: str) -> dict[str, Any] | None:
         """Return the CONSUMER.INFO of one consumer, None when the stream has none of that name."""
@@ -389,7 +434,7 @@ class JetStreamApi(_Api):
         """Give a consumer this whole configuration and return its info. `action`: `create` refuses one that exists with
         another configuration (10148), `update` one that does not exist (10149)."""
         body = {"stream_name": stream, "config": config, "action": action}
-        return self.call(f"CONSUMER.CREATE.{stream}.{config['name']}", body)
+        return self._call_for(f"CONSUMER.CREATE.{stream}.{config['name']}", CONSUMER_INFO, body)
 
     def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer with its position in the stream."""
@@ -406,7 +451,7 @@ class JetStreamApi(_Api):
         """
         return int(self.call(f"CONSUMER.RESET.{stream}.{name}", {"seq": seq}).get("reset_seq", 0))
 
-    def _of_leader(self, subject: str) -> dict[str, Any]:
+    def _of_leader(self, subject: str, members: Members) -> dict[str, Any]:
         """Return what the leader of a group says, and of a group that has none what a member says.
 
         A member that the assignment prefers answers beside the leader, and perhaps first, while it has just started its replica:
@@ -415,7 +460,7 @@ class JetStreamApi(_Api):
         """
         end = time.monotonic() + _LEADER_SECONDS
         while True:
-            info = self.call(subject)
+            info = self._call_for(subject, members)
             if answered_by_leader(info) or time.monotonic() >= end:
                 return info
             time.sleep(_LEADER_INTERVAL)
@@ -445,6 +490,15 @@ class JetStreamApi(_Api):
             following = {which: listings[which].add(page, key, deadline) for which, page in zip(pending, pages)}
             pending = {which: offset for which, offset in following.items() if offset is not None}
         return [pages.result for pages in listings]
+
+
+#: The rows of each listing.
+_ROWS: dict[str, Shape] = {
+    "STREAM.NAMES": asset_name,
+    "CONSUMER.NAMES": asset_name,
+    "STREAM.LIST": object_of(STREAM_INFO),
+    "CONSUMER.LIST": object_of(CONSUMER_INFO),
+}
 
 
 class _Pages:
@@ -502,11 +556,8 @@ class _Pages:
         return self._offset
 
     def _fits(self, row: Any) -> bool:
-        if self._subject.startswith(("STREAM.NAMES", "CONSUMER.NAMES")):
-            return isinstance(row, str)
-        return isinstance(row, dict) and all(
-            isinstance(row.get(part) or {}, dict) for part in ("config", "state", "cluster")
-        )
+        shape = next((fits for begin, fits in _ROWS.items() if self._subject.startswith(begin)), None)
+        return shape is None or shape(row)
 
 
 class MetaApi(_Api):

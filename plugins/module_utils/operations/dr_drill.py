@@ -75,7 +75,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_re
     source_sequence,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import Row
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 _INTERVAL = 0.3
@@ -150,9 +149,9 @@ def _planned(pair: Pair, records: Records, protected: Protected, site: Reading, 
     return made
 
 
-def planned_page(pair: Pair, found: Sequence[Rehearsal]) -> Page:
+def planned_lines(pair: Pair, found: Sequence[Rehearsal]) -> list[str]:
     """Return for people what would be done."""
-    lines = [
+    return [
         f"{one.protected.name}: the failover would be refused: {one.refusal}"
         if one.plan is None
         else plan_line(
@@ -165,7 +164,6 @@ def planned_page(pair: Pair, found: Sequence[Rehearsal]) -> Page:
         )
         for one in found
     ]
-    return blocks([[line] for line in lines], {place for place, one in enumerate(found) if one.plan is None})
 
 
 def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: WantedDrill) -> dict[str, Any]:

@@ -16,9 +16,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
     ENCRYPTED_ARCHIVE,
     PLAIN_ARCHIVES,
     Manifest,
+    ManifestError,
     changes,
     consumer_entries,
     outdated,
+    read_manifest,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
     backup_caveats,
@@ -199,7 +201,7 @@ def _take(
             archive=name,
             account=api.account,
             account_name=api.label or None,
-            created=info["created"],
+            created=info.get("created"),
             taken=taken.isoformat().replace("+00:00", "Z"),
             server_version=version,
             size=counted.size,
@@ -219,7 +221,18 @@ def _take(
             consumers=consumer_entries(consumers, contents) if consumers is not None else (),
             seconds=round(time.monotonic() - started, 3),
         )
-        return Backup(wanted.store, staging.publish(manifest.text()), manifest)
+        text = manifest.text()
+        _require_readable(text, name, wanted.stream)
+        return Backup(wanted.store, staging.publish(text), manifest)
+
+
+def _require_readable(text: str, archive: str, stream: str) -> None:
+    """Raise NatsFailure for a manifest that no restore could read: it holds what the servers sent."""
+    try:
+        read_manifest(text, [archive])
+    except ManifestError as error:
+        reason = f"stream {stream} was not saved: what the servers sent does not describe it: {error}"
+        raise NatsFailure("bad_reply", reason) from error
 
 
 def _followed(info: Info) -> bool:

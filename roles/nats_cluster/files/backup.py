@@ -64,8 +64,7 @@ def main(path: str) -> int:
     except NatsFailure as failure:
         print(f"nothing was saved: {failure.description}", file=sys.stderr)
         return FAILED
-    # The catalogue has every stream; the journal of the host need not.
-    print("\n".join(outcome.result["screen"]))
+    print("\n".join(outcome.result["lines"]))
     if outcome.failure is not None:
         print(outcome.failure.description, file=sys.stderr)
     return COMPLETE if outcome.failure is None else INCOMPLETE

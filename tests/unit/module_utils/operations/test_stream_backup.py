@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,12 +17,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     Listing,
     TransferPace,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_files import read_backup
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import Keys
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_backup import (
     Patience,
     WantedBackup,
     _consumers,
+    _require_readable,
 )
 
 LED = Listing(({"name": "worker"},), {})
@@ -78,3 +81,12 @@ def test_those_that_stay_without_a_leader_are_refused_and_wait_together() -> Non
 def test_consumers_that_are_not_asked_for_are_not_waited_for() -> None:
     api = Api(ELECTING)
     assert (consumers(api, Patience(), asked=False), api.read) == (None, 0)
+
+
+def test_a_backup_that_no_restore_could_read_is_refused() -> None:
+    folder = Path(__file__).parents[1] / "backup" / "archives" / "backup-2.15.1"
+    manifest = read_backup(DirectoryStore(folder)).manifest
+    _require_readable(manifest.text(), manifest.archive, manifest.stream)
+    other = replace(manifest, config={**manifest.config, "name": "OTHER"})
+    with pytest.raises(NatsFailure, match="its configuration of OTHER"):
+        _require_readable(other.text(), manifest.archive, manifest.stream)
