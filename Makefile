@@ -197,7 +197,7 @@ test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (ro
 	@$(PYTEST) -m 'not chaos' $(or $(TESTS),tests/lab)
 
 # Those of the pipeline run in Spark's environment.
-bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, backup, leaders, metrics, replicas, roll, operations, insights/collector, insights/source, insights/forecast, insights/hourly, insights/truth or insights/pipeline (ARGS='--help'; not part of test)
+bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, backup, leaders, metrics, replicas, restore, roll, operations, insights/collector, insights/source, insights/forecast, insights/hourly, insights/truth or insights/pipeline (ARGS='--help'; not part of test)
 	@PYTHONPATH=$(TOP)/tests:$(TOP)/tests/lab:$(CACHE)/collections:$(PIPELINE) BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
 		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 

@@ -21,7 +21,8 @@ options:
     description:
       - The registered result of M(natsops.jetstream.nats_cluster_info), or that of M(natsops.jetstream.nats_stream_info), of
         which there are the reports V(streams), V(consumers) and V(backups).
-      - For O(output=text) also what this filter returned as data, or what P(natsops.jetstream.nats_diagnosis#filter) returned.
+      - For O(output=text) and O(output=page) also what this filter returned as data, or what
+        P(natsops.jetstream.nats_diagnosis#filter) returned.
     type: dict
     required: true
   server_info:
@@ -60,9 +61,12 @@ options:
     type: list
     elements: str
   output:
-    description: V(text) for people, V(data) for programs.
+    description:
+      - V(text) for people, V(data) for programs.
+      - V(page) for people, as a dictionary with C(lines), all of the text, and C(screen), as much of it as fits on a screen, for
+        M(natsops.jetstream.nats_show).
     type: str
-    choices: [text, data]
+    choices: [text, page, data]
     default: text
   catalogue:
     description: The C(catalogue) that M(natsops.jetstream.nats_backup_info) returned, for the report V(backups).
@@ -94,8 +98,12 @@ EXAMPLES = r"""
   register: servers
 
 - name: Show streams and routes
-  ansible.builtin.debug:
-    msg: "{{ (info | natsops.jetstream.nats_report(servers, ['streams', 'routes'])).splitlines() }}"
+  natsops.jetstream.nats_show:
+    name: report
+    lines: "{{ report.lines }}"
+    screen: "{{ report.screen }}"
+  vars:
+    report: "{{ info | natsops.jetstream.nats_report(servers, ['streams', 'routes'], output='page') }}"
 """
 
 RETURN = r"""
@@ -104,6 +112,7 @@ _value:
     - With O(output=text) the report, several lines of text.
     - With O(output=data) the reports. Each table has C(name), C(title), C(columns), C(rows), C(totals) and C(notes); sizes are
       bytes, times seconds.
+    - With O(output=page) the report as C(lines) and C(screen).
   type: raw
   sample:
     schema: 1
@@ -118,20 +127,20 @@ _value:
         rows: [{cluster: C1, servers: 2, gateways: 0, inbound_gateways: 0, connections: 4}]
         totals: [{cluster: "", servers: 2, gateways: 0, inbound_gateways: 0, connections: 4}]
         notes: []
-        shown: 0
     problems:
       - {code: server_missing, severity: error, subject: n3-c1, message: expected server n3-c1 did not answer, servers: [n3-c1]}
 """
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnosis_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnosis_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.journal import read_journal
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import (
     DEFAULT_REPORTS,
     report_data,
-    report_text,
+    report_page,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
@@ -150,12 +159,12 @@ def nats_report(
     journal: list[str] | None = None,
 ) -> str | dict[str, Any]:
     """Return the report; see DOCUMENTATION."""
-    if output not in ("text", "data"):
-        raise ValueError(f"output is text or data, not {output!r}")
-    if output == "text" and "verdict" in value:
-        return diagnosis_text(value)
-    if output == "text" and "tables" in value:
-        return report_text(value)
+    if output not in ("text", "page", "data"):
+        raise ValueError(f"output is text, page or data, not {output!r}")
+    if output != "data" and "verdict" in value:
+        return _written(diagnosis_page(value), output)
+    if output != "data" and "tables" in value:
+        return _written(report_page(value), output)
     chosen = list(DEFAULT_REPORTS) if reports is None else reports
     data = report_data(
         value,
@@ -169,7 +178,11 @@ def nats_report(
         consumer_info,
         read_journal(journal or ()).marks,
     )
-    return report_text(data) if output == "text" else data
+    return data if output == "data" else _written(report_page(data), output)
+
+
+def _written(page: Page, output: str) -> str | dict[str, Any]:
+    return page.text if output == "text" else page.as_dict()
 
 
 class FilterModule:

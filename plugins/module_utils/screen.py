@@ -1,7 +1,10 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of a failure fits on a screen, whatever prints it. Pure.
+"""How much of a failure, and of a result, fits on a screen, whatever prints it. Pure.
+
+A list that grows with the cluster is a `Page`: all of its lines, and as many of them as a screen shows. The action nats_show
+prints those and writes the others to a file.
 
 From 2.19 on ansible-core prints the message of a failed task twice (as an error with the task's place, and in the result), and
 the result format yaml gives each key a line or more, so that 17 of 25 lines are gone before anything is said. Therefore a
@@ -11,8 +14,9 @@ failure says everything in lines of its own, once, and its result is short (`plu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable
 
 #: How many lines a failure may say beside its first one, which is the message.
 MAX_LINES = 8
@@ -22,6 +26,13 @@ MAX_FAIL_LINES = 7
 MAX_WIDTH = 160
 #: Characters of the message: two lines in the result format yaml.
 MAX_MESSAGE = 140
+
+#: Rows of a table or a list that a screen shows.
+MAX_ROWS = 10
+#: Lines of a result with several tables, if fewer rows of each are enough for that.
+MAX_SCREEN = 50
+#: Names that a line spells out.
+MAX_NAMES = 5
 
 #: What each failed task returns. Not `invocation`, with a line for each option, which some callbacks print.
 _ALWAYS = frozenset(("changed", "deprecations", "diff", "exception", "failed", "failure", "msg", "warnings"))
@@ -74,3 +85,139 @@ def brief(result: Mapping[str, Any], kept: Iterable[str] = ()) -> dict[str, Any]
     if isinstance(short.get("failure"), Mapping):
         short["failure"] = {key: value for key, value in short["failure"].items() if value is not None}
     return short
+
+
+@dataclass(frozen=True)
+class Page:
+    """Lines for people: all of them, and as many of them as fit on a screen."""
+
+    lines: tuple[str, ...] = ()
+    screen: tuple[str, ...] = ()
+
+    def __add__(self, other: Page) -> Page:
+        return Page(self.lines + other.lines, self.screen + other.screen)
+
+    @property
+    def text(self) -> str:
+        """Return all lines as one text."""
+        return "\n".join(self.lines)
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """Return both for the result of a module."""
+        return {"lines": list(self.lines), "screen": list(self.screen)}
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def page(*lines: str) -> Page:
+    """Return lines that a screen shows in any case."""
+    return Page(lines, lines)
+
+
+def shown_rows(count: int, worst: Collection[int] = (), most: int = MAX_ROWS) -> list[int]:
+    """Return the places of the rows that a screen shows: all of them if one more than `most` would do, otherwise the `worst` ones
+    and then the first ones."""
+    if count <= most + 1:
+        return list(range(count))
+    return [*sorted(worst), *(place for place in range(count) if place not in worst)][:most]
+
+
+def rest_of(count: int, shown: Sequence[int], worst: Collection[int] = (), what: str = "line") -> list[str]:
+    """Return the line below rows that a screen does not show all of, none if it does."""
+    hidden = count - len(shown)
+    bad = len(set(worst).difference(shown))
+    return (
+        [f"… and {_counted(hidden, f'more {what}')}{f', {bad:,} of them with problems' if bad else ''}"]
+        if hidden
+        else []
+    )
+
+
+def listing(rows: Sequence[str], worst: Collection[int] = (), what: str = "line", most: int = MAX_ROWS) -> Page:
+    """Return a list of which a screen shows the `worst` rows, given by their places, and then the first ones."""
+    shown = shown_rows(len(rows), worst, most)
+    return Page(tuple(rows), (*(rows[place] for place in shown), *rest_of(len(rows), shown, worst, what)))
+
+
+def flat(lines: Sequence[str]) -> Page:
+    """Return lines without a structure, of which a screen shows all, or the first ones of many."""
+    return page(*lines) if len(lines) <= 2 * MAX_ROWS else listing(lines)
+
+
+def blocks(
+    found: Sequence[Sequence[str]], worst: Collection[int] = (), what: str = "stream", most: int = 2 * MAX_ROWS
+) -> Page:
+    """Return several lines for each of many things, of which a screen shows the `worst` ones and then the first ones, as many as
+    fit, and how many there are."""
+    lines = tuple(line for one in found for line in one)
+    if len(lines) <= most:
+        return page(*lines)
+    shown: list[int] = []
+    screen: list[str] = []
+    for place in shown_rows(len(found), worst):
+        if shown and len(screen) + len(found[place]) > most:
+            break
+        shown.append(place)
+        screen += found[place]
+    count = f"{_counted(len(found), what)}{f', {len(worst):,} of them with problems' if worst else ''}:"
+    return Page(lines, (count, *screen, *rest_of(len(found), shown, worst, what)))
+
+
+def paragraphs(pages: Sequence[Page]) -> Page:
+    """Return the pages with an empty line between them."""
+    found = Page()
+    for one in pages:
+        found += Page(("",) if found.lines and one.lines else (), ("",) if found.screen and one.screen else ()) + one
+    return found
+
+
+def fitting(make: Callable[[int], Page]) -> Page:
+    """Return the page with the most rows of each table, ten or fewer, with which it fits on a screen; with ten if none does.
+
+    `make`: returns the page for a number of rows
+    """
+    pages = [make(most) for most in (MAX_ROWS, MAX_ROWS // 2, 3)]
+    return next((one for one in pages if len(one.screen) <= MAX_SCREEN), pages[0])
+
+
+def first_of(pages: Sequence[Page], what: str) -> Page:
+    """Return the lines of many things, of which a screen shows the first ones."""
+    shown = shown_rows(len(pages))
+    screen = [line for place in shown for line in pages[place].screen]
+    return Page(tuple(line for one in pages for line in one.lines), (*screen, *rest_of(len(pages), shown, what=what)))
+
+
+def names_line(head: str, names: Sequence[str]) -> Page:
+    """Return a line that ends with names, of which a screen shows the first ones; nothing without names."""
+    if not names:
+        return Page()
+    return Page((f"{head}{', '.join(names)}",), (f"{head}{some_names(names)}",))
+
+
+def some_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    if len(names) <= MAX_NAMES + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES:,} more"
+
+
+def counted_warnings(found: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a warning for each text instead of one for each of the streams that it is about; of different texts as many as fit.
+
+    `found`: name and text
+    """
+    by_text: dict[str, list[str]] = {}
+    for name, text in found:
+        by_text.setdefault(text, []).append(name)
+    warnings = [
+        f"{'stream' if len(names) == 1 else f'{len(names):,} streams'} {some_names(names)}: {text}"
+        for text, names in by_text.items()
+    ]
+    if len(warnings) > MAX_ROWS + 1:
+        warnings = [
+            *warnings[:MAX_ROWS],
+            f"{len(warnings) - MAX_ROWS:,} more warnings: -v shows the result with all of them",
+        ]
+    return warnings

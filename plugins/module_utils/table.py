@@ -6,8 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Callable, TypeVar
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_ROWS, Page, rest_of, shown_rows
+
+Item = TypeVar("Item")
+
+
+def _as_they_are(rows: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    return rows
 
 
 def table(
@@ -45,6 +53,27 @@ def table(
     if foot:
         lines += [rule("├", "┼", "┤"), *(line(cells) for cells in foot)]
     return "\n".join([*lines, rule("╰", "┴", "╯")])
+
+
+def table_page(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Item],
+    totals: Sequence[Sequence[Any]] = (),
+    worst: Collection[int] = (),
+    cells: Callable[[Sequence[Item]], Sequence[Sequence[Any]]] = _as_they_are,
+    most: int = MAX_ROWS,
+) -> Page:
+    """Return a table of which a screen shows the `worst` rows, given by their places, then the first ones, and the totals.
+
+    `cells`: writes the rows that are shown
+    """
+    whole = tuple(table(title, columns, cells(rows), totals).splitlines())
+    shown = shown_rows(len(rows), worst, most)
+    if len(shown) == len(rows):
+        return Page(whole, whole)
+    brief = table(title, columns, cells([rows[place] for place in shown]), totals).splitlines()
+    return Page(whole, (*brief, *rest_of(len(rows), shown, worst, "row")))
 
 
 def _cell(value: Any) -> str:

@@ -65,6 +65,11 @@ lines:
   type: list
   elements: str
   returned: when the cluster can be adopted
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: when the cluster can be adopted
+  type: list
+  elements: str
 refusals:
   description: Why the cluster cannot be adopted.
   type: list
@@ -144,7 +149,7 @@ def files_of(adoption: Adoption, root: str) -> list[File]:
         for name, values, title in found
         if values
     ]
-    report = "".join(f"{line}\n" for line in adoption.lines).encode("utf-8", "surrogateescape")
+    report = "".join(f"{line}\n" for line in adoption.page.lines).encode("utf-8", "surrogateescape")
     return [*files, File(os.path.join(root, "report.txt"), 0o644, content=report)]
 
 
@@ -193,7 +198,7 @@ def main() -> None:
     module.exit_json(
         changed=bool(changed),
         changed_paths=changed,
-        lines=adoption.lines,
+        **adoption.page.as_dict(),
         refusals=[],
         first_deploy={server.host: {"action": server.action, "reasons": server.reasons} for server in adoption.servers},
     )

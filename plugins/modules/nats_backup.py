@@ -187,6 +187,11 @@ lines:
   type: list
   elements: str
   sample: [12 streams unchanged since the newest backup]
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
 """
 
 from typing import Any
@@ -209,6 +214,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
 
 PERIODS = ("last", "daily", "weekly", "monthly")
 
@@ -253,9 +259,9 @@ def main() -> None:
             params["cluster_files"] or {},
         )
         outcome = save_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
-        for row in outcome.result["streams"]:
-            for caveat in row["caveats"]:
-                module.warn(f"stream {row['label']}: {caveat}")
+        found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
+        for warning in counted_warnings(found):
+            module.warn(warning)
         if outcome.failure is not None:
             fail(module, outcome.failure, changed=outcome.result["changed"])
         return outcome.result

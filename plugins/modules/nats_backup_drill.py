@@ -170,6 +170,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import fa
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_drill import WantedDrill, drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_target import READ_SPEC, store_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
@@ -203,8 +204,9 @@ def main() -> None:
     except NatsFailure as failure:
         fail(module, failure)
     else:
-        for reason in result["unreadable"]:
-            module.warn(f"a backup cannot be read: {reason}")
+        unreadable = [f"a backup cannot be read: {reason}" for reason in result["unreadable"]]
+        for warning in listing(unreadable, what="unreadable backup", most=3).screen:
+            module.warn(warning)
         module.exit_json(**result)
 
 

@@ -100,7 +100,7 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
         del row["before"]
     failed = [f"{row['name']}: {row['problem']}" for row in rows if row["problem"]]
     if failed:
-        message = f"{len(failed)} of {len(rows)} streams have no new checkpoint: {'; '.join(failed)}"
+        message = "\n".join([f"{len(failed)} of {len(rows)} streams have no new checkpoint:", *failed])
         fail(module, NatsFailure("not_saved", message), **result)
     return result
 

@@ -87,6 +87,11 @@ lines:
   type: list
   elements: str
   sample: ["APP/ORDERS: west can take over: served 0.4s after the promotion (end mirror), with 3 consumers at their floors"]
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success, and where a drill failed
+  type: list
+  elements: str
 streams:
   description: The streams in the order of the option; in check mode none.
   returned: success, and where a drill failed
@@ -132,7 +137,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_drill import (
     WantedDrill,
     plan_drills,
-    planned_lines,
+    planned_page,
     rehearse,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
@@ -141,6 +146,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_re
     protected_streams,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throwaway_server import ended_by_signals
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
@@ -154,7 +160,7 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     with connected(options, params) as pair, ended_by_signals():
         found = plan_drills(pair, _chosen(params), wanted)
         if module.check_mode:
-            return {"changed": True, "lines": planned_lines(pair, found), "streams": []}
+            return {"changed": True, **planned_page(pair, found).as_dict(), "streams": []}
         for one in found:
             try:
                 rows.append(rehearse(pair, one, wanted))
@@ -163,7 +169,7 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     result = _result(rows)
     failed = [f"{row['name']}: {row['drill']['reason']}" for row in rows if not row["drill"]["ok"]]
     if failed:
-        message = f"{len(failed)} of {len(rows)} streams could not fail over: {'; '.join(failed)}"
+        message = "\n".join([f"{len(failed)} of {len(rows)} streams could not fail over:", *failed])
         fail(module, NatsFailure("not_proven", message), changed=True, **result)
     return {"changed": True, **result}
 
@@ -180,7 +186,8 @@ def _chosen(params: dict[str, Any]) -> list[Protected]:
 
 def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
     streams = [{key: value for key, value in row.items() if key != "lines"} for row in rows]
-    return {"lines": [line for row in rows for line in row["lines"]], "streams": streams}
+    failed = {place for place, row in enumerate(rows) if not row["drill"]["ok"]}
+    return {**blocks([row["lines"] for row in rows], failed).as_dict(), "streams": streams}
 
 
 def main() -> None:

@@ -64,6 +64,11 @@ lines:
   type: list
   elements: str
   sample: ["APP/ORDERS: messages that came back: 340; ORDERS serves with 2352"]
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
 streams:
   description: The streams that came back; in check mode none. C(returned) messages were written at the site, at most C(stranded)
     are only at the origin, C(twice) has the ids that both sides stored among the first 20000 messages after the failover.
@@ -86,10 +91,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failback import (
-    done_lines,
+    done_page,
     fail_back,
     plan_failback,
-    planned_lines,
+    planned_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
     DR_SPEC,
@@ -105,16 +110,14 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     with connected(options, module.params) as pair:
         found = plan_failback(pair, protected_streams(module.params))
         if module.check_mode:
-            return {"changed": True, "lines": planned_lines(pair, found), "streams": []}
+            return {"changed": True, **planned_page(pair, found).as_dict(), "streams": []}
         rows: list[dict[str, Any]] = []
-        lines: list[str] = []
         for row in found:
             try:
                 rows.append(fail_back(pair, row, wait))
             except NatsFailure as failure:
-                fail(module, failure, changed=True, lines=lines, streams=rows)
-            lines += done_lines(rows[-1])
-    return {"changed": True, "lines": lines, "streams": rows}
+                fail(module, failure, changed=True, **done_page(rows).as_dict(), streams=rows)
+    return {"changed": True, **done_page(rows).as_dict(), "streams": rows}
 
 
 def main() -> None:

@@ -115,6 +115,11 @@ lines:
   sample:
     - "APP/ORDERS: promised: lost would be at most 12 messages, of the last 35ms"
     - "APP/ORDERS: consumer worker: ack floor 1850, at the origin 1850, gets up to 3 messages again"
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
 streams:
   description: The streams that serve at the site; in check mode none.
   returned: success
@@ -198,10 +203,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failover import (
     Patience,
-    done_lines,
+    done_page,
     fail_over,
     plan_work,
-    planned_lines,
+    planned_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import (
     DR_SPEC,
@@ -221,17 +226,15 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     with connected(options, params) as pair:
         found = plan_work(pair, protected_streams(params), wanted)
         if module.check_mode:
-            lines = planned_lines(pair, found)
-            return {"changed": any(not one.done for one in found), "lines": lines, "streams": []}
+            planned = planned_page(pair, found)
+            return {"changed": any(not one.done for one in found), **planned.as_dict(), "streams": []}
         rows: list[dict[str, Any]] = []
-        lines = []
         for one in found:
             try:
                 rows.append(fail_over(pair, one, wanted, patience))
             except NatsFailure as failure:
-                fail(module, failure, changed=True, lines=lines, streams=rows)
-            lines += done_lines(rows[-1])
-    return {"changed": any(row["changed"] for row in rows), "lines": lines, "streams": rows}
+                fail(module, failure, changed=True, **done_page(rows).as_dict(), streams=rows)
+    return {"changed": any(row["changed"] for row in rows), **done_page(rows).as_dict(), "streams": rows}
 
 
 def main() -> None:

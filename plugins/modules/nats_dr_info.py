@@ -71,6 +71,11 @@ lines:
   elements: str
   sample:
     - "│ APP/ORDERS │ behind │ 12 (35ms) │ at most 12 messages, of the last 35ms │ 3         │ 41s old    │ 2d ago │"
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
 in_order:
   description: Whether every stream is, and has no problem.
   returned: success
@@ -159,7 +164,7 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Limits, status_lines
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_status import Limits, status_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     make_module,
@@ -182,10 +187,10 @@ def read(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     )
     with connected(options, params) as pair:
         rows = [row.status for row in read_status(pair, protected_streams(params), limits)]
-        lines = status_lines(pair.origin.name, pair.site.name, rows)
+        page = status_page(pair.origin.name, pair.site.name, rows)
     return {
         "changed": False,
-        "lines": lines,
+        **page.as_dict(),
         "in_order": all(row.in_order for row in rows),
         "streams": [row.as_dict() for row in rows],
     }

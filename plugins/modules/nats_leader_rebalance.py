@@ -98,6 +98,11 @@ lines:
     - 24 leaders step down (24 streams)
     - n1-c1 leads 48 streams, 0 consumers; afterwards 24 streams, 0 consumers
     - n2-c1 leads 0 streams, 0 consumers; afterwards 24 streams, 0 consumers
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success, and on failures of a step-down
+  type: list
+  elements: str
 moves:
   description: The leaders that step down. C(consumer) is V(null) for a stream.
   returned: success, and on failures of a step-down
@@ -139,7 +144,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_r
     STREAMS,
     LeaderMove,
     LeaderPlan,
-    leader_lines,
+    leader_page,
     plan_leaders,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadership import (
@@ -163,6 +168,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.clust
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down import Job, step_down
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_assets import Asset, AssetGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
@@ -204,7 +210,7 @@ def _step_down_of(move: LeaderMove) -> Plan:
 
 def _result(plan: LeaderPlan, source: str) -> dict[str, Any]:
     return {
-        "lines": [*leader_lines(plan), *filter(None, [source])],
+        **(leader_page(plan) + page(*filter(None, [source]))).as_dict(),
         "moves": [
             {
                 "account": move.account,

@@ -69,6 +69,11 @@ lines:
   type: list
   elements: str
   sample: []
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
 """
 
 import time

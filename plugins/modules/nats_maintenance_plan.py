@@ -150,6 +150,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.causes import (
@@ -166,10 +167,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
 
+#: Seconds, a hundred years.
+LONGEST = 100 * 366 * 86400
+
 
 def request_of(params: Mapping[str, Any], now: float) -> Request:
     """Return what is asked for. Raises NatsFailure invalid_option for a time or duration that is none, or that is over."""
     option = "until" if params["until"] else "duration"
+    given = params[option]
     try:
         # YAML may have made a time of the text, which then has a space in place of the T.
         until = (
@@ -177,8 +182,11 @@ def request_of(params: Mapping[str, Any], now: float) -> Request:
             if params["until"]
             else int(now + parse_duration(params["duration"]))
         )
-    except ValueError as error:
-        raise NatsFailure("invalid_option", f"{option}: {error}") from error
+    except (ValueError, OverflowError) as error:
+        example = "a time such as 2026-11-23T02:00:00Z" if params["until"] else "a duration such as 4h"
+        raise NatsFailure("invalid_option", f"{option}: {given!r} is not {example}") from error
+    if until > now + LONGEST:
+        raise NatsFailure("invalid_option", f"{option}: {given} is more than a hundred years away")
     if until <= now:
         raise NatsFailure("invalid_option", f"{option}: {utc(until)} is over: say how long the maintenance may take")
     return Request(
@@ -209,6 +217,14 @@ def plan(cluster: Cluster | None, params: Mapping[str, Any]) -> dict[str, Any]:
     servers = {name: name in running for name in server_of.values()}
     made = plan_entry(cluster, servers, marks, request_of(params, now), now)
     scene = scene_of(cluster, {}, made.entering, mark_texts(marks, now))
+    hosts = [host for host, server in server_of.items() if server in made.entering]
+    if hosts:
+        enter = "ansible-playbook natsops.jetstream.maintenance_enter --limit"
+        scene = replace(
+            scene,
+            in_steps=f"{enter} {hosts[0]}  # one host at a time; maintenance_patch takes all, one after another",
+            moving_first=f"{enter} {','.join(hosts)} -e nats_cluster_gate_r1_policy=move  # moves them first",
+        )
     by_server = {mark.server: mark.as_dict() for mark in made.marks}
     return {
         "changed": False,

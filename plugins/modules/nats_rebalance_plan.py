@@ -140,6 +140,11 @@ lines:
     - 1 replicas move, 410.2 KiB in about 3s; this result needs at least 410.2 KiB
     - APP/ORDERS moves from n1-c1 to n4-c1 (410.2 KiB, about 3s, for bytes)
     - n1-c1 carries 820.4 KiB, 2 HA assets; afterwards 410.2 KiB, 1 HA assets, 12 connections
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
 moves:
   description: The moves in their order, of which any first part makes the servers more alike. C(bytes) is the size of the
     stream, C(seconds) what the move may take, C(goal) what it is for.
@@ -217,7 +222,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalanc
     RebalancePlan,
     plan_of_moves,
     plan_rebalance,
-    rebalance_lines,
+    rebalance_page,
     total_seconds,
     waves,
 )
@@ -237,6 +242,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.clust
     read_with_rates,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.problem_file import write_json
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
 
 
@@ -312,7 +318,7 @@ def _given_plan(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NatsFailure("plan_invalid", f"plan_file: {path} cannot be read: {error}") from error
     if not isinstance(found, dict):
         raise NatsFailure("plan_invalid", f"plan_file: {path} holds no plan")
@@ -337,7 +343,7 @@ def _write(path: str, document: Mapping[str, Any]) -> None:
 
 def _result(made: RebalancePlan, concurrent: int, source: str) -> dict[str, Any]:
     return {
-        "lines": [*rebalance_lines(made, concurrent), *filter(None, [source])],
+        **(rebalance_page(made, concurrent) + page(*filter(None, [source]))).as_dict(),
         "moves": [move.as_dict() for move in made.moves],
         "waves": [[move.as_dict() for move in wave] for wave in waves(made.moves, concurrent)],
         "bytes_moved": made.bytes_moved,

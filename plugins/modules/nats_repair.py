@@ -130,6 +130,11 @@ lines:
   sample:
     - "stream APP/ORDERS: has 2 of 3 replicas: n1-c1, n2-c1 → set num_replicas to the members that are there and back, so that
       the meta leader chooses further ones (refill, risk: none)"
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success, and on failures of a cure
+  type: list
+  elements: str
 steps:
   description: The same for programs. C(refused) says why a cure is not given, empty when it is.
   returned: success, and on failures of a cure
@@ -187,7 +192,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_p
     POSITION_LOST,
     Request,
     Step,
-    lines,
+    repair_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
@@ -255,7 +260,7 @@ def result_of(steps: Sequence[Step]) -> dict[str, Any]:
     refused = [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused]
     return {
         "changed": bool(due),
-        "lines": lines(steps),
+        **repair_page(steps).as_dict(),
         "steps": [step.as_dict() for step in steps],
         "refused": refused,
         "refusal": listed(refused),

@@ -199,6 +199,11 @@ lines:
   elements: str
   sample:
     - "Meta group: 5 members, 3 of them must be up; 2 answer (n1-c1, n2-c1)"
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success, and on failures of a step
+  type: list
+  elements: str
 survivors:
   description: The members of the meta group that answer.
   returned: success, and on failures of a step
@@ -404,7 +409,7 @@ def result_of(plan: Plan, request: Request) -> dict[str, Any]:
     """Return what every run returns, and all that a check run does."""
     return {
         "changed": plan.due,
-        "lines": list(plan.lines),
+        **plan.page.as_dict(),
         "survivors": list(plan.survivors),
         "streams": [fate.as_dict() for fate in plan.fates],
         "lost": list(plan.lost),

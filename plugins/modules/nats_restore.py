@@ -215,6 +215,11 @@ lines:
   returned: success
   type: list
   elements: str
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
 """
 
 from typing import Any
@@ -241,6 +246,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.resto
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.stream_restore import WantedRestore
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
@@ -296,9 +302,9 @@ def main() -> None:
             params["existing"],
         )
         outcome = restore_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
-        for row in outcome.result["streams"]:
-            for caveat in row["caveats"]:
-                module.warn(f"stream {row['label']}: {caveat}")
+        found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
+        for warning in counted_warnings(found):
+            module.warn(warning)
         if outcome.failure is not None:
             fail(module, outcome.failure, changed=outcome.result["changed"])
         return outcome.result

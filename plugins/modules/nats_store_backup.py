@@ -187,6 +187,11 @@ lines:
   returned: success
   type: list
   elements: str
+screen:
+  description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
+  returned: success
+  type: list
+  elements: str
 """
 
 from pathlib import Path
@@ -207,6 +212,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.store
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.transfer import TRANSFER_SPEC, pace_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
 
 
 def main() -> None:
@@ -250,9 +256,9 @@ def main() -> None:
     except NatsFailure as failure:
         fail(module, failure)
     else:
-        for row in outcome.result["streams"]:
-            for caveat in row["caveats"]:
-                module.warn(f"stream {row['name']}: {caveat}")
+        found = [(row["name"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
+        for warning in counted_warnings(found):
+            module.warn(warning)
         if outcome.failure is not None:
             fail(module, outcome.failure, **outcome.result)
         module.exit_json(**outcome.result)

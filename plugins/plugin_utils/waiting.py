@@ -18,45 +18,22 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import br
 INTERVAL = 0.5
 
 
-class WaitingAction(NormalAction):
-    """Runs the module of the same name, and prints the lines that it writes.
-
-    They go to stderr, so that a callback that prints JSON stays whole. A module that is delegated to another machine prints none.
-    What a failure says in many lines is printed in the same way (`module_utils.screen`).
-    """
+class BriefAction(NormalAction):
+    """Runs the module of the same name. If it fails with many lines, they are printed and not returned."""
 
     #: What a failed task returns beside `msg` and `failure` without ``-v``.
     KEPT: frozenset[str] = frozenset()
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result."""
-        display = Display()
-        if self._connection.transport != "local" or self._task.async_val:
-            result: dict[str, Any] = super().run(tmp, task_vars)
-        else:
-            result = self._run_showing_lines(tmp, task_vars, display)
+        result = self._run_module(tmp, task_vars)
         # Whatever `failed_when` makes of a result needs all of it.
         if result.get("failed") and not self._task.failed_when:
-            result = self._on_a_screen(result, display)
+            result = self._on_a_screen(result, Display())
         return result
 
-    def _run_showing_lines(self, tmp: Any, task_vars: dict[str, Any] | None, display: Display) -> dict[str, Any]:
-        arguments = self._task.args
-        with tempfile.TemporaryDirectory(prefix="nats-progress-") as folder:
-            path = Path(folder) / "lines"
-            path.touch(mode=0o600)
-            self._task.args = {**arguments, "progress": {**(arguments.get("progress") or {}), "file": str(path)}}
-            ended = Event()
-            thread = Thread(
-                target=follow, args=(path, ended, lambda line: display.display(line, stderr=True)), daemon=True
-            )
-            thread.start()
-            try:
-                result: dict[str, Any] = super().run(tmp, task_vars)
-            finally:
-                ended.set()
-                thread.join()
-                self._task.args = arguments
+    def _run_module(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
         return result
 
     def _on_a_screen(self, result: dict[str, Any], display: Display) -> dict[str, Any]:
@@ -74,6 +51,35 @@ class WaitingAction(NormalAction):
         # Since 2.19 that is what ansible-core has made of the module's message; it makes another one of this message.
         result.pop("exception", None)
         return result if detailed else brief(result, self.KEPT)
+
+
+class WaitingAction(BriefAction):
+    """Also prints the lines that the module writes while it waits.
+
+    They go to stderr, so that a callback that prints JSON stays whole. A module that is delegated to another machine prints none.
+    """
+
+    def _run_module(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        if self._connection.transport != "local" or self._task.async_val:
+            return super()._run_module(tmp, task_vars)
+        display = Display()
+        arguments = self._task.args
+        with tempfile.TemporaryDirectory(prefix="nats-progress-") as folder:
+            path = Path(folder) / "lines"
+            path.touch(mode=0o600)
+            self._task.args = {**arguments, "progress": {**(arguments.get("progress") or {}), "file": str(path)}}
+            ended = Event()
+            thread = Thread(
+                target=follow, args=(path, ended, lambda line: display.display(line, stderr=True)), daemon=True
+            )
+            thread.start()
+            try:
+                result = super()._run_module(tmp, task_vars)
+            finally:
+                ended.set()
+                thread.join()
+                self._task.args = arguments
+        return result
 
 
 def follow(path: Path, ended: Event, show: Callable[[str], None]) -> None:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.clean_output import clean
 from support.fleet import START, Fleet
 
 ANSIBLE = shutil.which("ansible-playbook")
@@ -41,6 +42,7 @@ def test_the_playbook_runs_the_jobs(tmp_path: Path) -> None:
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+    clean(done.stdout + done.stderr)
     stats = done.stdout.rpartition("CUSTOM STATS: ")[2]
     assert '"quarantined": 1' in stats
     assert '"packed": 0' in stats

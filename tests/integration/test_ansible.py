@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.clean_output import clean
 from support.nats_processes import ONE_VERSION, NatsProcesses, collections_path
 
 pytestmark = pytest.mark.playbook
@@ -124,4 +125,5 @@ def test_every_module_in_a_playbook(healthy: NatsProcesses, tmp_path: Path) -> N
     }
     result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
+    clean(result.stdout + result.stderr)
     assert "sys-pass" not in result.stdout

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from support.clean_output import clean
 from support.nats_processes import ROOT, binary
 
 pytestmark = pytest.mark.playbook
@@ -32,7 +33,9 @@ class Controller:
 
     def call(self, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [*self.prefix, str(Path(sys.executable).with_name(tool)), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment, timeout=600)
+        clean(done.stdout + done.stderr)
+        return done
 
     def playbook(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a playbook of the collection."""

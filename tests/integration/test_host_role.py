@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clean_output import clean
 from support.nats_processes import binary, collections_path, free_ports
 from support.role_cluster import TUNINGS
 
@@ -120,7 +121,7 @@ class Host:
             timeout=300,
         )
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        return clean(done.stdout + done.stderr)
 
     def pid(self) -> int:
         """The server's process, 0 without one."""

@@ -156,6 +156,15 @@ def test_a_running_server_hands_its_replica_over(tagged: Peers) -> None:
     tagged.delete("ORDERS")
 
 
+def test_a_server_that_nothing_knows_is_refused(tagged: Peers) -> None:
+    tagged.add("ORDERS", 3)
+    for options in ({"server_name": "N1"}, {"server_name": ""}, {"state": "moved", "from": "n1", "to": "n.*"}):
+        refused = tagged.stream(stream="ORDERS", **options)
+        assert refused["failure"]["code"] == "invalid_option", refused
+        assert "is not a server of the cluster, which has n1, n2, n3, n4, n5" in refused["msg"]
+    tagged.delete("ORDERS")
+
+
 def test_a_leader_that_does_not_change_keeps_its_replica(tagged: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
     before = tagged.add("ORDERS", 3)
     monkeypatch.setattr(replica_moves, "ELECTION_SECONDS", 0.0)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import re
 import sys
 import uuid
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,3 +123,51 @@ def test_encrypted_in_object_storage(tmp_path: Path, capsys: pytest.CaptureFixtu
             assert "refuses the credentials" in capsys.readouterr().err
     finally:
         storage.kill()
+
+
+def test_a_thousand_streams_fit_on_a_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backup, report and restore; tests/unit/action/test_nats_show.py has the other operations."""
+    monkeypatch.setenv("ANSIBLE_HOME", str(tmp_path / "home"))
+    cluster = RoleCluster(tmp_path, ["n1"])
+    cluster.variables.update(
+        nats_cluster_backup_directory=str(tmp_path / "backup"), nats_cluster_backup_verify="checksum"
+    )
+    names = [f"S{number:04}" for number in range(1000)]
+
+    def each(request: str, body: Callable[[str], dict[str, Any]]) -> None:
+        async def ask() -> None:
+            client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
+            try:
+                for name in names:
+                    text = json.dumps(body(name)).encode()
+                    reply = await client.request(f"$JS.API.STREAM.{request}.{name}", text, timeout=10)
+                    assert "error" not in json.loads(reply.data), reply.data
+            finally:
+                await client.close()
+
+        asyncio.run(ask())
+
+    def listed(output: str, name: str) -> str:
+        """Return the file with all lines that a playbook named."""
+        path = tmp_path / "home" / "natsops" / f"{name}-C1.txt"
+        frame = ("TASK [", "PLAY ", "ok: ", "changed: ", "included: ", "skipping: ", "localhost ", "n1 ")
+        assert len([line for line in output.splitlines() if line and not line.startswith(frame)]) < 60, output
+        assert "could not be read" not in output
+        assert re.search(rf"All 1,0\d\d lines: {path}", output), output
+        assert path.stat().st_mode & 0o777 == 0o600
+        text = path.read_text()
+        assert all(stream in text for stream in names)
+        return text
+
+    with cluster.deployed():
+        each("CREATE", lambda name: {"name": name, "subjects": [name], "storage": "file"})
+        saved = cluster.playbook("backup").output
+        assert "there is none yet" in listed(saved, "backup") and "1,000 saved" in saved
+        report = cluster.playbook("report", report="streams").output
+        assert "each stream once │ 1,000" in report and "each stream once │ 1,000" in listed(report, "report")
+        each("DELETE", lambda _name: {})
+        restored = cluster.playbook(
+            "restore", nats_cluster_restore_streams=["*"], nats_cluster_restore_compare="state"
+        ).output
+        assert "messages, sequences and gaps as saved" in listed(restored, "restore")
+        assert restored.count("1,000 of 1,000") == 2 and "[WARNING]" not in restored, restored

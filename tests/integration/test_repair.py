@@ -267,6 +267,8 @@ def test_replicas_are_made_whole_again(
     cluster.kill(gone)
     shutil.rmtree(cluster.directory / gone)
     dead = {"dead_servers": [gone]}
+    mistyped = repair(dead_servers=[f"{gone}x"])
+    assert f"dead_servers: '{gone}x' is not a server of the cluster, which has " in mistyped["msg"], mistyped
     # It may come back, so that there is nothing to do once other members lead.
     wait_for(repair, [], **orders)
     cured = cured_by(repair, **dead)

@@ -185,6 +185,9 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
     assert disk["lost"] == ["APP/GONE", "APP/SCRATCH"]
     for name in DEAD:
         shutil.rmtree(cluster.directory / name)
+    mistyped = rescue(dead_servers=[*DEAD, "n.*", "n9"])
+    assert mistyped["failure"]["code"] == "invalid_option", mistyped
+    assert "dead_servers: 'n.*', 'n9' are not servers of the cluster, which has n1, n2" in mistyped["msg"]
     nowhere = rescue(hosts=[{"server": "n5", "addresses": ["n5"]}])
     assert nowhere["failure"]["code"] == "invalid_option" and "'n5' is not ADDRESS:PORT" in nowhere["msg"]
     listens = rescue(hosts=[{"server": "n5", "addresses": [f"127.0.0.1:{cluster.ports['n1']}"]}])

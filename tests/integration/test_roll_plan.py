@@ -54,6 +54,9 @@ def test_who_may_go_out_of_service(healthy: NatsProcesses, run_module: Runner) -
     assert not refused["ok"]
     assert "Maintenance is refused; no server was touched." in refused["refusal"]
     assert "the meta group with 1 of 3 members in step (n10)" in refused["problems"][0]["message"]
+    # Nothing restarts servers that were not named, and nothing reads as if it were done.
+    assert "maintenance_enter --limit host-1" in refused["refusal"] and "restart" not in refused["refusal"]
+    assert "n2 would go out of service until" in "\n".join(refused["lines"])
     for wrong in ({"until": "soon"}, {"until": "2001-01-01T00:00:00Z"}, {"duration": "long"}, {"duration": "0"}):
         failed = run_module("nats_maintenance_plan", healthy.sys_connection(), **options, **one, **wrong)
         assert failed["failure"]["code"] == "invalid_option"

@@ -21,6 +21,7 @@ from typing import Any
 import ansible_runner
 import pytest
 import yaml
+from support.clean_output import clean
 from support.nats_processes import ROOT, SYS_PASSWORD, SYS_USER, NatsProcesses, collections_path
 
 #: Of a wait of 62 s.
@@ -95,7 +96,7 @@ def in_a_log(core: Path, folder: Path, gate: dict[str, Any]) -> tuple[int, str]:
         env=environ(core),
         timeout=240,
     )
-    return done.returncode, done.stdout
+    return done.returncode, clean(done.stdout)
 
 
 def as_a_job(core: Path, folder: Path, gate: dict[str, Any]) -> tuple[str, list[tuple[int, str]]]:

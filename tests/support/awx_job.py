@@ -23,6 +23,7 @@ from typing import Any
 import ansible_runner
 import yaml
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from support.clean_output import clean
 from support.nats_processes import ROOT, collections_path
 
 Event = dict[str, Any]
@@ -50,7 +51,7 @@ class Job:
 
     @property
     def output(self) -> str:
-        return "\n".join(event.get("stdout", "") for event in self.events)
+        return clean("\n".join(event.get("stdout", "") for event in self.events))
 
     @property
     def failures(self) -> list[str]:

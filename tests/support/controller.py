@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import binaries
 from lab import Lab, enter_network
+from support.clean_output import clean
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _Value = TypeVar("_Value")
@@ -190,7 +191,7 @@ class Controller:
             seconds = time.monotonic() - begun
             results = tuple(TaskResult(**json.loads(line)) for line in record.read_text().splitlines())
             of_hosts, steps = read_costs(costs.read_text().splitlines())
-        return Run(status, output, results, seconds, of_hosts, steps)
+        return Run(status, clean(output), results, seconds, of_hosts, steps)
 
     def module(self, name: str, arguments: Mapping[str, Any]) -> Run:
         """Run one module of the collection on the controller."""

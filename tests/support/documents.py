@@ -15,6 +15,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from support.clean_output import clean
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: Without docs/reference, which is made from what the code declares.
 PATHS = [
@@ -142,7 +144,7 @@ def typed(text: str, inside: Sequence[str] = (), **where: Any) -> str:
         timeout=600,
     )
     assert done.returncode == 0, f"{text}\n{done.stdout}"
-    return done.stdout
+    return clean(done.stdout)
 
 
 class Terminal:

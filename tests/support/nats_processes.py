@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import answered_by_leader
+from support.clean_output import clean
 
 if TYPE_CHECKING:
     from support.credentials import Operator
@@ -344,4 +345,6 @@ def run_playbook(name: str, *arguments: str, **environment: str) -> subprocess.C
         "ANSIBLE_NOCOLOR": "true",
         **environment,
     }
-    return subprocess.run(command, check=False, capture_output=True, text=True, env=variables, timeout=240)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=variables, timeout=240)
+    clean(done.stdout + done.stderr)
+    return done

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import nats
+from support.clean_output import clean
 from support.load import Load, LoadPlan, LoadReport, patiently
 from support.module_runs import Runner
 from support.nats_processes import binary, collections_path, free_ports
@@ -154,7 +155,7 @@ class RoleCluster:
         # Under load and beside other tests a restart of three servers takes half of it, each with a gate of up to 120 s.
         output, _nothing = process.communicate(timeout=300)
         assert (process.returncode != 0) == fails, output
-        return Run(process.returncode, output)
+        return Run(process.returncode, clean(output))
 
     @contextlib.contextmanager
     def deployed(self) -> Iterator[Self]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.clean_output import clean
 
 COLLECTIONS = next(
     os.path.abspath(entry)
@@ -74,7 +75,9 @@ def render(
     )
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventory.yml", "play.yml"]
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_HOME": str(directory / "home")}
-    return subprocess.run(command, check=False, cwd=directory, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, cwd=directory, env=environment, capture_output=True, text=True)
+    clean(done.stdout + done.stderr)
+    return done
 
 
 def rendered(

@@ -205,7 +205,9 @@ def _caveats(manifest: Manifest, consumers: Sequence[Config], target: Target, re
             "it is from the store of a server that had not stopped in order: what was deleted last there may be in it again"
         )
     window = manifest.config.get("duplicate_window") or 0
-    if window and manifest.format == ENTRIES:
+    # A stream that never stored a message has no message ids to forget.
+    used = (manifest.contents or manifest.state).get("last_seq") != 0
+    if window and used and manifest.format == ENTRIES:
         found.append(
             "the restored stream knows no message ids: for the duplicate window of "
             f"{human_seconds(window / 1e9)} a message that was stored before the backup is stored again when it is sent again"

@@ -90,7 +90,8 @@ class Scene:
     `stopping`: the servers that are to be stopped. `maintenance`: the servers in maintenance, each with what is known of that.
     `delete_ranges`: whether servers may write Raft entries on which members before 2.14 panic. `nameless`: the Raft ids of
     members whose names are not known. `limits`: how much the servers use that have reached a limit of their JetStream, in words;
-    `confined`: the streams and consumers with so many members there that they cannot write.
+    `confined`: the streams and consumers with so many members there that they cannot write. `in_steps`, `moving_first`: what
+    stops fewer servers at a time, and what moves single replicas off them before.
     """
 
     answered: frozenset[str] = frozenset()
@@ -106,6 +107,10 @@ class Scene:
     nameless: frozenset[str] = frozenset()
     limits: Mapping[str, str] = field(default_factory=dict)
     confined: frozenset[str] = frozenset()
+    in_steps: str = "ansible-playbook natsops.jetstream.restart  # takes them one batch after another"
+    moving_first: str = (
+        "ansible-playbook natsops.jetstream.restart -e nats_cluster_gate_r1_policy=move  # moves them first"
+    )
 
 
 @dataclass(frozen=True)
@@ -788,7 +793,7 @@ def _request(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
     if quorum:
         servers, groups = _named(scene.stopping) or "these servers", _groups(problem.subject for problem in quorum)
         what = f"stopping {servers} now would take the quorum of {groups}"
-        commands = ("ansible-playbook natsops.jetstream.restart  # takes them one batch after another",)
+        commands = (scene.in_steps,)
         yield RootCause(REQUEST, what, quorum, tuple(sorted(scene.stopping)), commands)
     for codes, text in (
         (("stop_r1",), "have a single replica and are away while {servers} stops"),
@@ -797,9 +802,7 @@ def _request(left: _Unexplained, scene: Scene) -> Iterable[RootCause]:
         single = left.take(lambda problem, codes=codes: problem.code in codes)  # type: ignore[misc]
         if single:
             held = sorted({name for problem in single for name in problem.servers})
-            commands = (
-                "ansible-playbook natsops.jetstream.restart -e nats_cluster_gate_r1_policy=move  # moves them first",
-            )
+            commands = (scene.moving_first,)
             what = f"{_groups(problem.subject for problem in single)} {text.format(servers=_named(held))}"
             yield RootCause(REQUEST, what, single, tuple(held), commands)
     others: dict[str, list[Problem]] = {}

@@ -4,7 +4,7 @@
 
 """What is wrong with a cluster and what to do next, from what the info modules and the hosts say. Pure.
 
-`diagnose` returns root causes, checks, findings and a verdict as plain data, `diagnosis_text` writes them on one page. The causes
+`diagnose` returns root causes, checks, findings and a verdict as plain data, `diagnosis_page` writes them on one page. The causes
 explain what the health rules find; findings are what else is not as it should be. A check that could not be made says so: unknown
 is never ok.
 """
@@ -37,7 +37,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, mark_texts
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
+    MAX_ROWS,
+    Page,
+    blocks,
+    fitting,
+    listing,
+    page,
+    paragraphs,
+    rest_of,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table, table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes, human_seconds
 
 SCHEMA = 1
@@ -648,31 +658,66 @@ def server_findings(servers: Sequence[Mapping[str, Any]]) -> list[Finding]:
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
+#: Kinds of log lines of a server in the complete diagnosis, and on a screen.
 _LINES_SHOWN = 10
+_LINES_ON_SCREEN = 3
 
 
-def diagnosis_text(data: Mapping[str, Any]) -> str:
+def diagnosis_page(data: Mapping[str, Any]) -> Page:
     """Return one page: causes with evidence and commands, findings, checks, servers, log lines, next steps, the verdict last."""
-    marks = {OK: "ok", FOUND: "FOUND", SKIPPED: "skipped"}
+    return fitting(lambda most: _diagnosis_page(data, most))
+
+
+def _diagnosis_page(data: Mapping[str, Any], most: int) -> Page:
     parts = []
     if data["causes"]:
-        lines = [line for number, cause in enumerate(data["causes"], 1) for line in _cause_lines(number, cause)]
-        parts.append("\n".join(["Root causes:", *lines]))
+        causes = [_cause_lines(number, cause) for number, cause in enumerate(data["causes"], 1)]
+        parts.append(page("Root causes:") + blocks(causes, what="cause", most=2 * most))
     if data["findings"]:
-        parts.append("\n".join(["Findings:", *(f"  {one['severity']}: {one['message']}" for one in data["findings"])]))
-    checks = [(check["check"], marks[check["status"]], check["summary"]) for check in data["checks"]]
-    parts.append(table("Checks", ("Check", "Result", "Summary"), checks))
+        found = [f"  {one['severity']}: {one['message']}" for one in data["findings"]]
+        parts.append(page("Findings:") + listing(found, what="finding", most=most))
+    parts.append(_checks_page(data["checks"], brief=most < MAX_ROWS))
     if data["servers"]:
-        parts.append(_servers_table(data["servers"]))
-    for name, kinds in data["logs"].items():
-        if kinds:
-            lines = [f"  {_log_text(kind)}" for kind in kinds[:_LINES_SHOWN]]
-            parts.append("\n".join([f"Warnings and errors of {name} since its last start:", *lines]))
+        parts.append(_servers_page(data["servers"], most))
+    logs = {name: kinds for name, kinds in data["logs"].items() if kinds}
+    if logs:
+        parts.append(_logs_page(logs, most))
     steps = list(dict.fromkeys(one["next"] for one in data["findings"] if one["next"] and one["severity"] != NOTE))
     if steps:
-        parts.append("\n".join(["Next steps for the findings:", *(f"  - {step}" for step in steps)]))
-    parts.append(data["verdict"]["text"])
-    return "\n\n".join(parts)
+        parts.append(page("Next steps for the findings:") + listing([f"  - {step}" for step in steps], most=most))
+    return paragraphs([*parts, page(data["verdict"]["text"])])
+
+
+def _checks_page(checks: Sequence[Mapping[str, Any]], brief: bool) -> Page:
+    """Return the checks as a table; `brief`: a screen shows only the names of those that found nothing."""
+    marks = {OK: "ok", FOUND: "FOUND", SKIPPED: "skipped"}
+
+    def written(chosen: Sequence[Mapping[str, Any]]) -> list[str]:
+        cells = [(check["check"], marks[check["status"]], check["summary"]) for check in chosen]
+        return table("Checks", ("Check", "Result", "Summary"), cells).splitlines()
+
+    every = tuple(written(checks))
+    if not brief:
+        return page(*every)
+    fine = [check["check"] for check in checks if check["status"] == OK]
+    return Page(every, (*written([check for check in checks if check["status"] != OK]), f"ok: {', '.join(fine)}"))
+
+
+def _logs_page(logs: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> Page:
+    def lines(shown: int) -> list[list[str]]:
+        return [
+            [
+                f"Warnings and errors of {name} since its last start:",
+                *(f"  {_log_text(kind)}" for kind in kinds[:shown]),
+                *rest_of(len(kinds), range(min(shown, len(kinds))), what="kind"),
+            ]
+            for name, kinds in logs.items()
+        ]
+
+    return Page(
+        paragraphs([page(*one) for one in lines(_LINES_SHOWN)]).lines,
+        blocks(lines(_LINES_ON_SCREEN), what="server", most=2 * most).screen,
+    )
 
 
 def _cause_lines(number: int, cause: Mapping[str, Any]) -> list[str]:
@@ -685,7 +730,7 @@ def _cause_lines(number: int, cause: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _servers_table(servers: Sequence[Mapping[str, Any]]) -> str:
+def _servers_page(servers: Sequence[Mapping[str, Any]], most: int) -> Page:
     columns = ("Name", "Cluster", "Version", "Uptime", "RTT", "Clock", "CPU %", "Mem", "Conns", "Slow", "Health")
     rows = [
         (
@@ -703,4 +748,5 @@ def _servers_table(servers: Sequence[Mapping[str, Any]]) -> str:
         )
         for one in servers
     ]
-    return table("Servers", columns, rows)
+    worst = {place for place, one in enumerate(servers) if one["health"] != "ok"}
+    return table_page("Servers", columns, rows, worst=worst, most=most)

@@ -21,7 +21,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_recor
     saved_consumer,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
 
 Info = Mapping[str, Any]
@@ -349,8 +350,8 @@ def _floors(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[Consumer
     return tuple(ConsumerFloor(name, now.get(name), saved.get(name)) for name in names)
 
 
-def status_lines(origin: str, site: str, rows: Sequence[StreamStatus]) -> list[str]:
-    """Return the status for people, on one screen."""
+def status_page(origin: str, site: str, rows: Sequence[StreamStatus]) -> Page:
+    """Return the status for people."""
     columns = ["stream", "state", "behind", "would be lost now", "consumers", "checkpoint", "drill"]
     cells = [
         [
@@ -364,12 +365,15 @@ def status_lines(origin: str, site: str, rows: Sequence[StreamStatus]) -> list[s
         ]
         for row in rows
     ]
-    lines = table(f"{origin} → {site}", columns, cells).splitlines()
+    worst = {place for place, row in enumerate(rows) if row.problems or not row.loss.known}
+    lines = []
     for row in rows:
         lines += [f"{row.protected.name}: {problem}" for problem in row.problems]
         if not row.loss.known and ":" in row.loss.text:
             lines.append(f"{row.protected.name}: lost is {row.loss.text}")
-    return lines
+    total = [f"{len(rows):,} streams", f"{len(worst):,} with problems", "", "", "", "", ""]
+    found = table_page(f"{origin} → {site}", columns, cells, [total] if len(rows) > 1 else (), worst)
+    return found + listing(lines, what="problem")
 
 
 def _drill_cell(row: StreamStatus) -> str:

@@ -19,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leadersh
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.placement import carriers
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Server, Stream
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 
 #: The kinds of groups, each spread for itself, and how a plan names them.
@@ -113,7 +114,7 @@ def write_rates(earlier: Cluster, later: Cluster, seconds: float) -> dict[tuple[
     }
 
 
-def leader_lines(plan: LeaderPlan) -> list[str]:
+def leader_page(plan: LeaderPlan) -> Page:
     """Return the plan for people: what each server leads before and after, and what is left as it is."""
     if plan.moves:
         kinds = Counter(_kind(move) for move in plan.moves)
@@ -121,16 +122,19 @@ def leader_lines(plan: LeaderPlan) -> list[str]:
         lines = [f"{len(plan.moves)} leaders step down ({counts})"]
     else:
         lines = ["The leaders are spread as evenly as their groups allow"]
+    servers = []
     for name, before in plan.before.items():
         now, then = _figures(before), _figures(plan.after[name])
-        lines.append(f"{name} leads {now}" + (f"; afterwards {then}" if then != now else ""))
+        servers.append(f"{name} leads {now}" + (f"; afterwards {then}" if then != now else ""))
+    found = page(*lines) + listing(servers, what="server")
+    lines = []
     by_number = sorted(plan.left.items(), key=lambda item: (-len(item[1]), item[0]))
     for reason, subjects in by_number[:_MOST_REASONS]:
         more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
         lines.append(f"left as it is: {subjects[0]}{more}: {reason}")
     if others := by_number[_MOST_REASONS:]:
         lines.append(f"left as they are: {sum(len(subjects) for _reason, subjects in others)} more, for other reasons")
-    return lines
+    return found + page(*lines)
 
 
 def _figures(leads: ServerLeads) -> str:

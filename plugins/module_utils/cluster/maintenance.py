@@ -21,7 +21,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 
 #: Codes of what is known of servers in maintenance.
 IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
@@ -91,7 +92,11 @@ def plan_entry(
         rules = RollRules(r1_policy=request.r1, accept_loss=request.accept_loss)
         problems += lost_messages(cluster, [name for name in entering if name in stopping], rules)
     others = known_problems([mark for name, mark in marks.items() if name not in servers], now, answered)
-    lines = [*_lines(cluster, after, set(entering), servers, now, request), *(problem.message for problem in others)]
+    verb = "would go" if any(problem.severity == ERROR for problem in (*problems, *others)) else "goes"
+    lines = [
+        *_lines(cluster, after, set(entering), servers, now, request, verb),
+        *(problem.message for problem in others),
+    ]
     return EntryPlan(tuple(after), tuple(entering), (*problems, *others), tuple(lines))
 
 
@@ -102,6 +107,7 @@ def _lines(
     servers: Mapping[str, bool],
     now: float,
     request: Request,
+    verb: str,
 ) -> list[str]:
     lines = []
     for mark in after:
@@ -110,7 +116,7 @@ def _lines(
             lines.append(mark.text(now))
             continue
         reason = f": {mark.reason}" if mark.reason else ""
-        lines.append(f"{name} goes out of service until {utc(mark.until)} (by {mark.by}{reason})")
+        lines.append(f"{name} {verb} out of service until {utc(mark.until)} (by {mark.by}{reason})")
         if not servers[name]:
             lines.append(f"{name} does not run: only its start is prevented")
         if cluster is None or name not in cluster.names:
@@ -193,5 +199,8 @@ def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str
         known = (utc(mark.since), utc(mark.until), mark.by, mark.reason) if mark else ("", "", "", "")
         cells.append((host, name, STATES[state].partition(":")[0], *known))
     findings = [f"{row['host']}: {STATES[row['state']]}" for row in rows if row["state"] in FINDINGS]
-    text = table("Maintenance", ("Host", "Server", "State", "Since", "Until", "By", "Reason"), cells)
-    return {"hosts": rows, "findings": findings, "lines": [*text.splitlines(), *findings]}
+    columns = ("Host", "Server", "State", "Since", "Until", "By", "Reason")
+    # What is not in service is why somebody looks.
+    worst = {place for place, row in enumerate(rows) if row["state"] != "in_service"}
+    found = table_page("Maintenance", columns, cells, worst=worst) + listing(findings, what="finding")
+    return {"hosts": rows, "findings": findings, **found.as_dict()}

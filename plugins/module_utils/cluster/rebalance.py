@@ -38,6 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
 #: How a plan names the soft goals, in their order.
@@ -203,31 +204,33 @@ def total_seconds(moves: Sequence[ReplicaMove], concurrent: int) -> float:
     return sum(max(move.seconds for move in wave) for wave in waves(moves, concurrent))
 
 
-def rebalance_lines(plan: RebalancePlan, concurrent: int = 1) -> list[str]:
+def rebalance_page(plan: RebalancePlan, concurrent: int = 1) -> Page:
     """Return the plan for people: its cost, each move, what each server carries before and after, what is left as it is."""
     if plan.moves:
-        lines = [
+        found = page(
             f"{len(plan.moves)} replicas move, {human_bytes(plan.bytes_moved)} in about "
             f"{human_seconds(total_seconds(plan.moves, concurrent))}; this result needs at least {human_bytes(plan.least_bytes)}"
-        ]
+        )
     else:
-        lines = ["No move would even out what the servers carry"]
-    lines += [
+        found = page("No move would even out what the servers carry")
+    moves = [
         f"{move.label} moves from {move.source} to {move.target} "
         f"({human_bytes(move.size)}, about {human_seconds(move.seconds)}, for {move.goal})"
         for move in plan.moves
     ]
+    loads = []
     for name, load in plan.before.items():
         after = "" if not plan.moves else f"; afterwards {_load_text(plan.after[name])}"
-        lines.append(f"{name} carries {_load_text(load)}{after}, {load.connections} connections")
+        loads.append(f"{name} carries {_load_text(load)}{after}, {load.connections} connections")
+    found += listing(moves, what="move") + listing(loads, what="server")
     reasons = sorted(plan.left.items(), key=lambda item: (-len(item[1]), item[0]))
-    lines += [
+    lines = [
         f"{len(subjects)} stay where they are, such as {subjects[0]}: {reason}"
         for reason, subjects in reasons[:_MOST_REASONS]
     ]
     if len(reasons) > _MOST_REASONS:
         lines.append(f"{len(reasons) - _MOST_REASONS} more reasons: see `left`")
-    return lines
+    return found + page(*lines)
 
 
 def _load_text(load: ServerLoad) -> str:

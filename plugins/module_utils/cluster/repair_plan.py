@@ -32,6 +32,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     RaftGroup,
     Stream,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 #: The findings.
 CONSUMER_GHOST = "consumer_ghost"
@@ -524,17 +526,21 @@ def _server_step(finding: Finding) -> Step:
     )
 
 
-def lines(steps: Sequence[Step]) -> list[str]:
+def repair_page(steps: Sequence[Step]) -> Page:
     """Return the plan for people, a line for each finding: what is wrong, what is done, and at what risk."""
     if not steps:
-        return ["Nothing to repair."]
+        return page("Nothing to repair.")
     written = []
     for step in steps:
         done = f"refused: {step.refused}" if step.refused else f"{step.does} ({step.cure}, risk: {step.risk})"
         written.append(
             f"{step.finding.subject}: {step.finding.message.removeprefix(step.finding.subject + ' ')} → {done}"
         )
-    return written
+    refused = {place for place, step in enumerate(steps) if step.refused}
+    found = listing(written, refused, what="finding")
+    if found.screen == found.lines:
+        return found
+    return Page(screen=(f"{counted(len(steps), 'finding')}, {len(refused)} of them refused:",)) + found
 
 
 def _names(names: Iterable[str]) -> str:

@@ -4,7 +4,7 @@
 
 """The reports of the nats command, from what nats_cluster_info and nats_server_info return. Pure.
 
-`report_data` makes them as plain data for programs, `report_text` writes that data as tables for people. Columns are those
+`report_data` makes them as plain data for programs, `report_page` writes that data as tables for people. Columns are those
 of natscli (cli/server_report_command.go, server_list_command.go, stream_command.go, consumer_command.go).
 """
 
@@ -29,7 +29,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.maintena
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.routes import compression_notes
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_texts
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import account_id, api_level
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
+    Page,
+    blocks,
+    cut,
+    fitting,
+    names_line,
+    page,
+    paragraphs,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
 SCHEMA = 1
@@ -37,9 +46,6 @@ DEFAULT_REPORTS = ("servers", "jetstream")
 #: What a user of an account can know.
 OF_AN_ACCOUNT = ("streams", "consumers", "backups")
 
-#: Errors of one server, and connections, that are written as text. The data holds all of them.
-_ERRORS_SHOWN = 10
-_CONNECTIONS_SHOWN = 50
 _BAR_WIDTH = 30
 
 Row = dict[str, Any]
@@ -62,7 +68,7 @@ class Column:
 @dataclass(frozen=True)
 class Table:
     """One table as data. Sizes are bytes, times seconds. `totals` are rows with a label in the first column, `notes`
-    sentences below the table, `shown` how many rows are written as text (0: all)."""
+    sentences below the table."""
 
     name: str
     title: str
@@ -70,7 +76,6 @@ class Table:
     rows: Sequence[Row]
     totals: Sequence[Row] = ()
     notes: Sequence[str] = ()
-    shown: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -80,7 +85,6 @@ class Table:
             "rows": list(self.rows),
             "totals": list(self.totals),
             "notes": list(self.notes),
-            "shown": self.shown,
         }
 
 
@@ -401,7 +405,7 @@ def _backups(source: Source) -> list[Table]:
         for one in found
     ]
     notes = [
-        f"WARNING: never {word}: {', '.join(names)}"
+        f"WARNING: {len(names):,} never {word}: {', '.join(names)}"
         for word, names in (
             ("saved", [one.label for one in found if not one.saved and not one.excluded]),
             ("proven to restore", [one.label for one in found if one.saved and not one.proven and not one.excluded]),
@@ -502,7 +506,6 @@ def _connections(source: Source) -> list[Table]:
             rows,
             [total],
             _silent(source, "connz"),
-            shown=_CONNECTIONS_SHOWN,
         ),
         Table(
             "connections_per_server",
@@ -856,40 +859,45 @@ def _online(info: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(replica["name"] for group in groups for replica in group["replicas"] if replica["online"])
 
 
-def report_text(data: Mapping[str, Any]) -> str:
+def report_page(data: Mapping[str, Any]) -> Page:
     """Return the tables of `report_data` and whatever is wrong, for people."""
-    parts = [_table_text(one) for one in data["tables"]]
+    return fitting(lambda most: _report_page(data, most))
+
+
+def _report_page(data: Mapping[str, Any], most: int) -> Page:
+    parts = [_table_page(one, most) for one in data["tables"]]
     if data["not_answering"]:
-        parts.append(f"NOT ANSWERING: {', '.join(data['not_answering'])}")
-    parts.append(_causes_text(data))
-    return "\n\n".join(parts)
+        parts.append(names_line("NOT ANSWERING: ", data["not_answering"]))
+    return paragraphs([*parts, _causes_page(data)])
 
 
-def _causes_text(data: Mapping[str, Any]) -> str:
+def _causes_page(data: Mapping[str, Any]) -> Page:
     """Return the root causes of what is wrong, or that there is nothing."""
     if not data["problems"]:
-        return "No problems found."
+        return page("No problems found.")
     counts = Counter(one["severity"] for one in data["problems"])
     count = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in sorted(counts.items()))
-    lines = [f"Problems ({count}), by root cause:"]
-    for number, cause in enumerate(data["causes"], 1):
-        lines.append(f"  {number}. {cause['severity']}: {cause['title']}")
-        lines += [f"       {message}" for message in cause["evidence"] if message != cause["title"]]
-        lines += [f"     $ {command}" for command in cause["commands"]]
-    return "\n".join(lines)
+    lines = [_cause_lines(number, cause, cause["evidence"]) for number, cause in enumerate(data["causes"], 1)]
+    brief = [_cause_lines(number, cause, cause["evidence"][:1]) for number, cause in enumerate(data["causes"], 1)]
+    causes = Page(blocks(lines, what="cause").lines, blocks(brief, what="cause").screen)
+    return page(f"Problems ({count}), by root cause:") + causes
+
+
+def _cause_lines(number: int, cause: Mapping[str, Any], evidence: Sequence[str]) -> list[str]:
+    return [
+        f"  {number}. {cause['severity']}: {cause['title']}",
+        *(f"       {message}" for message in evidence if message != cause["title"]),
+        *(f"     $ {command}" for command in cause["commands"]),
+    ]
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _table_text(data: Mapping[str, Any]) -> str:
-    columns, rows, notes = data["columns"], list(data["rows"]), list(data["notes"])
-    if data["shown"] and len(rows) > data["shown"]:
-        notes.append(f"{data['shown']} of {len(rows):,} rows are shown; the JSON file has all.")
-        rows = rows[: data["shown"]]
-    if data["name"] == "health":
-        rows, more = _first_errors(rows)
-        notes += more
+def _table_page(data: Mapping[str, Any], most: int) -> Page:
+    columns, rows, notes = data["columns"], data["rows"], data["notes"]
+    if not rows and notes:
+        return _notes_page(notes, page(data["title"]))
     # A bar is as long as the largest value; for CPU at least 100 %, or an idle cluster would look busy.
     scale = {
         column["key"]: max(
@@ -898,6 +906,37 @@ def _table_text(data: Mapping[str, Any]) -> str:
         for column in columns
         if column["unit"] == "bar"
     }
+    headings = [column["title"] for column in columns]
+    totals = [[_written(column, row, {}) for column in columns] for row in data["totals"]]
+    bad = {place for place, row in enumerate(rows) if _is_bad(row)}
+    found = table_page(data["title"], headings, rows, totals, bad, lambda chosen: _cells(columns, chosen, scale), most)
+    if data["name"] == "clusters" and len(rows) == 1:
+        # The totals of the servers say the same.
+        found = Page(found.lines)
+    if data["name"] == "health" and not bad:
+        found = Page(found.lines, (f"{data['title']}: {data['totals'][0]['status']}",))
+    if data["name"] == "meta" and not bad and not notes:
+        leader = next((row["name"] for row in rows if row["leader"]), "no server")
+        found = Page(found.lines, (f"{data['title']}: {leader} leads, all {len(rows)} are online and current",))
+    return _notes_page(notes, found)
+
+
+def _notes_page(notes: Sequence[str], above: Page) -> Page:
+    return above + Page(tuple(notes), tuple(cut(note) for note in notes))
+
+
+def _is_bad(row: Mapping[str, Any]) -> bool:
+    """Return whether somebody has to look at a row: a screen shows it before the others."""
+    if False in (row.get("answers"), row.get("online"), row.get("current")):
+        return True
+    if "replicas" in row and (row["leader"] is None or "!" in row["replicas"]):
+        return True
+    return bool(row.get("lost") or row.get("error") or row.get("problem"))
+
+
+def _cells(
+    columns: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], scale: Mapping[str, float]
+) -> list[list[Any]]:
     body: list[list[Any]] = []
     above: Mapping[str, Any] = {}
     for row in rows:
@@ -910,10 +949,7 @@ def _table_text(data: Mapping[str, Any]) -> str:
             cells[index] = ""
         above = row
         body.append(cells)
-    totals = [[_written(column, row, {}) for column in columns] for row in data["totals"]]
-    if not body and notes:
-        return "\n".join([data["title"], *notes])
-    return "\n".join([table(data["title"], [column["title"] for column in columns], body, totals), *notes])
+    return body
 
 
 def _written(column: Mapping[str, Any], row: Mapping[str, Any], scale: Mapping[str, float]) -> Any:
@@ -930,17 +966,6 @@ def _written(column: Mapping[str, Any], row: Mapping[str, Any], scale: Mapping[s
     if unit == "seconds":
         return human_seconds(value)
     return f"{value:.0f}" if unit == "percent" else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _first_errors(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """Return the rows with at most some errors of each server, and a sentence for each server that has more."""
-    groups = _by(rows, "server")
-    more = [
-        f"{name}: {len(group) - _ERRORS_SHOWN} more errors; the JSON file has all."
-        for name, group in groups.items()
-        if len(group) > _ERRORS_SHOWN
-    ]
-    return [row for group in groups.values() for row in group[:_ERRORS_SHOWN]], more
 
 
 # --- small parts ------------------------------------------------------------------------------------------------------

@@ -24,6 +24,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Stream,
     account_labels,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
+    Page,
+    blocks,
+    first_of,
+    listing,
+    names_line,
+    page,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
@@ -31,8 +39,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.versions import 
 SINCE = (2, 15, 0)
 #: The fewest servers that elect a meta leader of a fresh cluster.
 _SMALLEST = 2
-#: Lines for people that name single streams; the result has all.
-MAX_STREAM_LINES = 30
 
 #: The steps.
 RESCUE, REMOVE, WAIT = "rescue", "remove", "wait"
@@ -192,7 +198,7 @@ class Plan:
     lost: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
-    lines: tuple[str, ...] = ()
+    page: Page = field(default_factory=Page)
     fresh: bool = False
 
     @property
@@ -206,7 +212,7 @@ def plan(sight: Sight, request: Request) -> Plan:
     meta = sight.cluster.meta
     if meta is None:
         refusal = "no server that answers runs JetStream in a cluster: there is nothing that could be rescued"
-        return Plan(refusals=(refusal,), lines=(f"Refused: {refusal}.",))
+        return Plan(refusals=(refusal,), page=page(f"Refused: {refusal}."))
     members = _members(sight.cluster, meta, request)
     survivors = tuple(sorted(members & _answering(sight.cluster)))
     quorum = meta.group.quorum
@@ -231,7 +237,7 @@ def plan(sight: Sight, request: Request) -> Plan:
         else _steps(meta, survivors, quorum, removals, fates, request)
     )
     made = Plan(survivors, removals, quorum, meta.group.size, fates, lost, tuple(refusals), steps, fresh=fresh)
-    return replace(made, lines=tuple(_lines(made, sight, members)))
+    return replace(made, page=_page(made, sight, members))
 
 
 def unsteady(early: Sight, late: Sight) -> str:
@@ -649,8 +655,9 @@ def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Reque
         steps=steps,
         fresh=True,
     )
-    lines = [f"{host.server}: {_progress(host)}" for host in left] + [*_step_lines(made)]
-    return replace(made, lines=tuple(lines))
+    return replace(
+        made, page=listing([f"{host.server}: {_progress(host)}" for host in left], what="server") + _step_page(made)
+    )
 
 
 def _progress(host: Host) -> str:
@@ -687,43 +694,44 @@ def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def _lines(made: Plan, sight: Sight, members: frozenset[str]) -> Iterable[str]:
+def _page(made: Plan, sight: Sight, members: frozenset[str]) -> Page:
     absent = sorted(members - frozenset(made.survivors))
-    yield (
+    found = page(
         f"Meta group: {made.size} members, {made.quorum} of them must be up; {len(made.survivors)} answer "
         f"({_names(made.survivors)})"
     )
-    for name in absent:
-        yield f"  {name}: {_state(sight.hosts.get(name, Host(name)))}"
-    yield from _stream_lines(made)
-    if made.lost:
-        yield f"Lost, only the dead had a replica: {', '.join(made.lost)}"
-    elif made.fresh and sight.assigned is None:
-        yield "What only the dead held is gone, and nobody can tell what that was"
-    elif sight.assigned is None and made.steps:
-        yield "What only the dead held is known once there is a meta leader; without being named, it ends the rescue there"
+    found += first_of([_state_page(f"  {name}: ", sight.hosts.get(name, Host(name))) for name in absent], "server")
+    found += _stream_page(made) + names_line("Lost, only the dead had a replica: ", made.lost)
+    if not made.lost and made.fresh and sight.assigned is None:
+        found += page("What only the dead held is gone, and nobody can tell what that was")
+    elif not made.lost and sight.assigned is None and made.steps:
+        found += page(
+            "What only the dead held is known once there is a meta leader; without being named, it ends the rescue there"
+        )
     if not made.steps and not made.refusals:
-        yield "Nothing to rescue."
+        found += page("Nothing to rescue.")
     if made.fresh:
         old = _names(text for name, text in _old(sight.cluster).items() if name in made.survivors)
-        yield f"Only nats-server 2.15 and newer is rescued in place, and there run {old}: a fresh cluster gets what they hold"
-    yield from _step_lines(made)
+        found += page(
+            f"Only nats-server 2.15 and newer is rescued in place, and there run {old}: a fresh cluster gets what they hold"
+        )
+    return found + _step_page(made)
 
 
-def _step_lines(made: Plan) -> Iterable[str]:
-    for number, step in enumerate(made.steps, 1):
-        yield f"{number}. {step.does}"
-        yield from (f"   $ {command}" for command in step.commands)
-    for refusal in made.refusals:
-        yield f"Refused: {refusal}."
+def _step_page(made: Plan) -> Page:
+    steps = [
+        [f"{number}. {step.does}", *(f"   $ {command}" for command in step.commands)]
+        for number, step in enumerate(made.steps, 1)
+    ]
+    return blocks(steps, what="step") + listing([f"Refused: {refusal}." for refusal in made.refusals], what="refusal")
 
 
-def _stream_lines(made: Plan) -> Iterable[str]:
-    stalled = [fate for fate in made.fates if fate.stalled]
-    for fate in stalled[:MAX_STREAM_LINES]:
+def _stream_page(made: Plan) -> Page:
+    stalled = []
+    for fate in [fate for fate in made.fates if fate.stalled]:
         held = ", ".join(f"{name} up to {seq}" for name, seq in fate.holders.items()) or "nobody"
         back = min(fate.num_replicas, len(made.survivors)) if made.fresh else len(fate.holders)
-        yield (
+        stalled.append(
             f"  stream {fate.label} (R{fate.num_replicas}) has lost its majority ({_names(fate.dead)}); held by {held}: "
             + (
                 "ends with them, since it is in memory"
@@ -731,11 +739,9 @@ def _stream_lines(made: Plan) -> Iterable[str]:
                 else f"comes back up to {fate.last_seq} with {back} of {fate.num_replicas} replicas{_undeleted(fate)}"
             )
         )
-    if len(stalled) > MAX_STREAM_LINES:
-        yield f"  and {len(stalled) - MAX_STREAM_LINES} more streams that have lost their majority"
     others = len(made.fates) - len(stalled)
-    if others:
-        yield f"  {counted(others, 'stream')} with a majority"
+    found = listing(stalled, what="stalled stream")
+    return found + page(*[f"  {counted(others, 'stream')} with a majority"] if others else [])
 
 
 def _undeleted(fate: Fate) -> str:
@@ -746,17 +752,17 @@ def _undeleted(fate: Fate) -> str:
     return f"; up to there they hold different numbers of messages ({each}), so that what was deleted may come back"
 
 
-def _state(host: Host) -> str:
+def _state_page(head: str, host: Host) -> Page:
     if not host.reached:
-        return "answers neither by NATS nor by SSH"
+        return page(f"{head}answers neither by NATS nor by SSH")
     if host.failure:
-        return f"answers by SSH only, and cannot be read: {host.failure}"
+        return page(f"{head}answers by SSH only, and cannot be read: {host.failure}")
     state = "runs, cut off" if host.running else f"cannot start ({host.fenced})" if host.fenced else "could start"
-    held = ", ".join(
+    held = [
         f"{'/'.join(name)} {'of unknown length' if stored.last_seq is None else f'up to {stored.last_seq}'}"
         for name, stored in sorted(host.streams.items())
-    )
-    return f"answers by SSH only, {state}; its disk holds {held or 'no streams'}"
+    ]
+    return names_line(f"{head}answers by SSH only, {state}; its disk holds ", held or ["no streams"])
 
 
 def _names(names: Iterable[str]) -> str:

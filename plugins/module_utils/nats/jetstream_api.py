@@ -385,12 +385,15 @@ class JetStreamApi(_Api):
         return answer
 
     def _require_taken(self, reply: Reply) -> None:
-        """Raise NatsFailure for the reply to a part unless it is empty (2.10 says some errors in plain text)."""
-        if reply.body:
-            self._require(reply)
-            raise NatsFailure(
-                "bad_reply", f"the server did not take a part: {reply.body[:200]!r}", subject=reply.subject
-            )
+        """Raise NatsFailure for the reply to a part unless it is empty (2.10 says some errors in plain text, such as a full
+        disk)."""
+        if not reply.body:
+            return
+        answer = self._answer(reply)
+        if isinstance(answer, NatsFailure) and answer.code != "bad_reply":
+            raise answer
+        said = printable(" ".join(reply.body[:200].decode(errors="replace").split()))
+        raise NatsFailure("bad_reply", f"the server did not take a part: {said}", subject=reply.subject)
 
     # --- consumers ----------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
     back_up,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, names_line, page
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
 
@@ -125,7 +126,7 @@ def _run(
         "left": left,
         "removed": removed,
         "future": tidied.future,
-        "lines": _lines(wanted, rows, removed, left) + _future_lines(tidied.future) + _cluster_lines(own.saved),
+        **backup_page(wanted, rows, removed, left, tidied.future, own.saved).as_dict(),
         "diff": {
             "before": {row["name"]: row["diff"]["before"] for row in rows if row["changed"]},
             "after": {row["name"]: row["diff"]["after"] for row in rows if row["changed"]},
@@ -187,10 +188,6 @@ def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mod
             wanted.store.discard(str(row["path"]))
     kept = tuple(row for row in rows if row not in old)
     return _Own(replace(catalogue, cluster=kept), saved, tuple(str(row["path"]) for row in old))
-
-
-def _cluster_lines(saved: Optional[Mapping[str, Any]]) -> list[str]:
-    return [f"{len(saved['files'])} files of the cluster itself: {saved['path']}"] if saved is not None else []
 
 
 def _report(progress: Progress, rows: Sequence[dict[str, Any]], count: int, name: str, size: int) -> None:
@@ -379,23 +376,37 @@ def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str], own: set[st
     return found
 
 
-def _lines(wanted: WantedRun, rows: Sequence[dict[str, Any]], removed: Sequence[str], left: Sequence[str]) -> list[str]:
+def backup_page(
+    wanted: WantedRun,
+    rows: Sequence[dict[str, Any]],
+    removed: Sequence[str],
+    left: Sequence[str],
+    future: Sequence[str],
+    own: Optional[Mapping[str, Any]],
+) -> Page:
     """Return what a person is to read: the streams that were saved or failed, and the sums."""
-    shown_rows = [row for row in rows if row["changed"] or row["problem"]]
-    shown = [
+    shown = [row for row in rows if row["changed"] or row["problem"]]
+    cells = [
         (row["label"], row["messages"], human_bytes(row["bytes"]), row["problem"].partition("\n")[0] or row["reason"])
-        for row in shown_rows
+        for row in shown
     ]
-    lines = (
-        table(f"Streams saved to {wanted.store.place()}", ("Stream", "Messages", "Bytes", "Why"), shown).splitlines()
-        if shown
-        else []
-    )
-    same = len(rows) - len(shown_rows)
-    lines += [f"{counted(same, 'stream')} unchanged since the newest backup"] if same else []
-    lines += [f"{len(removed)} old backups removed"] if removed else []
-    lines += [f"not begun: {', '.join(left)}"] if left else []
-    return lines
+    saved = [row for row in shown if not row["problem"]]
+    messages, size = (sum(row[key] for row in saved) for key in ("messages", "bytes"))
+    found = Page()
+    if shown:
+        found = table_page(
+            f"Streams saved to {wanted.store.place()}",
+            ("Stream", "Messages", "Bytes", "Why"),
+            cells,
+            [(f"{len(saved):,} saved", messages, human_bytes(size), "")] if len(shown) > 1 else (),
+            {place for place, row in enumerate(shown) if row["problem"]},
+        )
+    same = len(rows) - len(shown)
+    found += page(*[f"{counted(same, 'stream')} unchanged since the newest backup"] if same else [])
+    found += page(*[f"{len(removed)} old backups removed"] if removed else [])
+    found += names_line("not begun: ", left)
+    found += page(*_future_lines(future))
+    return found + page(*[f"{len(own['files'])} files of the cluster itself: {own['path']}"] if own is not None else [])
 
 
 def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Optional[NatsFailure]:

@@ -75,6 +75,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_re
     source_sequence,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import Row
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 _INTERVAL = 0.3
@@ -149,9 +150,9 @@ def _planned(pair: Pair, records: Records, protected: Protected, site: Reading, 
     return made
 
 
-def planned_lines(pair: Pair, found: Sequence[Rehearsal]) -> list[str]:
+def planned_page(pair: Pair, found: Sequence[Rehearsal]) -> Page:
     """Return for people what would be done."""
-    return [
+    lines = [
         f"{one.protected.name}: the failover would be refused: {one.refusal}"
         if one.plan is None
         else plan_line(
@@ -164,6 +165,7 @@ def planned_lines(pair: Pair, found: Sequence[Rehearsal]) -> list[str]:
         )
         for one in found
     ]
+    return blocks([[line] for line in lines], {place for place, one in enumerate(found) if one.plan is None})
 
 
 def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: WantedDrill) -> dict[str, Any]:

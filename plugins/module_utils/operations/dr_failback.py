@@ -45,6 +45,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_fa
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_reader import Pair, source_sequence
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import Row, read_status
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 #: How many messages after the failover have their ids compared, where producers send again what they are not sure of, and how
@@ -62,7 +63,7 @@ def plan_failback(pair: Pair, streams: Sequence[Protected]) -> list[Row]:
     if refused:
         raise NatsFailure(
             "no_failback",
-            f"{len(refused)} of {len(rows)} streams cannot fail back, and nothing was changed: {'; '.join(refused)}",
+            "\n".join([f"{len(refused)} of {len(rows)} streams cannot fail back, and nothing was changed:", *refused]),
         )
     return rows
 
@@ -88,21 +89,24 @@ def _why_not(row: Row) -> str:
     return ""
 
 
-def planned_lines(pair: Pair, rows: Sequence[Row]) -> list[str]:
+def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
     """Return for people what will be done."""
-    lines = []
+    found: list[list[str]] = []
+    worst: set[int] = set()
     for row, failover in [(row, row.failover) for row in rows if row.failover is not None]:
         name, stream = row.status.protected.name, row.status.protected.stream
         stranded = row.origin.last_seq - failover.position
         subjects = failover.origin_config.get("subjects") or failover.subjects
-        lines += [
+        lines = [
             f"{name}: {stream} of {pair.origin.name} is fenced, and gets what {failover.target} of {pair.site.name} has "
             f"after sequence {failover.last_copied}",
             f"{name}: then {failover.target} is fenced, and {stream} takes messages on {', '.join(subjects)} again",
         ]
         if stranded:
             lines.append(f"{name}: at most {stranded} messages are only at the origin, and stay there")
-    return lines
+            worst.add(len(found))
+        found.append(lines)
+    return blocks(found, worst)
 
 
 def fail_back(pair: Pair, row: Row, wait: float) -> dict[str, Any]:
@@ -327,8 +331,13 @@ def _ids(api: JetStreamApi, stream: str, first: int, last: int) -> set[str]:
     return found
 
 
-def done_lines(row: Mapping[str, Any]) -> list[str]:
+def done_page(rows: Sequence[Mapping[str, Any]]) -> Page:
     """Return for people what came back."""
+    worst = {place for place, row in enumerate(rows) if row["stranded"] or row["twice"]}
+    return blocks([_done_lines(row) for row in rows], worst)
+
+
+def _done_lines(row: Mapping[str, Any]) -> list[str]:
     name = row["name"]
     lines = [f"{name}: messages that came back: {row['returned']}; {row['stream']} serves with {row['messages']}"]
     if row["stranded"]:

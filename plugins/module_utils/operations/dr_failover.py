@@ -60,6 +60,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_re
     source_sequence,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import Row, read_status
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 #: Seconds between two looks.
@@ -154,17 +155,24 @@ def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
             )
 
 
-def planned_lines(pair: Pair, work: Sequence[Work]) -> list[str]:
+def planned_page(pair: Pair, work: Sequence[Work]) -> Page:
     """Return for people what will be done."""
-    lines: list[str] = []
-    for one in work:
-        if one.plan is not None:
-            lines += plan_lines(one.plan, pair.origin.name, pair.site.name)
-        elif one.record is not None and one.done:
-            lines.append(f"{one.protected.name}: {one.record.target} took the origin's place at {one.record.finished}")
-        elif one.record is not None:
-            lines.append(f"{one.protected.name}: goes on with the step {one.record.phase} of {one.record.started}")
-    return lines
+    losing = {
+        place
+        for place, one in enumerate(work)
+        if one.plan is not None and (one.plan.promised.messages or not one.plan.promised.known)
+    }
+    return blocks([_planned_lines(pair, one) for one in work], losing)
+
+
+def _planned_lines(pair: Pair, work: Work) -> list[str]:
+    if work.plan is not None:
+        return plan_lines(work.plan, pair.origin.name, pair.site.name)
+    if work.record is not None and work.done:
+        return [f"{work.protected.name}: {work.record.target} took the origin's place at {work.record.finished}"]
+    if work.record is not None:
+        return [f"{work.protected.name}: goes on with the step {work.record.phase} of {work.record.started}"]
+    return []
 
 
 def fail_over(pair: Pair, work: Work, wanted: Wanted, patience: Patience) -> dict[str, Any]:
@@ -483,8 +491,12 @@ def next_source(api: JetStreamApi, stream: str, number: int) -> Optional[tuple[i
     return None if source is None else (int(message["seq"]), source)
 
 
-def done_lines(row: Mapping[str, Any]) -> list[str]:
+def done_page(rows: Sequence[Mapping[str, Any]]) -> Page:
     """Return for people what was promised, and what is there."""
+    return blocks([_done_lines(row) for row in rows], {place for place, row in enumerate(rows) if not row["complete"]})
+
+
+def _done_lines(row: Mapping[str, Any]) -> list[str]:
     name = row["name"]
     lines = [
         f"{name}: promised: lost would be {row['promised']['text']}",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file for a list that is too long for a screen: what a refusal rests on, for whoever wants to read all of it."""
+"""A file for a list that is too long for a screen: the problems behind a refusal, or every row of a result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 SCHEMA = 1
@@ -26,21 +26,35 @@ def write_problem_file(directory: str | None, name: str, content: Mapping[str, A
 
     `directory`: as of `problem_folder`. The name of a cluster may hold what a file's name may not.
     """
-    folder = problem_folder(directory)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    path = os.path.join(folder, f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}.json")
+    path = _path(directory, f"{name}.json")
     write_json(path, {"schema": SCHEMA, **content})
+    return path
+
+
+def write_lines_file(directory: str | None, name: str, lines: Iterable[str]) -> str:
+    """As `write_problem_file`, with these lines as text."""
+    path = _path(directory, f"{name}.txt")
+    _write(path, "".join(f"{line}\n" for line in lines))
     return path
 
 
 def write_json(path: str, content: Mapping[str, Any]) -> None:
     """Write the content as JSON that only its owner may read, in place of what was there. Raises OSError."""
+    _write(path, f"{json.dumps(content, indent=1)}\n")
+
+
+def _path(directory: str | None, name: str) -> str:
+    folder = problem_folder(directory)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return os.path.join(folder, re.sub(r"[^A-Za-z0-9_.-]+", "_", name))
+
+
+def _write(path: str, text: str) -> None:
     # Made by mkstemp, so that it is never readable by others, and replaced whole, so that two runs do not mix.
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".natsops-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

@@ -43,6 +43,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.probl
     problem_folder,
     write_problem_file,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
@@ -93,7 +94,7 @@ class Rescue:
             return replace(
                 made,
                 refusals=(*made.refusals, changed),
-                lines=(*made.lines, f"Refused: {changed}."),
+                page=made.page + page(f"Refused: {changed}."),
             )
         return made
 

@@ -52,7 +52,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.workers import Workers
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
@@ -387,7 +388,7 @@ def _result(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: 
     return {
         "changed": bool(changed),
         "streams": list(rows),
-        "lines": _lines(wanted, rows, planned),
+        **restore_page(wanted, rows, planned).as_dict(),
         "diff": {
             "before": {row["name"]: row["diff"].get("before", {}) for row in changed},
             "after": {row["name"]: row["diff"].get("after", {}) for row in changed},
@@ -395,7 +396,7 @@ def _result(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: 
     }
 
 
-def _lines(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: bool) -> list[str]:
+def restore_page(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: bool) -> Page:
     shown = [
         (
             row["label"],
@@ -407,7 +408,17 @@ def _lines(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: b
         for row in rows
     ]
     title = f"{'To be restored' if planned else 'Restored'} from {wanted.store.place()}"
-    return table(title, ("Stream", "As of", "Messages", "Bytes", "What"), shown).splitlines()
+    changed = [row for row in rows if row["changed"] and not row["problem"]]
+    messages, size = (sum(row.get(key, 0) for row in changed) for key in ("messages", "bytes"))
+    others = [
+        f"{sum(bool(row[key]) for row in rows):,} {word}"
+        for key, word in (("problem", "failed"), ("skipped", "left as they are"))
+        if any(row[key] for row in rows)
+    ]
+    total = (f"{len(changed):,} of {len(rows):,}", "", messages, human_bytes(size), ", ".join(others))
+    columns = ("Stream", "As of", "Messages", "Bytes", "What")
+    worst = {place for place, row in enumerate(rows) if row["problem"] or _deviates(row)}
+    return table_page(title, columns, shown, [total] if len(rows) > 1 else (), worst)
 
 
 def _what(row: Mapping[str, Any], planned: bool) -> str:
@@ -420,13 +431,19 @@ def _what(row: Mapping[str, Any], planned: bool) -> str:
     if planned:
         return "will be created"
     compared = row["compared"]
-    names = (("messages", "messages"), ("first_seq", "first"), ("last_seq", "last"), ("gaps", "gaps"))
-    other = [
-        f"{name} {compared[key][1]} instead of {compared[key][0]}"
-        for key, name in names
-        if compared[key][0] != compared[key][1]
-    ]
+    other = _deviates(row)
     floors = sum(1 for before, after in compared["ack_floors"].values() if after is not None and after >= before)
     parts = other or ["messages, sequences and gaps as saved"]
     parts += [f"{floors} of {len(compared['ack_floors'])} ack floors"] if compared["ack_floors"] else []
     return ", ".join([*parts, f"contents {compared['digest']}"])
+
+
+def _deviates(row: Mapping[str, Any]) -> list[str]:
+    """Return in which figures a restored stream differs from what was saved."""
+    compared = row["compared"]
+    names = (("messages", "messages"), ("first_seq", "first"), ("last_seq", "last"), ("gaps", "gaps"))
+    return [
+        f"{name} {compared[key][1]} instead of {compared[key][0]}"
+        for key, name in names
+        if compared and compared[key][0] != compared[key][1]
+    ]

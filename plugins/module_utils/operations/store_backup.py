@@ -61,7 +61,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throw
     throwaway_server,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page
+from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
 _LOG_LINES = 3
@@ -141,7 +142,7 @@ def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bo
     result = {
         "changed": bool(changed),
         "streams": rows,
-        "lines": _lines(wanted, rows, check_mode),
+        **_page(wanted, rows, check_mode).as_dict(),
         "diff": {side: {row["name"]: row["diff"][side] for row in changed} for side in ("before", "after")},
     }
     return Outcome(result, not_saved(rows))
@@ -264,6 +265,7 @@ def _row(
     stored = replica.stored
     row: dict[str, Any] = {
         "name": replica.label,
+        "label": replica.label,
         "account": stored.account,
         "stream": stored.name,
         "server": replica.server,
@@ -415,7 +417,7 @@ class _LoadedApi(JetStreamApi):
 # --- what is shown ------------------------------------------------------------------------------------------------------
 
 
-def _lines(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: bool) -> list[str]:
+def _page(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: bool) -> Page:
     shown = [
         (
             row["name"],
@@ -429,7 +431,10 @@ def _lines(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: boo
         for row in rows
     ]
     title = f"{'To be saved' if planned else 'Saved'} from {len(wanted.copies)} copies to {wanted.store.place()}"
-    return table(title, ("Stream", "From", "Others to", "Messages", "Last", "Consumers", "What"), shown).splitlines()
+    columns = ("Stream", "From", "Others to", "Messages", "Last", "Consumers", "What")
+    total = (f"{len(rows):,} streams", "", "", sum(row["messages"] or 0 for row in rows), "", "", "")
+    worst = {place for place, row in enumerate(rows) if row["problem"] or row["caveats"]}
+    return table_page(title, columns, shown, [total] if len(rows) > 1 else (), worst)
 
 
 def _what(row: Mapping[str, Any], planned: bool) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, listing, page
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import (
     Carried,
     carry_over,
@@ -93,7 +94,7 @@ class Adoption:
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     group_vault: dict[str, str] = field(default_factory=dict)
     host_vaults: dict[str, dict[str, str]] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
+    page: Page = field(default_factory=Page)
 
 
 def adopt(found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> Adoption:
@@ -120,7 +121,7 @@ def adopt(found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) 
     adoption = Adoption(servers=servers)
     adoption.group, adoption.hosts = _shared({server.host: server.variables for server in servers})
     adoption.group_vault, adoption.host_vaults = _shared({server.host: dict(server.vault) for server in servers})
-    adoption.lines = _lines(found, servers)
+    adoption.page = _page(found, servers)
     return adoption
 
 
@@ -532,33 +533,37 @@ def _alike(by_host: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], di
     return shared, {host: {n: v for n, v in one.items() if n not in shared} for host, one in by_host.items()}
 
 
-def _lines(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) -> list[str]:
+def _page(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) -> Page:
     actions = Counter(server.action for server in servers)
-    lines = [
+    head = page(
         f"{len(servers)} {'server' if len(servers) == 1 else 'servers'} of the cluster "
         f"{cluster_name_of(found[servers[0].host]['config']) or '(none)'} can be adopted.",
         f"The first deploy: {actions['restart']} restarts, {actions['reload']} reloads, 0 units, 0 binaries.",
         f"Taking over: {len(servers)} units and binaries, one server after another behind the health gate.",
-    ]
+    )
+    each = []
     for server in servers:
         one = found[server.host]
         unit = one["unit"].get("name", "") if one["unit"] else ""
         proof = {"digest": "by the digest that it reports", "time": "by the times of its files"}[one["loaded"]["proof"]]
-        lines.append(
+        line = (
             f"{server.host}: {one['config']['server_name']}, nats-server {one['process']['version']}, "
             f"{'unit ' + unit if unit else 'started by hand'}, {one['config_path']}, understood {proof}"
         )
-        lines += [f"  {server.action}: {reason}" for reason in server.reasons]
-    lines += _listed("Not known to this collection, kept in nats_server_config", [s.unknown for s in servers])
-    lines += _listed("Kept in nats_server_config", [s.extra for s in servers])
-    lines += _listed("Kept of the unit in nats_server_service_overrides", [s.of_unit for s in servers])
-    lines += _listed("To do", [s.todo for s in servers])
-    return lines
+        each.append([line, *(f"  {server.action}: {reason}" for reason in server.reasons)])
+    return (
+        head
+        + blocks(each, what="server")
+        + _listed("Not known to this collection, kept in nats_server_config", [s.unknown for s in servers])
+        + _listed("Kept in nats_server_config", [s.extra for s in servers])
+        + _listed("Kept of the unit in nats_server_service_overrides", [s.of_unit for s in servers])
+        + _listed("To do", [s.todo for s in servers])
+    )
 
 
-def _listed(title: str, texts: Sequence[Sequence[str]]) -> list[str]:
+def _listed(title: str, texts: Sequence[Sequence[str]]) -> Page:
     every = list(dict.fromkeys(text for one in texts for text in one))
-    return [f"{title}:", *(f"  {text}" for text in every)] if every else []
+    return page(f"{title}:") + listing([f"  {text}" for text in every]) if every else Page()
 
 
 def _block(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

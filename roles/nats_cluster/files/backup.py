@@ -64,7 +64,8 @@ def main(path: str) -> int:
     except NatsFailure as failure:
         print(f"nothing was saved: {failure.description}", file=sys.stderr)
         return FAILED
-    print("\n".join(outcome.result["lines"]))
+    # The catalogue has every stream; the journal of the host need not.
+    print("\n".join(outcome.result["screen"]))
     if outcome.failure is not None:
         print(outcome.failure.description, file=sys.stderr)
     return COMPLETE if outcome.failure is None else INCOMPLETE

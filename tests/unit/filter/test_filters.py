@@ -181,7 +181,9 @@ def test_a_report_is_data_or_text_and_its_data_become_text() -> None:
     data = nats_report(info, output="data")
     assert isinstance(data, dict)
     assert nats_report(data) == nats_report(info)
-    with pytest.raises(AnsibleFilterError, match="nats_report: output is text or data, not 'html'"):
+    page = nats_report(data, output="page")
+    assert isinstance(page, dict) and "\n".join(page["lines"]) == nats_report(info) and page["screen"] == page["lines"]
+    with pytest.raises(AnsibleFilterError, match="nats_report: output is text, page or data, not 'html'"):
         nats_report(info, output="html")
 
 

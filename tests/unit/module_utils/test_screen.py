@@ -10,13 +10,22 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     MAX_FAIL_LINES,
     MAX_LINES,
     MAX_MESSAGE,
+    MAX_ROWS,
     MAX_WIDTH,
+    Page,
+    blocks,
     brief,
+    counted_warnings,
     cut,
     further_lines,
     listed,
+    listing,
+    names_line,
     one_line,
     printable,
+    rest_of,
+    shown_rows,
+    some_names,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,3 +90,59 @@ def test_a_line_has_no_character_that_a_terminal_acts_on() -> None:
     """nats-server accepts a stream of this name."""
     assert cut("stream X\x1b[31mRED\x07\u202e") == "stream X\ufffd[31mRED\ufffd\ufffd"
     assert printable("größe 日本 😀\ttab\nline") == "größe 日本 😀\ttab\nline"
+
+
+def test_a_list_of_one_more_than_fits_is_not_cut() -> None:
+    """The line that says that there is one more would be as long."""
+    rows = [f"row {number}" for number in range(MAX_ROWS + 2)]
+    assert listing(rows[:-1]).screen == listing(rows[:-1]).lines == tuple(rows[:-1])
+    assert listing(rows).screen == (*rows[:MAX_ROWS], "… and 2 more lines")
+    assert listing([]) == Page()
+
+
+def test_the_worst_rows_are_shown_first_and_hidden_ones_are_counted() -> None:
+    rows = [f"row {number}" for number in range(1000)]
+    few = listing(rows, {999, 7}, "row")
+    assert few.screen == ("row 7", "row 999", *rows[:7], "row 8", "… and 990 more rows")
+    many = listing(rows, range(500, 512), "row")
+    assert many.screen == (*rows[500:510], "… and 990 more rows, 2 of them with problems")
+    assert few.lines == many.lines == tuple(rows)
+
+
+@given(count=st.integers(0, 50), worst=st.sets(st.integers(0, 49)))
+def test_every_row_is_shown_or_counted(count: int, worst: set[int]) -> None:
+    worst = {place for place in worst if place < count}
+    shown = shown_rows(count, worst)
+    assert len(set(shown)) == len(shown) <= MAX_ROWS + 1 and set(shown) <= set(range(count))
+    assert worst <= set(shown) or len(worst) > MAX_ROWS
+    assert bool(rest_of(count, shown)) == (len(shown) < count)
+
+
+def test_several_lines_for_each_thing_are_shown_together_or_not_at_all() -> None:
+    found = [[f"{name}: plan", f"{name}: loss", f"{name}: consumers"] for name in range(100)]
+    shown = blocks(found, {42})
+    assert shown.screen[:4] == ("100 streams, 1 of them with problems:", *found[42])
+    assert len(shown.screen) == 1 + 6 * 3 + 1 and shown.screen[-1] == "… and 94 more streams"
+    assert len(shown.lines) == 300
+    assert blocks(found[:6]).screen == blocks(found[:6]).lines
+    assert blocks([["long"] * 50, ["other"]]).screen == ("2 streams:", *["long"] * 50, "… and 1 more stream")
+
+
+def test_names_that_do_not_fit_are_counted() -> None:
+    names = [f"S{number}" for number in range(1000)]
+    shown = names_line("not begun: ", names)
+    assert shown.screen == ("not begun: S0, S1, S2, S3, S4 and 995 more",)
+    assert shown.lines == (f"not begun: {', '.join(names)}",)
+    assert some_names(names[:6]) == "S0, S1, S2, S3, S4, S5"
+    assert names_line("not begun: ", []) == Page()
+
+
+def test_one_warning_for_each_text() -> None:
+    found = [(f"APP/S{number}", "it knows no message ids") for number in range(1005)] + [("APP/ODD", "it crashed")]
+    assert counted_warnings(found) == [
+        "1,005 streams APP/S0, APP/S1, APP/S2, APP/S3, APP/S4 and 1,000 more: it knows no message ids",
+        "stream APP/ODD: it crashed",
+    ]
+    different = counted_warnings([(f"APP/S{number}", f"floor {number}") for number in range(1005)])
+    assert len(different) == MAX_ROWS + 1 and different[-1].startswith("995 more warnings")
+    assert counted_warnings([]) == []

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, Server
 from ansible_collections.natsops.jetstream.plugins.modules.nats_adoption import files_of, text_of
 
@@ -45,7 +46,7 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
     adoption = Adoption(
         servers=[server], group=group, hosts={"h1": {}}, group_vault=dict(VALUES), host_vaults={"h1": {}}
     )
-    adoption.lines = ["a report"]
+    adoption.page = page("a report")
     files = files_of(adoption, str(tmp_path))
     for file in files:
         Path(file.path).parent.mkdir(parents=True, exist_ok=True)

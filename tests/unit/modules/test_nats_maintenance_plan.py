@@ -16,7 +16,15 @@ NOW = 1795536000.0
 
 
 def asked(**changes: Any) -> dict[str, Any]:
-    return {"by": "ops", "reason": "", "until": None, "duration": "4h", "r1_policy": "accept", **changes}
+    return {
+        "by": "ops",
+        "reason": "",
+        "until": None,
+        "duration": "4h",
+        "r1_policy": "accept",
+        "accept_loss": [],
+        **changes,
+    }
 
 
 def test_how_long_it_may_take() -> None:
@@ -33,7 +41,9 @@ def test_how_long_it_may_take() -> None:
         ({"until": "2026-11-24T15:59:59Z"}, "until: 2026-11-24T15:59:59Z is over: say how long"),
         ({"until": "this evening"}, "until: "),
         ({"duration": "0s"}, "duration: 2026-11-24T16:00:00Z is over"),
-        ({"duration": "long"}, "duration: "),
+        ({"until": "soon"}, "until: 'soon' is not a time such as 2026-11-23T02:00:00Z"),
+        ({"duration": "long"}, "duration: 'long' is not a duration such as 4h"),
+        ({"duration": "9999999999d"}, "duration: 9999999999d is more than a hundred years away"),
     ],
 )
 def test_what_is_no_such_time(changes: dict[str, Any], reason: str) -> None:

@@ -230,6 +230,12 @@ def test_caveats() -> None:
     assert "duplicate window of 2m" in window
     assert pending == "messages that were delivered but not acknowledged are delivered again: a (3)"
     assert plan_restore(replace(saved, format=TAR), Changes(consumers=False), HERE).caveats == ()
+    # A stream that never stored a message has no message ids to forget; one whose messages were all deleted has.
+    for contents, last_seq, told in ((None, 0, False), (None, 9, True), ({**CONTENTS, "last_seq": 0}, 0, False)):
+        empty = replace(
+            saved, contents=contents, state={"messages": 0, "first_seq": last_seq + 1, "last_seq": last_seq}
+        )
+        assert any("message ids" in caveat for caveat in plan_restore(empty, Changes(), HERE).caveats) is told
     (crash,) = plan_restore(replace(saved, format=TAR, crashed=True), Changes(consumers=False), HERE).caveats
     assert crash.endswith("had not stopped in order: what was deleted last there may be in it again")
     ephemeral = {**consumer("e", in_archive=False), "config": {"name": "e"}}

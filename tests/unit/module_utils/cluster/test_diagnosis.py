@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import (
     diagnose,
-    diagnosis_text,
+    diagnosis_page,
     log_kinds,
 )
 
@@ -99,7 +99,7 @@ def test_a_sound_cluster_has_no_finding_and_what_was_not_looked_at_is_named() ->
     assert data["verdict"]["text"] == (
         "HEALTHY: nothing wrong was found. Not looked at: maintenance, logs, configuration loaded, disks, certificates."
     )
-    assert "8 of 8 for a full mesh" in diagnosis_text(json.loads(json.dumps(data)))
+    assert "8 of 8 for a full mesh" in diagnosis_page(json.loads(json.dumps(data))).text
 
 
 @pytest.mark.parametrize("wrong, expected", [
@@ -173,7 +173,7 @@ def test_a_dead_cluster_is_told_with_the_state_of_its_hosts() -> None:
         "n2: its host cannot be reached either",
     ]
     assert data["next_steps"] == cause["commands"]
-    assert diagnosis_text(data).splitlines()[-1].startswith("BROKEN: 1 critical")
+    assert diagnosis_page(data).text.splitlines()[-1].startswith("BROKEN: 1 critical")
 
 
 def test_a_dead_server_is_the_first_cause_with_its_age_and_what_its_host_says() -> None:
@@ -193,7 +193,7 @@ def test_a_dead_server_is_the_first_cause_with_its_age_and_what_its_host_says() 
     down, other = data["causes"]
     assert (down["kind"], down["servers"], down["severity"]) == ("servers_down", ["n3"], "critical")
     assert other["kind"] == "membership"
-    text = diagnosis_text(data)
+    text = diagnosis_page(data).text
     lines = text.splitlines()
     assert lines[1] == (
         "  1. critical: n3 does not answer (its host is up, nats-server does not run there): "
@@ -209,7 +209,7 @@ def test_the_page_counts_repeated_lines_and_says_each_next_step_once() -> None:
     lines = [f"[1] 2026/11/20 10:00:{number:02} [ERR] error {number}" for number in range(15)]
     lines.append("[1] 2026/11/20 10:01:00 [WRN] slow")
     data = judge(hosts=[host("n1", log_lines=lines), host("n2", log_lines=lines)])
-    text = diagnosis_text(data)
+    text = diagnosis_page(data).text
     assert "  [ERR] error 14 (15 times, last at 2026/11/20 10:00:14)\n  [WRN] slow (at 2026/11/20 10:01:00)" in text
     assert "error 4 " not in text
     assert len(data["next_steps"]) == 1

@@ -66,7 +66,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
     Protected,
     Reading,
     judge,
-    status_lines,
+    status_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_failover import last_at_or_before
 
@@ -137,7 +137,7 @@ def test_a_lag_of_a_dead_origin_is_no_promise(lag: int) -> None:
     assert row.loss.messages == max(lag, 5)
     assert "unknown, at least" in row.loss.text and "after sequence 90 of 2026-11-24T12:00:05Z" in row.loss.text
     assert "last heard of it 1h ago" in row.loss.text and not row.in_order
-    (line,) = [line for line in status_lines("east", "west", [row]) if "lost is unknown" in line]
+    (line,) = [line for line in status_page("east", "west", [row]).lines if "lost is unknown" in line]
     assert line.startswith("APP/ORDERS: ")
 
 
@@ -157,7 +157,7 @@ def test_a_lag_of_a_dead_origin_is_no_promise(lag: int) -> None:
 def test_what_keeps_a_site_from_taking_over_is_said(at_origin: Reading, at_site: Reading, state: str) -> None:
     row = judge(ORDERS, at_origin, at_site, checkpoint())
     assert row.state == state and row.problems and not row.in_order
-    assert any(state in line for line in status_lines("east", "west", [row]))
+    assert any(state in line for line in status_page("east", "west", [row]).lines)
 
 
 def test_limits_are_problems() -> None:
@@ -178,7 +178,7 @@ def test_floors_of_consumers_are_those_of_both() -> None:
     worker = consumer("worker", 50)
     row = judge(ORDERS, origin(90, consumers=(worker, consumer("fresh", 10))), site(90), checkpoint(90, (worker,)))
     assert [(one.name, one.origin, one.saved) for one in row.consumers] == [("fresh", 10, None), ("worker", 50, 50)]
-    assert "2, 1 ahead of the checkpoint" in "\n".join(status_lines("east", "west", [row]))
+    assert "2, 1 ahead of the checkpoint" in "\n".join(status_page("east", "west", [row]).lines)
     row = judge(ORDERS, SILENT, site(90), checkpoint(90, (worker,)))
     assert [(one.name, one.origin, one.saved) for one in row.consumers] == [("worker", None, 50)]
     assert "no checkpoint" in judge(ORDERS, origin(90, consumers=(worker,)), site(90)).problems[0]

@@ -42,7 +42,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.dr_statu
     Protected,
     Reading,
     judge,
-    status_lines,
+    status_page,
 )
 
 ORDERS = Protected("APP", "ORDERS", "ORDERS")
@@ -171,11 +171,15 @@ def test_the_status_tells_of_the_last_drill() -> None:
     assert judge(ORDERS, origin(), site(), saved).in_order
     kept = next_drill(None, replace(DRILL, time="2026-11-24T11:30:10Z"))
     fresh = judge(ORDERS, origin(), site(), saved, None, limits, kept)
-    assert fresh.in_order and fresh.drill_age == 1800.0 and "30m ago" in "".join(status_lines("east", "west", [fresh]))
+    assert (
+        fresh.in_order
+        and fresh.drill_age == 1800.0
+        and "30m ago" in "".join(status_page("east", "west", [fresh]).lines)
+    )
     (problem,) = judge(ORDERS, origin(), site(), saved, None, Limits(drill=60.0), kept).problems
     assert problem.startswith("the last drill was 30m")
     failed = judge(
         ORDERS, origin(), site(), saved, None, limits, next_drill(kept, replace(DRILL, ok=False, reason="no room"))
     )
     assert failed.problems == ("the last drill of a failover failed: no room",)
-    assert "failed" in "".join(status_lines("east", "west", [failed]))
+    assert "failed" in "".join(status_page("east", "west", [failed]).lines)

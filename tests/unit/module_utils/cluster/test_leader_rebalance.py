@@ -13,7 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.leader_r
     CONSUMERS,
     STREAMS,
     LeaderPlan,
-    leader_lines,
+    leader_page,
     plan_leaders,
     write_rates,
 )
@@ -47,7 +47,7 @@ SIX = cluster(THREE, *(stream(f"S{number}", THREE) for number in range(6)))
 def test_a_plan_for_people() -> None:
     plan = planned(SIX)
     assert [(move.source, move.target) for move in plan.moves] == [("n1", "n3"), ("n1", "n2")] * 2
-    assert leader_lines(plan) == [
+    assert list(leader_page(plan).lines) == [
         "4 leaders step down (4 streams)",
         "n1 leads 6 streams, 0 consumers; afterwards 2 streams, 0 consumers",
         "n2 leads 0 streams, 0 consumers; afterwards 2 streams, 0 consumers",
@@ -75,11 +75,11 @@ def test_what_stays_is_named_with_the_reason() -> None:
     plan = planned(among)
     assert [move.stream for move in plan.moves] == ["C", "B"] or [move.stream for move in plan.moves] == ["B", "C"]
     assert list(plan.left.values()) == [["stream APP/A"]]
-    assert leader_lines(plan)[-1].startswith("left as it is: stream APP/A: ")
+    assert leader_page(plan).lines[-1].startswith("left as it is: stream APP/A: ")
     unknown = planned(among, accounts=())
     assert unknown.moves == ()
     assert unknown.left["no user of account APP is known"] == ["stream APP/B", "stream APP/C"]
-    assert leader_lines(unknown)[0] == "The leaders are spread as evenly as their groups allow"
+    assert leader_page(unknown).lines[0] == "The leaders are spread as evenly as their groups allow"
 
 
 def test_a_server_that_is_drained_gets_none() -> None:
@@ -93,7 +93,10 @@ def test_the_write_rates_of_what_is_led_change_too() -> None:
     plan = planned(SIX, rates=rates)
     assert {name: leads.rate for name, leads in plan.before.items()} == {"n1": 300.0, "n2": 0.0, "n3": 0.0}
     assert {name: leads.rate for name, leads in plan.after.items()} == {"n1": 100.0, "n2": 100.0, "n3": 100.0}
-    assert "n1 leads 6 streams, 0 consumers, 300 B/s; afterwards 2 streams, 0 consumers, 100 B/s" in leader_lines(plan)
+    assert (
+        "n1 leads 6 streams, 0 consumers, 300 B/s; afterwards 2 streams, 0 consumers, 100 B/s"
+        in leader_page(plan).lines
+    )
 
 
 def test_a_rate_is_of_what_came_between_two_looks() -> None:

@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.rebalanc
     ReplicaMove,
     plan_of_moves,
     plan_rebalance,
-    rebalance_lines,
+    rebalance_page,
     total_seconds,
     waves,
 )
@@ -177,12 +177,12 @@ def test_waves_and_what_they_may_take() -> None:
 def test_the_lines_say_what_it_costs_and_what_stays() -> None:
     among = tagged(cluster(ALL, *(sized(f"S{number}", OLD, 2**20) for number in range(5)), sized("ONE", ["n1"])))
     found = plan_rebalance(among, "C1", replace(EXACT, max_moves=2, throughput=2**20))
-    lines = rebalance_lines(found, 2)
+    lines = rebalance_page(found, 2).lines
     assert lines[0] == "2 replicas move, 2.0 MiB in about 8s; this result needs at least 2.0 MiB"
     assert "APP/S4 moves from n1 to n4 (1.0 MiB, about 4s, for bytes)" in lines
     assert "n5 carries 0 B, 0 HA assets; afterwards 1.0 MiB, 1 HA assets, 0 connections" in lines
     assert "1 stay where they are, such as stream APP/ONE: single replica" in lines
-    assert rebalance_lines(plan_rebalance(tagged(cluster(OLD)), "C1", EXACT))[0].startswith("No move would")
+    assert rebalance_page(plan_rebalance(tagged(cluster(OLD)), "C1", EXACT)).lines[0].startswith("No move would")
 
 
 # --- The plan as a document ---------------------------------------------------------------------------------------------

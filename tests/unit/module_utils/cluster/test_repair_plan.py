@@ -17,8 +17,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.repair_p
     Request,
     Step,
     find,
-    lines,
     plan,
+    repair_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     Cluster,
@@ -72,7 +72,7 @@ def level(among: Cluster, api_level: int) -> Cluster:
 
 def test_nothing_is_wrong_with_what_is_whole() -> None:
     assert found(cluster(THREE, orders(consumer("ORDERS", "worker", THREE)))) == []
-    assert lines([]) == ["Nothing to repair."]
+    assert repair_page([]).lines == ("Nothing to repair.",)
 
 
 def test_a_ghost_consumer() -> None:
@@ -237,7 +237,7 @@ def test_a_consumer_that_is_ahead_is_reset_where_the_server_knows_it() -> None:
 def test_refusals(code: str, known: Evidence, asked: dict[str, Any], reason: str) -> None:
     step = step_of(code, known, **asked)
     assert reason in step.refused
-    assert reason in lines([step])[0]
+    assert reason in repair_page([step]).lines[0]
 
 
 def test_a_lost_position_has_to_be_allowed_and_says_what_comes_again() -> None:

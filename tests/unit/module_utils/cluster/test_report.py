@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import report_data, report_text
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.report import report_data, report_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table
 
@@ -129,7 +129,7 @@ def one_table(data: dict[str, Any], name: str) -> dict[str, Any]:
 def test_the_meta_leader_is_marked_and_core_servers_are_left_out() -> None:
     data = report_data(info(), reports=["jetstream"])
     assert [row["server"] for row in one_table(data, "jetstream")["rows"]] == ["n1", "n2"]
-    assert "n2*" in report_text(data)
+    assert "n2*" in report_page(data).text
 
 
 def test_totals_count_each_stream_once_and_every_replica_and_say_so() -> None:
@@ -170,7 +170,7 @@ def test_servers_that_do_not_answer_are_rows() -> None:
         info(missing=["n9"], meta={**group("n2", "n1", "n4"), "size": 3, "quorum": 2}), reports=["servers"]
     )
     assert data["not_answering"] == ["n4", "n9"]
-    text = report_text(data)
+    text = report_page(data).text
     assert [line.split("│")[1].strip() for line in text.splitlines() if "NO ANSWER" in line] == ["n4", "n9"]
     assert "NOT ANSWERING: n4, n9" in text
 
@@ -180,8 +180,9 @@ def test_a_meta_group_without_leader_is_a_warning_and_its_members_are_listed() -
     data = report_data(info(meta=meta), reports=["jetstream"])
     shown = one_table(data, "meta")
     assert [(row["name"], row["online"]) for row in shown["rows"]] == [("n1", True), ("n2", True), ("n7", False)]
-    assert "has no leader (no server leads it). It has 3 members, 2 of them answered, and 2 must be up" in report_text(
-        data
+    assert (
+        "has no leader (no server leads it). It has 3 members, 2 of them answered, and 2 must be up"
+        in report_page(data).text
     )
 
 
@@ -227,9 +228,10 @@ def test_health_and_connections_come_from_the_endpoints() -> None:
     assert len(health["rows"]) == 14
     assert health["rows"][-1]["status"] == "UNKNOWN"
     assert health["totals"][0]["status"] == "ok: 1 / not ok: 2"
-    text = report_text(data)
-    assert "n1: 2 more errors" in text
-    assert "error 10" not in text
+    shown = report_page(data)
+    assert "error 11" in shown.text
+    screen = "\n".join(report_page(report_data(info(), answers, ["health"])).screen)
+    assert "error 9" in screen and "error 10" not in screen and "… and 4 more rows, 3 of them with problems" in screen
     assert one_table(data, "connections")["rows"][0]["address"] == "[::1]:4"
     assert one_table(data, "accounts")["rows"] == [
         {
@@ -242,7 +244,7 @@ def test_health_and_connections_come_from_the_endpoints() -> None:
             "subscriptions": 3,
         }
     ]
-    assert "n2, n3 did not give connz" in text
+    assert "n2, n3 did not give connz" in shown.text
 
 
 def test_backups_are_those_of_the_streams_that_exist() -> None:
@@ -263,8 +265,8 @@ def test_backups_are_those_of_the_streams_that_exist() -> None:
         ("ORDERS", "2026-11-23T02:00:00Z", "2026-11-22T03:00:00Z", ""),
         ("SCRATCH", None, None, "left out of the backups"),
     ]
-    assert found["notes"] == ["WARNING: never saved: APP/NEW", "WARNING: never proven to restore: APP/LATE"]
-    text = report_text(data)
+    assert found["notes"] == ["WARNING: 1 never saved: APP/NEW", "WARNING: 1 never proven to restore: APP/LATE"]
+    text = report_page(data).text
     assert "Last Backup" in text and "Last Proven Restore" in text and "2.5" in text
     for catalogue_given, said in ((None, "needs the catalogue"), ({"schema": "other"}, "is read here")):
         with pytest.raises(ValueError, match=said):
@@ -279,7 +281,7 @@ def test_an_unknown_report_and_a_missing_endpoint_are_refused() -> None:
 
 
 def test_the_report_names_what_is_wrong_and_its_data_is_json() -> None:
-    assert report_text(report_data(info())).endswith("No problems found.")
+    assert report_page(report_data(info())).text.endswith("No problems found.")
     gone = {
         "code": "server_missing",
         "severity": "error",
@@ -287,7 +289,7 @@ def test_the_report_names_what_is_wrong_and_its_data_is_json() -> None:
         "message": "expected server n9 did not answer",
     }
     data = report_data(info(problems=[{**gone, "servers": ["n9"]}]))
-    text = report_text(json.loads(json.dumps(data)))
+    text = report_page(json.loads(json.dumps(data))).text
     assert "Problems (1 error), by root cause:\n  1. error: n9 does not answer\n" in text
     assert "       expected server n9 did not answer\n     $ systemctl status nats-server" in text
 
@@ -297,11 +299,11 @@ def test_servers_in_maintenance_are_named_and_one_that_was_forgotten_there_is_a_
     forgotten = {"n9": Mark("n9", by="ops", since=0.0, until=60.0, reason="new disk")}
     data = report_data(info(missing=["n9"], problems=[away]), marks=forgotten)
     assert [(one["code"], one["severity"]) for one in data["problems"]] == [("maintenance_overdue", "warning")]
-    assert "n9 is in maintenance since 1970-01-01T00:00:00Z by ops" in report_text(data)
-    assert "(new disk), which is over" in report_text(data)
+    assert "n9 is in maintenance since 1970-01-01T00:00:00Z by ops" in report_page(data).text
+    assert "(new disk), which is over" in report_page(data).text
     (known,) = report_data(info(missing=["n9"], problems=[away]), marks={"n9": Mark("n9", until=2.0**39)})["problems"]
     assert known["code"] == "maintenance"
 
 
 def test_a_cluster_without_jetstream_says_so() -> None:
-    assert "No JetStream meta group" in report_text(report_data(info(meta=None)))
+    assert "No JetStream meta group" in report_page(report_data(info(meta=None))).text

@@ -99,13 +99,13 @@ def test_three_of_five_are_destroyed() -> None:
         ("APP/EVENTS", True, 20),
         ("APP/SAFE", False, 20),
     ]
-    assert made.lines[0] == "Meta group: 5 members, 3 of them must be up; 2 answer (n1, n2)"
-    assert "  n3: answers neither by NATS nor by SSH" in made.lines
+    assert made.page.lines[0] == "Meta group: 5 members, 3 of them must be up; 2 answer (n1, n2)"
+    assert "  n3: answers neither by NATS nor by SSH" in made.page.lines
     assert (
         "  stream APP/EVENTS (R5) has lost its majority (n3, n4, n5); held by n1 up to 20, n2 up to 19: comes back up to 20 with "
         "2 of 5 replicas"
-    ) in made.lines
-    assert "  1 stream with a majority" in made.lines
+    ) in made.page.lines
+    assert "  1 stream with a majority" in made.page.lines
     assert "with 2 of 5 votes instead of 3" in made.steps[0].does
 
 
@@ -121,7 +121,7 @@ def test_a_disk_that_can_still_be_read_is_shown() -> None:
     assert (
         "  n3: answers by SSH only, cannot start (its unit nats-server is masked); its disk holds APP/ORDERS up to 7, "
         "APP/SCRATCH up to 50, APP/SECRET of unknown length"
-    ) in made.lines
+    ) in made.page.lines
     assert "only the dead held APP/SCRATCH, APP/SECRET: removing them makes that again, empty" in made.refusals[0]
     assert planned(hosts=hosts, request=Request(DEAD, ["APP/S*"])).refusals == ()
 
@@ -143,7 +143,7 @@ def test_a_dead_server_that_may_come_back_or_run(host: Host, reason: str) -> Non
     (refusal,) = made.refusals
     assert reason in refusal
     assert not made.due
-    assert made.lines[-1] == f"Refused: {refusal}."
+    assert made.page.lines[-1] == f"Refused: {refusal}."
 
 
 def test_a_dead_server_that_answers() -> None:
@@ -226,7 +226,7 @@ def test_a_majority_that_is_there() -> None:
 def test_nothing_to_rescue() -> None:
     whole = broken(held("ORDERS", 3, ["n1", "n2", "n3"], ["n1", "n2", "n3"]), answer=FIVE, leader="n1")
     made = planned(whole, request=Request(frozenset(["n9"])))
-    assert (made.steps, made.refusals, made.lines[-1]) == ((), (), "Nothing to rescue.")
+    assert (made.steps, made.refusals, made.page.lines[-1]) == ((), (), "Nothing to rescue.")
     (refusal,) = planned(whole, request=Request(frozenset(["n3"]))).refusals
     assert refusal == "n3 is named dead and answers"
     (refusal,) = planned(broken(ORDERS, answer=FIVE, leader="n1"), request=Request(frozenset(["n9"]))).refusals[1:]
@@ -267,11 +267,11 @@ def test_what_older_servers_hold_comes_back_in_a_fresh_cluster() -> None:
     deploy, restore = [json.loads(shlex.split(command)[-1]) for command in commands[-2:]]
     assert deploy == {"nats_server_cluster_leaving": ["n3", "n4", "n5"]}
     assert restore["nats_cluster_restore_max_replicas"] == 2
-    lines = "\n".join(made.lines)
+    lines = "\n".join(made.page.lines)
     assert "there run n1 2.10.27, n2 2.10.27: a fresh cluster gets what they hold" in lines
     assert "held by n1 up to 20: comes back up to 20 with 2 of 3 replicas" in lines
     assert "is gone, and nobody can tell what that was" in lines
-    assert all(f"   $ {command}" in made.lines for command in commands)
+    assert all(f"   $ {command}" in made.page.lines for command in commands)
     # One older server among them is enough.
     (first, second) = old(version="2.15.1").servers
     mixed = replace(broken(), servers=(first, replace(second, version="2.14.5")))
@@ -340,7 +340,7 @@ def test_what_a_fresh_cluster_cannot_bring_back() -> None:
     (refusal,) = planned(memory, hosts=hosts).refusals
     assert refusal == "APP/CACHE is in memory, and ends with the servers that are stopped: name it as lost"
     named = planned(memory, hosts=hosts, request=Request(DEAD, ["APP/CACHE"]))
-    assert named.due and "held by n1 up to 20: ends with them, since it is in memory" in "\n".join(named.lines)
+    assert named.due and "held by n1 up to 20: ends with them, since it is in memory" in "\n".join(named.page.lines)
     disk = Host("n3", True, fenced="masked", streams={("APP", "SCRATCH"): Stored(5, 5)})
     (refusal,) = planned(old(), hosts={**hosts, "n3": disk}).refusals
     assert refusal.startswith("only the dead held APP/SCRATCH: a fresh cluster has it no more")
@@ -384,7 +384,7 @@ def test_a_fresh_cluster_that_was_begun_goes_on() -> None:
         assert (made.survivors, [step.kind for step in made.steps]) == (("n1", "n2"), kinds)
     made = goes_on({**COPIED, "n1": ASIDE["n1"]})
     assert made is not None
-    assert made.lines[0] == "n1: is stopped; its store is copied and renamed"
+    assert made.page.lines[0] == "n1: is stopped; its store is copied and renamed"
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_what_keeps_a_fresh_cluster_from_going_on(hosts: dict[str, Host], reason
     assert made is not None and not made.due
     (refusal,) = made.refusals
     assert reason in refusal
-    assert made.lines[-1] == f"Refused: {refusal}."
+    assert made.page.lines[-1] == f"Refused: {refusal}."
 
 
 # --- what would be lost ---------------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ def test_a_dead_disk_that_goes_further() -> None:
 def test_survivors_that_differ_in_what_was_deleted() -> None:
     """One that crashed and started again may have lost its last deletions."""
     differ = {("APP", "EVENTS"): {"n1": Stored(20, 20), "n2": Stored(5, 20), "n3": Stored(1, 19)}}
-    (line,) = [line for line in planned(held=differ).lines if "APP/EVENTS" in line]
+    (line,) = [line for line in planned(held=differ).page.lines if "APP/EVENTS" in line]
     assert line.endswith(
         "; up to there they hold different numbers of messages (n1 20, n2 5), so that what was deleted may come back"
     )
@@ -488,7 +488,7 @@ def test_the_order_cannot_be_addressed_and_so_the_replies_are_judged() -> None:
 
 def test_long_lists_are_cut() -> None:
     streams = [held(f"S{number}", 3, ["n1", "n3", "n4"], ["n1"]) for number in range(40)]
-    assert "  and 10 more streams that have lost their majority" in planned(broken(*streams)).lines
+    assert "… and 30 more stalled streams" in planned(broken(*streams)).page.screen
 
 
 @given(

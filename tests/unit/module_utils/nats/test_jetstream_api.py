@@ -50,6 +50,22 @@ def test_an_account_of_the_configuration_is_known_at_once() -> None:
     assert server.asked == 1
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"-ERR 'no space left on device'\r\n", "the server did not take a part: -ERR 'no space left on device'"),
+        (b'{"error": {"err_code": 10062, "description": "restore failed"}}', "restore failed"),
+        (b"\xff\x1b[31m", "the server did not take a part: "),
+    ],
+)
+def test_the_reason_for_which_a_part_was_not_taken_is_the_servers_own(body: bytes, reason: str) -> None:
+    api = jetstream_api.JetStreamApi(Server({}))  # type: ignore[arg-type]
+    api._require_taken(Reply("subject", b"", 0.001))
+    with pytest.raises(NatsFailure) as failure:
+        api._require_taken(Reply("subject", body, 0.001))
+    assert failure.value.description.startswith(reason) and "\x1b" not in failure.value.description
+
+
 @pytest.mark.parametrize("error", ["x", 7, ["a"], True])
 def test_an_error_of_another_type_is_a_bad_reply(error: Any) -> None:
     """Any client of the account may answer a request of the JetStream API."""

@@ -97,8 +97,8 @@ def test_debians_package() -> None:
     assert vault["vault_nats_accounts_APP_users_app_password"] == HASH
     assert vault["vault_nats_cluster_authorization_password"] == "rpass"
     assert vault["vault_nats_system_password"] == ""
-    assert not [line for line in adoption.lines if "rpass" in line or HASH in line]
-    assert "The first deploy: 0 restarts, 2 reloads, 0 units, 0 binaries." in adoption.lines
+    assert not [line for line in adoption.page.lines if "rpass" in line or HASH in line]
+    assert "The first deploy: 0 restarts, 2 reloads, 0 units, 0 binaries." in adoption.page.lines
 
 
 def test_the_nkey_of_a_system_user_is_asked_for() -> None:
@@ -106,7 +106,7 @@ def test_the_nkey_of_a_system_user_is_asked_for() -> None:
     assert adoption.refusals == []
     assert "vault_nats_system_password" not in adoption.group_vault
     assert "nats_server_system_password" not in adoption.group
-    assert [line for line in adoption.lines if "set nats_server_api_nkey to the seed" in line]
+    assert [line for line in adoption.page.lines if "set nats_server_api_nkey to the seed" in line]
 
 
 def test_a_configuration_as_the_helm_chart_renders_it() -> None:
@@ -148,7 +148,7 @@ def test_what_is_not_known_is_kept_and_listed() -> None:
     one["config"]["of_the_future"] = {"deep": [1]}
     adoption = adopt({"h1": one}, {"h1": "h1"})
     assert adoption.group["nats_server_config"]["of_the_future"] == {"deep": [1]}
-    lines = adoption.lines
+    lines = adoption.page.lines
     assert lines[lines.index("Not known to this collection, kept in nats_server_config:") + 1].startswith(
         "  of_the_future"
     )
@@ -171,7 +171,7 @@ def test_plain_passwords_become_hashes_as_far_as_a_reload_brings_them() -> None:
     old = {**discovered(plain), "process": {**discovered(plain)["process"], "version": "2.9.10"}}
     adoption = adopt({"h1": old}, {"h1": "h1"})
     assert [("stays plain" in reason) for reason in adoption.servers[0].reasons] == [True, True]
-    assert "The first deploy: 0 restarts, 1 reloads, 0 units, 0 binaries." in adoption.lines
+    assert "The first deploy: 0 restarts, 1 reloads, 0 units, 0 binaries." in adoption.page.lines
 
 
 def test_variables_and_flags_are_no_keys() -> None:
@@ -203,7 +203,7 @@ def test_a_store_outside_of_the_jetstream_block_is_the_store() -> None:
         adoption = adopt({"h1": one}, {"h1": "h1"})
         assert adoption.refusals == []
         assert adoption.group["nats_server_jetstream_store_dir"] == "/srv/ts"
-        assert not [line for line in adoption.lines if "store_dir" in line]
+        assert not [line for line in adoption.page.lines if "store_dir" in line]
 
 
 def test_variables_in_the_accounts_block_are_no_accounts() -> None:
@@ -318,7 +318,7 @@ def test_what_the_unit_had_is_in_the_inventory_and_its_secrets_in_the_vault() ->
     assert group["nats_server_service_environment"] == {"GOGC": "50", "PROXY": "vault_nats_environment_PROXY"}
     assert isinstance(group["nats_server_service_environment"]["PROXY"], Secret)
     assert adoption.group_vault["vault_nats_environment_PROXY"] == "http://a:hunter2@c"
-    lines = adoption.lines
+    lines = adoption.page.lines
     assert lines[lines.index("Kept of the unit in nats_server_service_overrides:") + 1] == "  MemoryMax"
     assert [line for line in lines if "sets ExecStartPre, which the role's unit has not" in line]
     assert not [line for line in lines if "hunter2" in line]

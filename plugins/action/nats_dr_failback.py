@@ -1,0 +1,10 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module, with a failure on one screen."""
+
+from __future__ import annotations
+
+from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import BriefAction as ActionModule
+
+__all__ = ["ActionModule"]

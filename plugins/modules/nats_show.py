@@ -1,0 +1,86 @@
+#!/usr/bin/python
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nats_show
+short_description: Print a result on one screen and write all of it to a file
+version_added: 0.1.0
+author: natsops maintainers (@natsops)
+description:
+  - Prints as many lines of a plan, a report or a result as fit on a screen. If there are more, it writes all of them to a file
+    on the controller that only its owner may read, and prints the path.
+  - With C(-v) it prints all lines.
+  - The file replaces that of the previous run with the same O(name). It is part of the output, as Ansible's own log is, and is
+    also written in check mode, in which most plans are read.
+options:
+  name:
+    description: Name of the file, without C(.txt). Characters that a file's name may not have become C(_).
+    type: str
+    required: true
+  lines:
+    description: All lines.
+    type: list
+    elements: str
+    required: true
+  screen:
+    description:
+      - What is printed of them, by default all of up to 20 lines, and the first ten of more.
+      - Modules whose RV(ignore:lines) grow with the cluster return RV(ignore:screen), too.
+    type: list
+    elements: str
+  notes:
+    description: Lines that are always printed, below the others.
+    type: list
+    elements: str
+    default: []
+  directory:
+    description: Directory of the file on the controller, by default V(natsops) in Ansible's home (E(ANSIBLE_HOME),
+      V(~/.ansible)).
+    type: path
+attributes:
+  action:
+    description: Runs on the controller alone.
+    support: full
+  check_mode:
+    description: Can run in check mode and then does the same.
+    support: full
+  diff_mode:
+    description: Nothing is changed.
+    support: none
+seealso:
+  - plugin: natsops.jetstream.nats_report
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Save all streams of an account
+  natsops.jetstream.nats_backup:
+    user: app
+    password: "{{ nats_app_password }}"
+    directory: /srv/backup
+  register: backup
+
+- name: Show the backups
+  natsops.jetstream.nats_show:
+    name: backup
+    lines: "{{ backup.lines }}"
+    screen: "{{ backup.screen }}"
+"""
+
+RETURN = r"""
+msg:
+  description: The lines that are shown.
+  returned: success
+  type: list
+  elements: str
+  sample: ["1,005 streams saved to /srv/backup", "All 1,010 lines: /home/ops/.ansible/natsops/backup.txt"]
+file:
+  description: File with all lines, null if all of them are shown.
+  returned: success
+  type: str
+  sample: /home/ops/.ansible/natsops/backup.txt
+"""
