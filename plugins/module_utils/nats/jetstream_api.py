@@ -38,6 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     Shape,
+    count,
     misshapen,
     object_of,
     optional,
@@ -52,6 +53,15 @@ Members = Mapping[str, Shape]
 _ARCHIVED: Members = {"config": STREAM_CONFIG, "state": optional(STREAM_STATE)}
 _RESTORED: Members = {"config": optional(STREAM_CONFIG), "state": optional(STREAM_STATE)}
 _ACCEPTED: Members = {"deliver_subject": text}
+_MESSAGE: Members = {
+    "message": object_of(
+        {"subject": text, "time": text, "seq": count, "data": optional(text), "hdrs": optional(text)},
+    )
+}
+_SUBJECTS: Members = {
+    "state": optional(object_of({"subjects": optional(object_of({}, count))})),
+    "total": optional(count),
+}
 _ACCOUNT: Members = {"api": optional(object_of({"level": optional(whole)}))}
 
 #: Requests under way at once: the meta leader drops what exceeds its queue (jetstream_api.go, JSDefaultRequestQueueLimit).
@@ -290,31 +300,38 @@ class JetStreamApi(_Api):
 
     def purge_stream(self, name: str, body: Mapping[str, Any] | None = None) -> int:
         """Remove messages (all, or by `filter`, `seq`, `keep`) and return how many."""
-        return int(self.call(f"STREAM.PURGE.{name}", body).get("purged", 0))
+        answer = self._call_for(f"STREAM.PURGE.{name}", {"purged": optional(count)}, body)
+        return int(answer.get("purged") or 0)
 
     def last_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
         """Return the newest message of a subject, which may have wildcards (subject, seq, time; data and hdrs in
         base64), None when the stream holds none."""
         body = {"last_by_subj": subject}
-        message = _unless_missing(lambda: self.call(f"STREAM.MSG.GET.{name}", body), MESSAGE_NOT_FOUND)
+        message = _unless_missing(lambda: self._call_for(f"STREAM.MSG.GET.{name}", _MESSAGE, body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
 
     def first_message(self, name: str, subject: str = ">") -> dict[str, Any] | None:
         """Return the oldest message of a subject, as `last_message` does the newest."""
         body = {"seq": 1, "next_by_subj": subject}
-        message = _unless_missing(lambda: self.call(f"STREAM.MSG.GET.{name}", body), MESSAGE_NOT_FOUND)
+        message = _unless_missing(lambda: self._call_for(f"STREAM.MSG.GET.{name}", _MESSAGE, body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
 
     def subject_counts(self, name: str, subject: str = ">") -> dict[str, int]:
         """Return how many messages each subject holds that the given one, with wildcards, matches."""
         counts: dict[str, int] = {}
+        offset, total, deadline = 0, None, time.monotonic() + _LISTING_SECONDS
         while True:
-            body = {"subjects_filter": subject, "offset": len(counts)}
-            page = self.call(f"STREAM.INFO.{name}", body)
+            page = self._call_for(f"STREAM.INFO.{name}", _SUBJECTS, {"subjects_filter": subject, "offset": offset})
             found = (page.get("state") or {}).get("subjects") or {}
             counts.update(found)
-            if not found or len(counts) >= page.get("total", 0):
+            offset += len(found)
+            # Subjects that come meanwhile are not a part of it.
+            total = page.get("total") or 0 if total is None else total
+            if not found or offset >= total:
                 return counts
+            if time.monotonic() > deadline:
+                reason = f"{offset} of {total} subjects in {_LISTING_SECONDS:g} s"
+                raise NatsFailure("bad_reply", reason, subject=f"STREAM.INFO.{name}", account=self.account)
 
     def remove_stream_peer(self, name: str, server_name: str) -> None:
         """Take a server out of the stream's group. Up to 2.14 error 10075 may have shrunk the group all the same."""
@@ -452,7 +469,8 @@ class JetStreamApi(_Api):
 
         What is pending and redelivered is forgotten. The server accepts a sequence beyond the end of the stream, too.
         """
-        return int(self.call(f"CONSUMER.RESET.{stream}.{name}", {"seq": seq}).get("reset_seq", 0))
+        answer = self._call_for(f"CONSUMER.RESET.{stream}.{name}", {"reset_seq": optional(count)}, {"seq": seq})
+        return int(answer.get("reset_seq") or 0)
 
     def _of_leader(self, subject: str, members: Members) -> dict[str, Any]:
         """Return what the leader of a group says, and of a group that has none what a member says.

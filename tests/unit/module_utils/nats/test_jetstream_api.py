@@ -137,6 +137,31 @@ def test_a_restore_that_created_the_stream_without_its_archive_has_failed() -> N
     assert failure.value.code == "interrupted"
 
 
+def test_the_subjects_of_a_stream_end_with_as_many_as_the_first_page_promised() -> None:
+    pages = [{"state": {"subjects": {"A": 1, "B": 2}}, "total": 3}, {"state": {"subjects": {"B": 2}}, "total": 9}]
+    server = Server(*pages)
+    assert jetstream_api.JetStreamApi(server).subject_counts("S") == {"A": 1, "B": 2}  # type: ignore[arg-type]
+    assert server.asked == 2
+
+
+def test_subjects_without_an_end_are_a_bad_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jetstream_api, "_LISTING_SECONDS", 0.05)
+    server = Server({"state": {"subjects": {"A": 1}}, "total": 1 << 60})
+    with pytest.raises(NatsFailure, match="of 1152921504606846976 subjects") as failure:
+        jetstream_api.JetStreamApi(server).subject_counts("S")  # type: ignore[arg-type]
+    assert failure.value.code == "bad_reply"
+
+
+@pytest.mark.parametrize("reply", [{}, {"message": "x"}, {"message": {"subject": "S", "seq": "1", "time": "x"}}])
+def test_a_message_of_other_types_is_a_bad_reply(reply: dict[str, Any]) -> None:
+    api = jetstream_api.JetStreamApi(Server(reply))  # type: ignore[arg-type]
+    for read in (api.last_message, api.first_message):
+        with pytest.raises(NatsFailure, match="has no valid message"):
+            read("S")
+    with pytest.raises(NatsFailure, match="has no valid purged"):
+        jetstream_api.JetStreamApi(Server({"purged": "all"})).purge_stream("S")  # type: ignore[arg-type]
+
+
 def _info(messages: int, leader: str | None, *replicas: str) -> dict[str, Any]:
     view = {"name": "C1", "leader": leader, "replicas": [{"name": name} for name in replicas]}
     return {"name": "w", "config": {"name": "ORDERS"}, "state": {"messages": messages}, "cluster": view}
