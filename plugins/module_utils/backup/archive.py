@@ -339,6 +339,10 @@ def includes(sequences: array[int], sequence: int) -> bool:
     return at < len(sequences) and sequences[at] == sequence
 
 
+#: The bytes of o.dat that hold what `read_consumer_state` returns: two, and five numbers.
+STATE_HEAD = 2 + 5 * 10
+
+
 def read_consumer_state(data: bytes) -> dict[str, Any]:
     """Return `delivered`, `ack_floor` (consumer_seq, stream_seq) and the `pending` count of o.dat (server/store.go
     encodeConsumerState). Raises ArchiveError."""

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Optional
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
     ENTRIES,
     MAGIC,
+    STATE_HEAD,
     TAR,
     Entry,
     Index,
@@ -41,6 +42,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s2 import
 ERRORS = "errors.txt"
 #: The number of a block, 32 bits (server/filestore.go blkScan).
 _BLOCK = re.compile(r"[0-9]{1,10}")
+#: Bytes of all configurations of an archive: they are kept in memory.
+_LARGEST_CONFIGURATIONS = 256 << 20
 #: Bytes that are read at once.
 _PIECE = 1 << 20
 
@@ -275,6 +278,7 @@ class _Tar:
 
     record_checksums: bool
     meta: dict[str, bytes] = field(default_factory=dict)
+    meta_bytes: int = 0
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
     tombstones: array[int] = field(default_factory=lambda: array("Q"))
     index: Optional[Index] = None
@@ -304,7 +308,12 @@ class _Tar:
             else:
                 if member.name.startswith("obs/"):
                     self.consumers_at = self.consumers_at or member.start
-                self.meta[member.name] = member.content()
+                content = member.content()
+                # Its pending messages, which may be a million, are not read.
+                self.meta[member.name] = content[:STATE_HEAD] if member.name.endswith("/o.dat") else content
+                self.meta_bytes += len(self.meta[member.name])
+                if self.meta_bytes > _LARGEST_CONFIGURATIONS:
+                    raise ArchiveError(f"its configurations have more than {_LARGEST_CONFIGURATIONS} bytes")
         self._require_meta()
 
     def _require_meta(self) -> None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup import s2
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import s2, verify
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
     ENTRIES,
     MAGIC,
@@ -207,6 +207,17 @@ def test_a_tar_with_what_does_not_belong_there(name: str, content: bytes, reason
     start = member_start(data, "msgs/index.db")
     with pytest.raises(ArchiveError, match=reason):
         contents(packed(data[:start] + tar_member(name, content) + TAR_END))
+
+
+def test_configurations_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are kept in memory; of a consumer's state, which grows with what is pending, the beginning is."""
+    head, end = plain("2.10.27")[:-1024], plain("2.10.27")[-1024:]
+    state = bytes([22, 2, 5, 5, 9, 9, 2]) + b"pending " * 100_000
+    monkeypatch.setattr(verify, "_LARGEST_CONFIGURATIONS", 100_000)
+    with pytest.raises(ArchiveError, match="consumer late is not whole"):
+        contents(packed(head + tar_member("obs/late/o.dat", state) + end))
+    with pytest.raises(ArchiveError, match="its configurations have more than 100000 bytes"):
+        contents(packed(head + tar_member("obs/late/meta.inf", state) + end))
 
 
 def test_an_extended_header_that_announces_gigabytes_is_refused_unread() -> None:
