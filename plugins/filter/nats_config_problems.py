@@ -77,6 +77,9 @@ options:
       store:
         description: What is on the disk in C(jetstream.store_dir), as M(natsops.jetstream.nats_server_host_info) returns it.
         type: dict
+      loaded_store:
+        description: The same for the directory of the loaded configuration, with its C(path); empty if it is that of C(store).
+        type: dict
       drop_ins:
         description: The drop-ins of the unit that are not the role's, each with C(path) and C(options).
         type: list

@@ -202,9 +202,16 @@ store:
   description:
     - Whose O(store) it is, null without that option. C(streams) is how many it has, C(accounts) how many of each account,
       C(peers) the Raft ids of the members of its meta group, null for the store of a server by itself.
+    - C(system_accounts) are the accounts that hold a meta group.
   type: dict
   returned: always
-  sample: {streams: 12, accounts: {APP: 12}, peers: [44jzkV9D, BXScrY9i, fjFyEjc1]}
+  sample: {streams: 12, accounts: {APP: 12}, peers: [44jzkV9D, BXScrY9i, fjFyEjc1], system_accounts: [$SYS]}
+loaded_store:
+  description: >-
+    The same with its C(path) for the store directory of the configuration that the server loaded last, null if that is O(store)
+    or not known.
+  type: dict
+  returned: always
 tunings:
   description: >-
     For each of O(tunings) C(findings), what could be better as texts, C(settable), whether it can be changed from here, and what
@@ -219,7 +226,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import is_installed, source_digest
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import read_loaded
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import read_loaded, store_path
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
     PROCESS_SPEC,
     newest,
@@ -253,6 +260,14 @@ def proven(module: AnsibleModule, process: dict[str, Any]) -> dict[str, Any]:
     return {"instance": process["instance"], "config_changed": process["config_changed"], "config": found.config}
 
 
+def other_store(config: dict[str, Any], store: str | None) -> dict[str, Any] | None:
+    """Return whose store is in the directory of a loaded configuration, None if that is `store`. Raises OSError."""
+    path = store_path(config)
+    if not path or (store and os.path.realpath(path) == os.path.realpath(store)):
+        return None
+    return {"path": path, **store_owner(path).as_dict()}
+
+
 def read(module: AnsibleModule) -> dict[str, Any]:
     """Return the values of the module."""
     given = module.params
@@ -283,6 +298,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         **account(given["user"], given["group"]),
         "filesystems": filesystems(given["paths"]),
         "store": store_owner(given["store"]).as_dict() if given["store"] else None,
+        "loaded_store": other_store(known.get("config") or {}, given["store"]),
         "tunings": tunings.read(given["tunings"], given["tuned_path"], given["sysctls"], module.run_command),
     }
 

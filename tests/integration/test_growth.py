@@ -65,7 +65,8 @@ def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
         cluster.add("n2")
         cluster.add("n3")
         # Whether the server runs or not, nothing is written.
-        assert REFUSED in words(cluster.playbook("deploy", fails=True).output)
+        refused = words(cluster.playbook("deploy", fails=True, nats_server_accounts={}).output)
+        assert REFUSED in refused and "accounts.APP: is not configured, but this server has 1 stream of it" in refused
         pid = cluster.pid("n1")
         os.kill(pid, signal.SIGTERM)
         while cluster.pid("n1"):
@@ -80,5 +81,11 @@ def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
         cluster.playbook("deploy")
         cluster.playbook("restore", nats_cluster_restore_streams=["*"])
         assert messages(cluster) == 50
+
+        # Whatever would leave the stores behind is refused as well.
+        cluster.hosts["n2"]["nats_server_jetstream_store_dir"] = str(tmp_path / "elsewhere")
+        refused = words(cluster.playbook("deploy", fails=True, nats_server_system_account="SYS").output)
+        assert f"jetstream.store_dir: changes, but {tmp_path}/n2/store holds" in refused
+        assert "the meta group of this server belongs to $SYS" in refused
     finally:
         cluster.kill()

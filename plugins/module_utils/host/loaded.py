@@ -52,13 +52,18 @@ class LoadedConfig:
     @property
     def store_path(self) -> str:
         """Where the store is, by the configuration; empty where it does not say."""
-        block = self.config.get("jetstream")
-        return str(block.get("store_dir") or "") if isinstance(block, Mapping) else ""
+        return store_path(self.config)
 
     @property
     def store_reported(self) -> str:
         """Where the store is, by the monitoring port; empty where that does not say."""
         return str(((self.varz.get("jetstream") or {}).get("config") or {}).get("store_dir") or "")
+
+
+def store_path(config: Mapping[str, Any]) -> str:
+    """Return the store directory of a loaded configuration; empty if it has none."""
+    block = config.get("jetstream")
+    return str(block.get("store_dir") or "") if isinstance(block, Mapping) else ""
 
 
 def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:

@@ -55,11 +55,13 @@ class StoredStream:
 
 @dataclass(frozen=True)
 class StoreOwner:
-    """Whose store it is: how many streams it has of each account (`accounts`), and the members of its meta group (`peers`, their
-    Raft ids), None for the store of a server by itself, empty for a list that cannot be read."""
+    """Whose store it is: how many streams it has of each account (`accounts`), the members of its meta group (`peers`, their
+    Raft ids), None for the store of a server by itself, empty for a list that cannot be read, and the `system_accounts` that
+    hold a meta group."""
 
     accounts: Mapping[str, int] = field(default_factory=dict)
     peers: Sequence[str] | None = None
+    system_accounts: Sequence[str] = ()
 
     @property
     def streams(self) -> int:
@@ -69,7 +71,12 @@ class StoreOwner:
     def as_dict(self) -> dict[str, Any]:
         """Return it as the module returns it."""
         peers = None if self.peers is None else list(self.peers)
-        return {"streams": self.streams, "accounts": dict(self.accounts), "peers": peers}
+        return {
+            "streams": self.streams,
+            "accounts": dict(self.accounts),
+            "peers": peers,
+            "system_accounts": list(self.system_accounts),
+        }
 
 
 def store_owner(store_dir: str) -> StoreOwner:
@@ -77,7 +84,8 @@ def store_owner(store_dir: str) -> StoreOwner:
     root = Path(store_dir) / "jetstream"
     accounts = Counter(account for account, _folder in _stream_folders(root))
     meta = [account / "_js_" / "_meta_" for account in _folders(root) if (account / "_js_" / "_meta_").is_dir()]
-    return StoreOwner(accounts, _peers(meta[0] / "peers.idx") if meta else None)
+    owners = [group.parent.parent.name for group in meta]
+    return StoreOwner(accounts, _peers(meta[0] / "peers.idx") if meta else None, owners)
 
 
 def _peers(path: Path) -> list[str]:

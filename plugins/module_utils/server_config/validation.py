@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
     BcryptError,
     check_password,
@@ -77,6 +78,7 @@ class Case:
     memtotal: int
     running: dict[str, Any]
     store: dict[str, Any]
+    loaded_store: dict[str, Any]
     take_over: bool
     process_runs: bool
     config_file: str
@@ -166,6 +168,7 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         memtotal=int(context.get("memtotal") or 0),
         running=dict(context.get("running") or {}),
         store=dict(context.get("store") or {}),
+        loaded_store=dict(context.get("loaded_store") or {}),
         take_over=boolean(context.get("take_over", True)),
         process_runs=boolean(context.get("process_runs", True)),
         config_file=str(context.get("config_file") or "its configuration file"),
@@ -336,6 +339,91 @@ def foreign_store(case: Case) -> Iterator[ConfigProblem]:
             f"belongs to {whose} ({case.config.get('server_name')} is not among the members of its meta group): the server has "
             f"{held}. If it was renamed, give it its old name (nats_server_name). Otherwise: {remedy[0].lower()}{remedy[1:]}",
         )
+
+
+def left_store(case: Case) -> Iterator[ConfigProblem]:
+    """A server starts without what is in the directory that it had before. Streams of one replica come back empty, which no
+    server reports, and its Raft groups forget how it voted."""
+    held = case.loaded_store
+    streams = int(held.get("streams") or 0)
+    if not streams and held.get("peers") is None:
+        return
+    path = held["path"]
+    holds = f"{path} holds {counted(streams, 'stream') if streams else 'its part of the meta group'}"
+    if case.jetstream is None:
+        leave = "Let the server leave (natsops.jetstream.scale_in)" if case.block("cluster") else "Back its streams up"
+        yield error(
+            "jetstream",
+            f"is switched off, but {holds}: its replicas would be missing, and the meta group would still count the server. "
+            f"{leave}, rename {path}/jetstream, and deploy again",
+        )
+    elif case.process_runs or case.store.get("accounts") != held.get("accounts"):
+        yield error(
+            "jetstream.store_dir",
+            f"changes, but {holds}: the server would start without it, and streams of one replica would come back empty. Take "
+            f"the server out of service (natsops.jetstream.maintenance_enter), move {path}/jetstream to the new directory, "
+            "deploy, and return it to service (maintenance_leave)",
+        )
+
+
+def renamed_system_account(case: Case) -> Iterator[ConfigProblem]:
+    """The log of the meta group is in the directory of the system account. Without it the meta group starts empty, and deletes
+    all streams 30 seconds later, as orphans (jetstream_cluster.go checkForOrphans)."""
+    holders = case.store.get("system_accounts") or []
+    if case.jetstream is None or ("operator" in case.config and not case.config.get("system_account")):
+        return
+    if holders and case.system_account not in holders:
+        yield error(
+            "system_account",
+            f"is {case.system_account}, but the meta group of this server belongs to {' and '.join(holders)}: the server would "
+            "start with an empty meta group, which deletes all streams after 30 seconds. Keep the name "
+            "(nats_server_system_account)",
+        )
+
+
+def unreachable_streams(case: Case) -> Iterator[ConfigProblem]:
+    """Streams of an account that is removed, or has no JetStream any more, stay on the disk: no client reaches them, and no
+    server reports them. An account that the loaded configuration did not have, either, is a warning."""
+    if case.jetstream is None:
+        return
+    by_key = "operator" in case.config
+    serving = set() if by_key else {name for name, block in case.accounts.items() if has_jetstream(block)}
+    served = {name for name, block in (block_of(case.loaded, "accounts") or {}).items() if has_jetstream(block or {})}
+    changes_mode = by_key != ("operator" in case.loaded)
+    for name, streams in sorted((case.store.get("accounts") or {}).items()):
+        known = name in serving or name == GLOBAL_ACCOUNT or (by_key and re.fullmatch("A[A-Z2-7]{55}", name))
+        if known or not streams:
+            continue
+        state = "has no JetStream" if name in case.accounts and not by_key else "is not configured"
+        report = error if not case.loaded or changes_mode or name in served else warning
+        yield report(
+            f"accounts.{name}",
+            f"{state}, but this server has {counted(int(streams), 'stream')} of it: no client can reach them, and no report "
+            "lists them. Keep the account with JetStream, or back its streams up and delete them first",
+        )
+
+
+def lost_encryption_key(case: Case) -> Iterator[ConfigProblem]:
+    """nats-server cannot read what it encrypted with another key than these two."""
+    before = (jetstream_of(case.loaded) or {}).get("encryption_key")
+    block = case.jetstream
+    empty = not case.store.get("streams") and case.store.get("peers") is None
+    if (
+        block is None
+        or not before
+        or empty
+        or before in (block.get("encryption_key"), block.get("prev_encryption_key"))
+    ):
+        return
+    remedy = (
+        "Set nats_server_jetstream_prev_encryption_key to the former key"
+        if block.get("encryption_key")
+        else "Restore it: a store stays encrypted"
+    )
+    yield error(
+        "jetstream.encryption_key",
+        f"{'changes' if block.get('encryption_key') else 'is removed'}, and the server could not read its store. {remedy}",
+    )
 
 
 # --- Limits, listeners, monitoring ----------------------------------------------------------------------------------
@@ -936,6 +1024,10 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     drop_ins_of_others,
     identity_of_running_server,
     foreign_store,
+    left_store,
+    renamed_system_account,
+    unreachable_streams,
+    lost_encryption_key,
     membership,
     loss_of_a_site,
     small_clusters,

@@ -152,15 +152,22 @@ def test_nothing_is_loaded_again_of_an_empty_stream() -> None:
 
 def test_the_owner_of_a_store_is_its_meta_group(tmp_path: Path) -> None:
     """The bytes are those of a cluster of n1, n2 and n3; test_rescue reads the stores of real servers."""
-    assert store_owner(str(tmp_path)).as_dict() == {"streams": 0, "accounts": {}, "peers": None}
+    assert store_owner(str(tmp_path)).as_dict() == {
+        "streams": 0,
+        "accounts": {},
+        "peers": None,
+        "system_accounts": [],
+    }
     stream = tmp_path / "jetstream/APP/streams/ORDERS"
     stream.mkdir(parents=True)
     (stream / "meta.inf").write_text("{}")
     (tmp_path / "jetstream/APP/streams/.deleted").mkdir()
-    assert store_owner(str(tmp_path)).as_dict() == {"streams": 1, "accounts": {"APP": 1}, "peers": None}
+    owner = store_owner(str(tmp_path))
+    assert (owner.streams, owner.accounts, owner.peers, owner.system_accounts) == (1, {"APP": 1}, None, [])
     meta = tmp_path / "jetstream/$SYS/_js_/_meta_"
     meta.mkdir(parents=True)
-    assert store_owner(str(tmp_path)).peers == []
+    owner = store_owner(str(tmp_path))
+    assert (owner.peers, owner.system_accounts) == ([], ["$SYS"])
     ids = b"fjFyEjc1BXScrY9i44jzkV9D"
     (meta / "peers.idx").write_bytes(struct.pack("<II", 3, 3) + ids + bytes(2))
     assert store_owner(str(tmp_path)).peers == ["fjFyEjc1", "BXScrY9i", "44jzkV9D"]

@@ -130,6 +130,15 @@ def test_a_sound_configuration_of_everything_has_no_problem() -> None:
     assert found(config, {"members": tagged, "gateway": config["gateway"]}) == []
 
 
+#: The store of n1 in a cluster, and what its configuration says when it is encrypted.
+STORE: dict[str, Any] = {"streams": 2, "accounts": {"APP": 2}, "peers": ["fjFyEjc1"], "system_accounts": ["$SYS"]}
+EMPTY_STORE: dict[str, Any] = {"streams": 0, "accounts": {}, "peers": None, "system_accounts": []}
+OLD_STORE = {**STORE, "path": "/old"}
+OLD_ACCOUNT = {**STORE, "accounts": {"OLD": 1}}
+PUBLIC_KEY = "A" * 56
+ENCRYPTED = {**SOUND, "jetstream": {"store_dir": "/nats/storage", "encryption_key": "k1"}}
+
+
 BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     # unknown and new keys
     ({"max_paylod": 1}, {}, "warning max_paylod", "nearest known key is max_payload"),
@@ -165,6 +174,19 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "/etc/a.conf sets ExecStop, User over the role's unit",
     ),
     # whose store it is: fjFyEjc1, 44jzkV9D and BXScrY9i are n1, n2 and n3
+    # what the store holds
+    ({}, {"loaded_store": OLD_STORE, "store": EMPTY_STORE}, "error jetstream.store_dir", "/old holds 2 streams"),
+    ({}, {"loaded_store": OLD_STORE, "store": STORE}, "error jetstream.store_dir", "/old holds 2 streams"),
+    ({}, {"loaded_store": {**EMPTY_STORE, "path": "/old", "peers": []}}, "error jetstream.store_dir", "meta group"),
+    ({"jetstream": False}, {"loaded_store": OLD_STORE}, "error jetstream", "/old holds 2 streams"),
+    ({"system_account": "SYS"}, {"store": STORE}, "error system_account", "deletes all streams after 30 seconds"),
+    ({}, {"store": OLD_ACCOUNT}, "error accounts.OLD", "is not configured, but this server has 1 stream of it"),
+    ({}, {"store": OLD_ACCOUNT, "loaded": SOUND}, "warning accounts.OLD", "is not configured"),
+    ({"accounts": {"APP": {"jetstream": False}}}, {"store": STORE, "loaded": SOUND}, "error accounts.APP", "no JetStream"),
+    ({"operator": "/o.jwt"}, {"store": STORE, "loaded": SOUND}, "error accounts.APP", "2 streams"),
+    ({}, {"store": {"accounts": {PUBLIC_KEY: 1}}, "loaded": {"operator": "/o.jwt"}}, f"error accounts.{PUBLIC_KEY}", "1 "),
+    ({}, {"store": STORE, "loaded": ENCRYPTED}, "error jetstream.encryption_key", "is removed"),
+    ({"jetstream": {"key": "k2"}}, {"store": STORE, "loaded": ENCRYPTED}, "error jetstream.encryption_key", "changes"),
     ({}, {"store": {"streams": 1, "peers": None}}, "error jetstream.store_dir", "has run by itself and has 1 stream in"),
     (
         {},
@@ -476,3 +498,20 @@ def test_the_first_accounts_lock_out_who_used_none(
     context = {**CONTEXT, "loaded": loaded, "store": {"accounts": {"$G": streams}}, "running": {"connections": 3}}
     problems = [one for one in config_problems({**SOUND, **config}, context) if one["option"] == "accounts"]
     assert [one["severity"] for one in problems] == severities
+
+
+@pytest.mark.parametrize(
+    ("config", "context"),
+    [
+        ({}, {"store": STORE, "loaded": SOUND}),
+        # The store was moved or copied while the server was stopped, or holds nothing.
+        ({}, {"loaded_store": OLD_STORE, "store": STORE, "process_runs": False}),
+        ({}, {"loaded_store": {**EMPTY_STORE, "path": "/old"}, "store": EMPTY_STORE}),
+        ({"operator": "/o.jwt"}, {"store": {**STORE, "accounts": {PUBLIC_KEY: 1}}, "loaded": {"operator": "/o.jwt"}}),
+        ({"jetstream": {"key": "k2", "prev_key": "k1"}}, {"store": STORE, "loaded": ENCRYPTED}),
+        ({"jetstream": {"key": "k1"}}, {"store": STORE, "loaded": SOUND}),
+        ({}, {"store": EMPTY_STORE, "loaded": ENCRYPTED}),
+    ],
+)
+def test_a_configuration_that_keeps_what_the_store_holds(config: dict[str, Any], context: dict[str, Any]) -> None:
+    assert found(config, context) == []
