@@ -95,8 +95,8 @@ options:
     default: []
   starts:
     description:
-      - The version of nats-server with which each server of O(server_names), or host of O(hosts), starts. Without it the one that
-        it runs.
+      - The version of nats-server with which each server of O(server_names), or host of O(hosts), starts. Without it
+        O(target_version), or else the one that it runs.
     type: dict
     default: {}
   maintenance:
@@ -372,7 +372,10 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     rules = RollRules(
         **{name: params[name] for name in _RULES},
         accept_loss=frozenset(params["accept_loss"]),
-        starts={server: str(params["starts"].get(host) or "") for server, host in host_of.items()},
+        starts={
+            server: str(params["starts"].get(host) or params["target_version"] or "")
+            for server, host in host_of.items()
+        },
     )
     made = plan_roll(cluster, host_of, zones_of(cluster.servers, params["zone_tag_prefix"]), rules)
     effects = batch_effects(cluster, made.batches)

@@ -96,6 +96,8 @@ def test_a_stream_that_a_restart_would_empty(tmp_path: Path, run_module: Runner)
         assert codes()["roll_first_seq"] == "error"
         assert codes(accept_loss=["APP/COUNTED"])["roll_first_seq"] == "warning"
         assert "roll_first_seq" not in codes(starts=dict.fromkeys(cluster.names, "2.10.28"))
+        # The version of an upgrade is the one that starts.
+        assert "roll_first_seq" not in codes(target_version="2.10.29")
         for name in cluster.names:
             cluster.stop(name)
             cluster.start(name)

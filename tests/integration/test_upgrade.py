@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.module_runs import Runner
-from support.role_cluster import RoleCluster, under_load
+from support.role_cluster import RoleCluster, create, publish, under_load, words
 
 pytestmark = pytest.mark.playbook
 
@@ -68,7 +68,17 @@ def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
             assert run.output.count("nats-server 2.10.27: end-of-life since 2025-09") == 1, run.output
             assert run.output.count(silent) == 1, run.output
             assert "without logging in" not in run.output, "no server has leafnodes"
-        cluster.playbook("upgrade", nats_server_allow_skipped_minors=True, **cluster.running("2.15.1"))
+        create(cluster, "MEMORY", 1, subjects=["MEMORY.>"], storage="memory")
+        publish(cluster, "MEMORY.new", 1, 10)
+        wanted = {**cluster.running("2.15.1"), "nats_server_allow_skipped_minors": True}
+        refused = words(cluster.playbook("upgrade", "--check", fails=True, **wanted).output)
+        assert "stream APP/MEMORY is in the memory of" in refused and "nothing was changed" in refused
+        cluster.playbook(
+            "upgrade",
+            nats_cluster_accept_loss=["APP/MEMORY"],
+            nats_server_allow_skipped_minors=True,
+            **cluster.running("2.15.1"),
+        )
         run = cluster.playbook("deploy", **cluster.running("2.15.1"))
         assert "end-of-life" not in run.output
     finally:
