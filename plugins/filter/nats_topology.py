@@ -114,6 +114,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import (
     Around,
     Topology,
+    name_list,
     topology,
 )
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
@@ -136,12 +137,13 @@ def nats_topology(
     around = Around(
         supercluster=list(supercluster),
         groups={group: list(hosts) for group, hosts in (groups or {}).items()},
-        leaving=list(leaving),
+        leaving=name_list(leaving, "cluster_leaving"),
         hub=list(hub),
         hub_name=hub_name or "",
         client_scheme=client_scheme,
     )
-    return topology(list(names), hostvars, host, seen or {}, around)
+    name_list((seen or {}).get("supercluster_groups"), "supercluster_groups")
+    return topology(name_list(names, "cluster_members"), hostvars, host, seen or {}, around)
 
 
 class FilterModule:

@@ -10,6 +10,7 @@ or a role call sets; so the defaults are repeated here, and what this host sees 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -106,6 +107,14 @@ def topology(
             for server in (*servers, *others)
         ],
     }
+
+
+def name_list(value: Any, variable: str) -> list[str]:
+    """Return a list of names. Raises ValueError for a text, in which `in` finds parts of other names."""
+    if isinstance(value, str):
+        wanted = json.dumps({f"{_PREFIX}{variable}": [name.strip() for name in value.split(",") if name.strip()]})
+        raise ValueError(f"{_PREFIX}{variable} is a text, not a list: -e '{wanted}'")
+    return list(value or ())
 
 
 class _Once(Mapping[str, Any]):

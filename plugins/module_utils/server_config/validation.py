@@ -735,9 +735,16 @@ def small_clusters(case: Case) -> Iterator[ConfigProblem]:
 def zones(case: Case) -> Iterator[ConfigProblem]:
     """With unique_tag a stream has at most one replica in a zone, and none on a server without a zone."""
     members = [member for member in case.jetstream_members if not member.get("arbiter")]
-    named = {member["zone"] for member in members if member.get("zone")}
+    written = {str(member["zone"]) for member in members if member.get("zone")}
+    named = {zone.strip().lower() for zone in written}
     if case.jetstream is None or not case.jetstream.get("unique_tag") or not named:
         return
+    if len(named) < len(written):
+        yield error(
+            "nats_server_zone",
+            f"{', '.join(sorted(written))}: nats-server reads tags in lower case, so some of these zones are the same. Write "
+            "each zone in one way",
+        )
     without = sorted(member["server_name"] for member in members if not member.get("zone"))
     if without:
         yield error("nats_server_zone", f"is not set for {', '.join(without)}: no stream could be placed there")

@@ -156,6 +156,13 @@ def test_what_the_topology_lists_becomes_links() -> None:
         nats_links(topology, route_style="seeds")
     with pytest.raises(AnsibleFilterError, match="nats_topology: nats_server_cluster_members lists n2, which"):
         nats_topology(["n1", "n2"], hostvars, "n1")
+    # `-e nats_server_cluster_leaving=n1` is a text, of which Jinja's `in` finds each part.
+    with pytest.raises(AnsibleFilterError, match=r"nats_server_cluster_leaving is a text, not a list: -e .*n31.*n32"):
+        nats_topology(["n1"], hostvars, "n1", leaving="n31,n32")
+    with pytest.raises(AnsibleFilterError, match="nats_server_cluster_members is a text"):
+        nats_topology("n1", hostvars, "n1")
+    with pytest.raises(AnsibleFilterError, match="nats_server_supercluster_groups is a text"):
+        nats_topology(["n1"], hostvars, "n1", seen={"supercluster_groups": "east"})
 
 
 def test_a_host_where_nothing_runs_has_nothing_to_reload_first() -> None:

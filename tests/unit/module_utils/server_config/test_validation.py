@@ -218,6 +218,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"supercluster": [*MEMBERS, *OTHERS[:1]]}, "warning nats_server_supercluster_groups", "C2 has 1 JetStream server: a"),
     (TAGGED, {"members": zoned("abb-c"), "cluster_size": 5}, "error nats_server_zone", "not set for n4"),
     (TAGGED, {"members": zoned("aabbb"), "cluster_size": 5}, "warning nats_server_zone", "in 2 zones (a, b)"),
+    (TAGGED, {"members": zoned("aAb")}, "error nats_server_zone", "A, a, b: nats-server reads tags in lower case"),
     (TAGGED, {"supercluster": [*zoned("abc"), *OTHERS]}, "error jetstream.unique_tag", "m1 none"),
     ({}, {"supercluster": [*MEMBERS, member("m1", 1, client_port=1, cluster_port=2)]}, "error gateway_port", "10.0.0.1:7222"),
     # hub
