@@ -111,7 +111,8 @@ def topology(
 
 def name_list(value: Any, variable: str) -> list[str]:
     """Return a list of names. Raises ValueError for a text, in which `in` finds parts of other names."""
-    if isinstance(value, str):
+    # Older Ansible makes an empty text of a null.
+    if isinstance(value, str) and value:
         wanted = json.dumps({f"{_PREFIX}{variable}": [name.strip() for name in value.split(",") if name.strip()]})
         raise ValueError(f"{_PREFIX}{variable} is a text, not a list: -e '{wanted}'")
     return list(value or ())

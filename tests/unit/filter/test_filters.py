@@ -159,6 +159,7 @@ def test_what_the_topology_lists_becomes_links() -> None:
     # `-e nats_server_cluster_leaving=n1` is a text, of which Jinja's `in` finds each part.
     with pytest.raises(AnsibleFilterError, match=r"nats_server_cluster_leaving is a text, not a list: -e .*n31.*n32"):
         nats_topology(["n1"], hostvars, "n1", leaving="n31,n32")
+    assert nats_topology(["n1"], hostvars, "n1", leaving="")["servers"]
     with pytest.raises(AnsibleFilterError, match="nats_server_cluster_members is a text"):
         nats_topology("n1", hostvars, "n1")
     with pytest.raises(AnsibleFilterError, match="nats_server_supercluster_groups is a text"):
