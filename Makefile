@@ -218,7 +218,7 @@ test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another 
 lint: ## ruff, mypy, yamllint, ansible-lint, changelog, the site of the documents, REUSE, workflows, Galaxy's importer
 	@$(MAKE) --no-print-directory --keep-going $(LINT_PARTS)
 
-lint-words: ## holds code and documents to the words of docs/glossary.md
+lint-words: ## the wording of code, documents and test names: docs/glossary.md and the rules in tools/words.py, whose counts may only fall
 	@$(PYTHON) tools/words.py
 
 lint-ruff: $(CACHE)/venv/.made

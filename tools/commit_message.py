@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Refuse commit messages with a long subject, without a blank line after it, or without a body that explains the change.
+"""Refuse commit messages with a long subject, without a blank line after it, without a body, or with wording of tools/words.py.
 
     python3 tools/commit_message.py FILE              the message in a file, as git passes it to the commit-msg hook
     python3 tools/commit_message.py --commits RANGE   the messages of all commits in a range such as main..HEAD
@@ -17,6 +17,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import words
 
 SUBJECT_LENGTH = 72
 WRITTEN_BY_GIT = re.compile(
@@ -47,7 +49,7 @@ def problems(message: str) -> list[str]:
         found.append("the line after the subject is not blank")
     if not any(line.strip() and not TRAILER.match(line) for line in rest):
         found.append("the body is missing: explain why the change is made")
-    return found
+    return found + words.broken_in_message(message)
 
 
 def messages(commits: str) -> dict[str, str]:

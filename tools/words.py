@@ -1,21 +1,37 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Refuse the words that docs/glossary.md replaces by the field's own: `python tools/words.py`.
+"""Check the wording of everything that users and contributors read.
 
-Looked at is what is published: code, task files, messages and documents that git knows. A part of an identifier counts as a word.
+    python3 tools/words.py                 check; exit status 1 if something must be fixed
+    python3 tools/words.py --list RULE     print every place that breaks a rule
+    python3 tools/words.py --record        store the counts, where they have fallen
+
+Two checks. A word that docs/glossary.md replaces by the field's own term is refused, also as a part of an identifier. The rules
+below find habits that make sentences hard to read. tools/words.json has the number of places for each folder and rule: a number
+that has risen is refused. Recently changed places are printed first.
+
+The rules apply to docstrings, comments and texts of Python, to YAML, to Markdown and templates without their code, and to the
+names of tests; tools/commit_message.py applies them to commit messages. `identifier` is the only rule for other names.
 """
 
 from __future__ import annotations
 
+import argparse
+import io
+import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GLOSSARY = ROOT / "docs/glossary.md"
+RECORD = ROOT / "tools/words.json"
 PUBLISHED = (
     "README.md",
     "CONTRIBUTING.md",
@@ -27,8 +43,102 @@ PUBLISHED = (
     "plugins",
     "roles",
 )
-#: Written from what is looked at anyway, or not ours.
-GENERATED = ("docs/glossary.md", "docs/reference/")
+#: Read by contributors only: the glossary does not apply.
+INTERNAL = ("tests", "tools", "changelogs/fragments", "Makefile")
+#: Generated from files that are checked themselves, the rules and their tests, or not ours.
+GENERATED = (
+    "docs/glossary.md",
+    "docs/reference/",
+    "tools/words.py",
+    "tests/unit/packaging/test_words.py",
+    "tests/support/replies/",
+)
+#: The rules apply to these kinds of files.
+KINDS = (".py", ".md", ".yml", ".yaml", ".j2", ".sh", ".toml", "Makefile")
+#: How many places are printed for a folder and a rule.
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A habit, the pattern that finds it, and what to write instead. `names`: it applies to identifiers instead of prose."""
+
+    name: str
+    pattern: str
+    remedy: str
+    names: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rule is broken."""
+
+    path: str
+    line: int
+    text: str
+
+
+RULES = (
+    Rule(
+        "return-what",
+        r"\bReturns? (?:what|how(?! (?:many|much|long|often|far))|by which|of which)\b|^Be the\b",
+        "name the value",
+    ),
+    Rule("what", r"\bwhat(?:ever)?\b(?![^.?!]*\?)(?! if\b)", "name the thing: 'the samples of an hour'"),
+    Rule(
+        "machine-verb",
+        r"\b(?:tell|told|say|said|saying|ask|asked|asking|speak|spoke|hear|heard|know|knew|think|thought)s?\b",
+        "a program reports, returns, queries, reads, rejects",
+    ),
+    Rule("nobody", r"\b(?:no|some|any|every)body\b|\b(?:who|whom)(?:so)?ever\b", "name the actor, or use the passive"),
+    Rule(
+        "of-which",
+        r"\bof (?:which|whom|what|whose)\b|(?-i:(?:^|[.:!?] )Of )(?!course)",
+        "put the noun first, with one 'of'",
+    ),
+    Rule("is-no", r"\b(?:is|are|was|were) no\b(?! longer| more)", "write 'is not a'"),
+    Rule(
+        "connective",
+        r"\b(?:meanwhile|beside|as long as|by then|in place of|so that|for that reason)\b",
+        "while, until, next to, instead of, so",
+    ),
+    Rule(
+        "cousin",
+        r"\b(?:whole|shall|fitting|cure[sd]?|stands? (?:below|above|in|there))\b",
+        "complete, must, suitable, fix, is listed",
+    ),
+    Rule("goes-on", r"\b(?:go|goes|going|went) on\b", "continue, resume"),
+    Rule("look", r"\b(?:look|looks|looked|looking)\b(?! ?up)", "read, check, sample; 'looks like' is 'resembles'"),
+    Rule("meant", r"\bmeant\b", "planned, selected, intended"),
+    Rule("wanted", r"\b(?:want|wants|wanted|unwanted)\b", "desired, requested, expected, needed"),
+    Rule("away", r"\b(?:is|are|was|were|be) away\b", "unavailable, stopped, unreachable"),
+    Rule(
+        "test-name",
+        r"\btest_(?:what|who|whom|that|whether|how|nobody|somebody|whoever|of)_\w+",
+        "name the subject first",
+        True,
+    ),
+    Rule(
+        "identifier",
+        r"\bof_[a-z]\w*|\b[a-z]\w*[a-z]_of\b",
+        "hourly_rows instead of of_hours, source_path instead of path_of",
+        True,
+    ),
+)
+
+#: What a pattern finds although the wording is right: the text, and why.
+EXCEPTIONS = {
+    r"user(?:s)? nobody|nobody:nogroup|`nobody`": "the system's user",
+    r"what-if|What's [Nn]ew": "set terms",
+    r"WantedBy|known_hosts|part_of|out_of|one_of|instance_of": "names of systemd, OpenSSH, Ansible and Python",
+    r"no_body|look ?up|looks? up": "a lookup",
+}
+_EXCEPTION = re.compile("|".join(EXCEPTIONS))
+#: Most lines break no rule, and one search is cheaper than one for each rule.
+_ANY = {
+    names: re.compile("|".join(f"(?:{rule.pattern})" for rule in RULES if rule.names == names), re.IGNORECASE)
+    for names in (False, True)
+}
 
 
 def replaced_words(glossary: str) -> dict[str, str]:
@@ -47,26 +157,153 @@ def found_in(text: str, terms: dict[str, str]) -> Iterator[tuple[int, str]]:
             yield number, match[0].lower()
 
 
-def main() -> int:
+def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """Return the prose of a Python file, that is its comments and texts, and its identifiers, each with line numbers."""
+    prose: list[tuple[int, str]] = []
+    names: list[tuple[int, str]] = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            prose.append((token.start[0], token.string.lstrip("#: ")))
+        elif token.type == tokenize.STRING:
+            text = re.sub(r"""^[a-zA-Z]*("{3}|'{3}|"|')|("{3}|'{3}|"|')$""", "", token.string)
+            prose += [(number, line.strip()) for number, line in enumerate(text.splitlines(), token.start[0])]
+        elif token.type == tokenize.NAME and "_" in token.string:
+            names.append((token.start[0], token.string))
+    return prose, names
+
+
+def text_parts(path: str, source: str) -> list[tuple[int, str]]:
+    """Return the prose of any other file with line numbers: without code blocks, inline code and Jinja expressions."""
+    if path.endswith(".md"):
+        source = re.sub(
+            r"^( *)```.*?^\1```", lambda block: "\n" * block[0].count("\n"), source, flags=re.DOTALL | re.MULTILINE
+        )
+        source = re.sub(r"`[^`\n]*`", "``", source)
+    source = re.sub(r"{[{%].*?[%}]}", lambda code: "\n" * code[0].count("\n"), source, flags=re.DOTALL)
+    return [(number, line.strip().lstrip("#- ")) for number, line in enumerate(source.splitlines(), 1)]
+
+
+def broken_in_message(message: str) -> list[str]:
+    """Return the wording problems of a commit message: the rule, the line and the remedy."""
+    found = [
+        one for line in message.splitlines() for one in _in_line("", 0, re.sub("`[^`]*`", "``", line), names=False)
+    ]
+    return [f"rule {rule.name}: {place.text.strip()!r}: {rule.remedy}" for rule, place in found]
+
+
+def broken_rules(path: str, source: str) -> Iterator[tuple[Rule, Place]]:
+    """Return every place in a file that breaks a rule."""
+    prose, names = python_parts(source) if path.endswith(".py") else (text_parts(path, source), [])
+    for number, line in prose:
+        yield from _in_line(path, number, line, names=False)
+    for number, name in names:
+        yield from _in_line(path, number, name, names=True)
+
+
+def _in_line(path: str, number: int, line: str, *, names: bool) -> Iterator[tuple[Rule, Place]]:
+    if not _ANY[names].search(line):
+        return
+    text = _EXCEPTION.sub("", line)
+    for rule in RULES:
+        if rule.names == names:
+            for _match in re.finditer(rule.pattern, text, re.IGNORECASE):
+                yield rule, Place(path, number, line)
+
+
+def folder_of(path: str) -> str:
+    """Return the folder by which places are counted: two levels, and one more below plugins/module_utils."""
+    parts = path.split("/")[:-1]
+    return "/".join(parts[: 3 if parts[:2] == ["plugins", "module_utils"] else 2]) or "."
+
+
+def files(*folders: str) -> dict[str, str]:
+    """Return the text of every file below these folders that git tracks or does not ignore, by path."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *folders]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    found = {}
+    for name in sorted(filter(None, listed)):
+        if not name.startswith(GENERATED) and (ROOT / name).is_file():
+            try:
+                found[name] = (ROOT / name).read_text()
+            except UnicodeDecodeError:  # a picture
+                continue
+    return found
+
+
+def counted(places: Sequence[tuple[Rule, Place]]) -> dict[str, dict[str, int]]:
+    """Return the number of places by folder and rule."""
+    numbers = Counter((folder_of(place.path), rule.name) for rule, place in places)
+    result: dict[str, dict[str, int]] = {}
+    for (folder, name), number in sorted(numbers.items()):
+        result.setdefault(folder, {})[name] = number
+    return result
+
+
+def risen(
+    now: Mapping[str, Mapping[str, int]], recorded: Mapping[str, Mapping[str, int]]
+) -> list[tuple[str, str, int, int]]:
+    """Return folder, rule, the recorded number and the present one where the present one is higher."""
+    return [
+        (folder, name, recorded.get(folder, {}).get(name, 0), number)
+        for folder, numbers in now.items()
+        for name, number in numbers.items()
+        if number > recorded.get(folder, {}).get(name, 0)
+    ]
+
+
+def changed_lines() -> dict[str, set[int]]:
+    """Return the lines of each file that the last commit or an uncommitted change wrote: the likely places of new findings."""
+    command = ["git", "diff", "--unified=0", "--no-color", "HEAD~1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines: dict[str, set[int]] = {}
+    path = ""
+    for line in done.stdout.splitlines():
+        if line.startswith("+++ b/"):
+            path = line[6:]
+        elif match := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, number = int(match[1]), int(match[2] or 1)
+            lines.setdefault(path, set()).update(range(first, first + number))
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Check the wording of the project.")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--list", metavar="RULE", choices=[rule.name for rule in RULES])
+    choice.add_argument("--record", action="store_true")
+    options = parser.parse_args(arguments)
+    published = files(*PUBLISHED)
+    checked = {path: text for path, text in {**published, **files(*INTERNAL)}.items() if path.endswith(KINDS)}
+    places = [found for path, text in checked.items() for found in broken_rules(path, text)]
+    if options.list:
+        for rule, place in places:
+            if rule.name == options.list:
+                print(f"{place.path}:{place.line}: {place.text}")
+        return 0
+    now = counted(places)
+    recorded = json.loads(RECORD.read_text()) if RECORD.exists() else now
+    more = risen(now, recorded)
+    if options.record and not more:
+        RECORD.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+        recorded = now
+    failed = bool(more)
+    remedies = {rule.name: rule.remedy for rule in RULES}
+    lines = changed_lines() if more else {}
+    for folder, name, before, number in more:
+        print(
+            f"{folder}: {number} places break the rule {name}, {number - before} more than recorded: {remedies[name]}"
+        )
+        broken = [place for rule, place in places if rule.name == name and folder_of(place.path) == folder]
+        broken.sort(key=lambda place: place.line not in lines.get(place.path, set()))
+        for place in broken[:SHOWN]:
+            print(f"  {place.path}:{place.line}: {place.text}")
     terms = replaced_words(GLOSSARY.read_text())
-    names = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *PUBLISHED],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split("\0")
-    failed = False
-    for name in sorted(filter(None, names)):
-        if name.startswith(GENERATED) or not (ROOT / name).is_file():
-            continue
-        try:
-            text = (ROOT / name).read_text()
-        except UnicodeDecodeError:  # a picture
-            continue
+    for path, text in published.items():
         for number, word in found_in(text, terms):
-            print(f"{name}:{number}: '{word}': say {terms[word]} (docs/glossary.md)")
+            print(f"{path}:{number}: '{word}': say {terms[word]} (docs/glossary.md)")
             failed = True
+    total, limit = (sum(sum(numbers.values()) for numbers in counts.values()) for counts in (now, recorded))
+    print(f"{total} places break a rule, {limit} are recorded; {len(EXCEPTIONS)} exceptions")
     return int(failed)
 
 

@@ -234,15 +234,6 @@ def tool(name: str) -> ModuleType:
     return module
 
 
-def test_words_that_the_glossary_replaces_are_found() -> None:
-    words = tool("words")
-    table = "| concept | term | where | not |\n|---|---|---|---|\n| x | reports | code | `told`, `gone dark` |\n"
-    terms = words.replaced_words(table)
-    assert terms == {"told": "reports", "gone dark": "reports"}
-    text = "untold stories\nWe are Told\nnats_told_by = 1, gone dark"
-    assert list(words.found_in(text, terms)) == [(2, "told"), (3, "told"), (3, "gone dark")]
-
-
 def test_documentation_markup_becomes_markdown() -> None:
     reference = tool("reference")
     assert reference.text(["See O(port) and C(a\\)b).", "B(Not) L(here,https://example.com)."]) == (
