@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import yaml
 from support.clean_output import clean
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -29,8 +30,6 @@ PATHS = [
 @cache
 def role_specs(role: Path) -> dict[str, Any]:
     """Return the argument specs of a role by entry point. Parsed once: the largest takes a second."""
-    import yaml  # not in Spark's environment, where other parts of this file are used
-
     return dict(yaml.load((role / "meta/argument_specs.yml").read_text(), Loader=yaml.CSafeLoader)["argument_specs"])
 
 
