@@ -203,6 +203,13 @@ def some_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES:,} more"
 
 
+def problem_lines(failed: Sequence[Mapping[str, Any]], where: str = "") -> list[str]:
+    """Return the problems of the first eight rows, and how many more there are. `failed`: rows with label and problem; `where`:
+    names the place of the rest."""
+    lines = [f"{row['label']}: {row['problem']}" for row in failed[:8]]
+    return lines + ([f"and {len(failed) - 8} more{where}"] if len(failed) > 8 else [])
+
+
 def counted_warnings(found: Iterable[tuple[str, str]]) -> list[str]:
     """Return a warning for each text instead of one for each of the streams that it is about; of different texts as many as fit.
 

@@ -41,7 +41,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
     back_up,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, names_line, page
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, names_line, page, problem_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
@@ -414,8 +414,7 @@ def not_saved(rows: Sequence[Mapping[str, Any]], left: Sequence[str] = ()) -> Op
     failed = [row for row in rows if row["problem"]]
     if not failed:
         return None
-    shown = [f"{row['label']}: {row['problem']}" for row in failed[:8]]
-    shown += [f"and {len(failed) - 8} more, see catalogue.json"] if len(failed) > 8 else []
+    shown = problem_lines(failed, ", see catalogue.json")
     shown += [f"not begun: {counted(len(left), 'stream')}"] if left else []
     done = len(rows) - len(failed)
     head = f"{len(failed)} of {len(rows) + len(left)} streams were not saved, {done} are; run this again for the rest"

@@ -52,7 +52,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.strea
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.workers import Workers
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, problem_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
@@ -108,10 +108,8 @@ def restore_streams(connections: Connections, wanted: WantedRestores, progress: 
         planned = workers.map(lambda own, backup: _plan(own, wanted, backup), backups)
         refused = [row for row in planned if row["problem"] and row["code"] != "damaged"]
         if refused:
-            lines = [f"{row['label']}: {row['problem']}" for row in refused[:8]]
-            lines += [f"and {len(refused) - 8} more"] if len(refused) > 8 else []
             head = f"{len(refused)} of {len(planned)} streams cannot be restored, and nothing was changed"
-            raise NatsFailure(refused[0]["code"], "\n".join([head, *lines]))
+            raise NatsFailure(refused[0]["code"], "\n".join([head, *problem_lines(refused)]))
         planned = _with_repetitions(connections, backups, planned)
         if check_mode:
             rows: list[dict[str, Any]] = [*planned, *damaged]
@@ -170,8 +168,7 @@ def _failure(rows: Sequence[Mapping[str, Any]], count: int, planned: bool) -> Op
     failed = [row for row in rows if row["problem"]]
     if not failed:
         return None
-    lines = [f"{row['label']}: {row['problem']}" for row in failed[:8]]
-    lines += [f"and {len(failed) - 8} more"] if len(failed) > 8 else []
+    lines = problem_lines(failed)
     left = count - len(rows)
     lines += [f"not begun: {counted(left, 'stream')}"] if left else []
     done = f"{len(rows) - len(failed)} {'can be' if planned else 'are'}"
