@@ -196,11 +196,11 @@ def names_line(head: str, names: Sequence[str]) -> Page:
     return Page((f"{head}{', '.join(names)}",), (f"{head}{some_names(names)}",))
 
 
-def some_names(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str], most: int = MAX_NAMES, separator: str = ", ") -> str:
     """Return the first names, and how many more there are."""
-    if len(names) <= MAX_NAMES + 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES:,} more"
+    if len(names) <= most + 1:
+        return separator.join(names)
+    return f"{separator.join(names[:most])} and {len(names) - most:,} more"
 
 
 def problem_lines(failed: Sequence[Mapping[str, Any]], where: str = "") -> list[str]:

@@ -81,6 +81,11 @@ in_order:
   returned: success
   type: bool
   sample: true
+problem:
+  description: The first problems, and how many more there are; empty without one.
+  returned: success
+  type: str
+  sample: "APP/ORDERS: RPO exceeded: 12 messages, the limit is 10"
 streams:
   description: The streams in the order of the option.
   returned: success
@@ -177,6 +182,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_re
     protected_streams,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.dr_status import read_status
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 
 
 def read(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
@@ -191,6 +197,9 @@ def read(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     return {
         "changed": False,
         **page.as_dict(),
+        "problem": some_names(
+            [f"{row.protected.name}: {problem}" for row in rows for problem in row.problems], separator="; "
+        ),
         "in_order": all(row.in_order for row in rows),
         "streams": [row.as_dict() for row in rows],
     }

@@ -123,6 +123,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.step_down_meta import move_meta_leader
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, positive, wait_until
 
 #: SERVER.REMOVE for a server that is no member (server/errors.json JSClusterServerNotMemberErr).
@@ -172,10 +173,9 @@ def refuse(cluster: Cluster, meta: MetaGroup, peer: str, force: bool, force_asse
         )
     assets = [group.subject for group in cluster.groups() if name in group.members]
     if assets and not force_assets:
-        more = f" and {len(assets) - 10} more" if len(assets) > 10 else ""
         raise NatsFailure(
             "server_has_assets",
-            f"{name} still is a member of {', '.join(assets[:10])}{more}. Take it out of them with nats_stream_peer first. "
+            f"{name} still is a member of {some_names(assets)}. Take it out of them with nats_stream_peer first. "
             "Nothing was changed.",
             server=name,
         )

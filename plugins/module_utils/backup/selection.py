@@ -19,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     account_labels,
     with_identity,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 
 #: The options of modules that save streams.
 SELECTION_SPEC: dict[str, dict[str, Any]] = {
@@ -181,5 +182,4 @@ def _nothing(backups: Sequence[Mapping[str, Any]], text: str, pattern: str) -> s
         return f"there is no backup {text}: the oldest one of {pattern} was taken at {of_it[0]}"
     labels = account_labels(account_names(backups))
     there = sorted({stream_key(labels.get(row["account"]), row["stream"]) for row in backups})
-    shown = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
-    return f"there is no backup of {pattern}; there are backups of {shown or 'nothing'}"
+    return f"there is no backup of {pattern}; there are backups of {some_names(there) or 'nothing'}"

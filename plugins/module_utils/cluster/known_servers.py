@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 
 
 def known_servers(cluster: Cluster) -> frozenset[str]:
@@ -24,5 +25,4 @@ def unknown_servers(names: Iterable[str], known: Iterable[str]) -> str:
     if not unknown:
         return ""
     verb = "is not a server" if len(unknown) == 1 else "are not servers"
-    shown = ", ".join(there[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
-    return f"{', '.join(unknown)} {verb} of the cluster, which has {shown or 'none'}"
+    return f"{', '.join(unknown)} {verb} of the cluster, which has {some_names(there, 20) or 'none'}"

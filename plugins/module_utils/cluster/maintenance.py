@@ -21,13 +21,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.restart_
 from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, mark_of, utc
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 
 #: Codes of what is known of servers in maintenance.
 IN_MAINTENANCE, OVERDUE = "maintenance", "maintenance_overdue"
-#: How many streams and consumers a line names.
-_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -133,8 +131,7 @@ def _lines(
         ]
         if alone:
             fate = {"move": "moved off first", "fail": "in the way"}.get(request.r1, "away meanwhile")
-            more = f" and {len(alone) - _NAMED} more" if len(alone) > _NAMED else ""
-            lines.append(f"{fate}, for {name} has their only replica: {', '.join(alone[:_NAMED])}{more}")
+            lines.append(f"{fate}, for {name} has their only replica: {some_names(alone)}")
     return lines
 
 

@@ -31,6 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     listing,
     names_line,
     page,
+    some_names,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
@@ -426,15 +427,14 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
     """Yield what would be lost, and was not named."""
     left = [sight.shown(name) for name in lost if not sight.is_lost(name, request.lost)]
     if left:
-        shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more" if len(left) > 10 else "")
         without = (
             "a fresh cluster has it no more"
             if fresh
             else "removing them makes that again, empty, or leaves it without a member"
         )
         yield (
-            f"only the dead held {shown}: {without}. Copy it from a disk that can still be read or find its backup, then name it "
-            "as lost"
+            f"only the dead held {some_names(left)}: {without}. Copy it from a disk that can still be "
+            "read or find its backup, then name it as lost"
         )
     for account in sorted(sight.unasked):
         shown = sight.shown(account)

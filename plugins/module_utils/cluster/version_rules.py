@@ -9,7 +9,7 @@ upgrade guides of the NATS documentation (2.10, 2.12, 2.15), ADR-44, and the ser
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, Union
 
@@ -22,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
 
 #: A version with its three numbers, and whether it is a release: 2.15.0-RC.1 comes before 2.15.0.
@@ -242,7 +243,9 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
             else f"first set nats_server_config: {{feature_flags: {{{feature.flag}: false}}}}"
         )
         at_risk = (
-            f"{_list(sorted(old))} by {_some(streams)}" if streams else "nothing now, so create none of them meanwhile"
+            f"{_list(sorted(old))} by {some_names(streams)}"
+            if streams
+            else "nothing now, so create none of them meanwhile"
         )
         message = (
             f"replicated {feature.streams} make servers before {since} {feature.effect}: {remedy}; at risk: {at_risk}; once all "
@@ -339,8 +342,3 @@ def _text(numbers: Iterable[int]) -> str:
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(names)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return _list(names[:10]) + more

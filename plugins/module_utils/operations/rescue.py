@@ -43,7 +43,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.probl
     problem_folder,
     write_problem_file,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
@@ -247,8 +247,9 @@ class Rescue:
 
         seen = wait_until(whole, bool, self._settings.timeout, 1.0)
         if not seen.done:
-            shown = "; ".join(missing[:10]) + (f"; and {len(missing) - 10} more" if len(missing) > 10 else "")
-            raise NatsFailure("rescue_not_seen", f"after {self._settings.timeout:g} s: {shown}")
+            raise NatsFailure(
+                "rescue_not_seen", f"after {self._settings.timeout:g} s: {some_names(missing, separator='; ')}"
+            )
         return f"the meta group and {counted(len(before), 'stream')} have leaders, with every message that the servers held"
 
     # --- the record ---------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.throw
     throwaway_server,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 
@@ -168,8 +168,7 @@ def _replicas(wanted: WantedCopies) -> list[_Replica]:
         f"{stream_key(*key)} on {server}" for key in chosen for server, stored in held[key].items() if stored.encrypted
     ]
     if hidden:
-        names = ", ".join(hidden[:10]) + (f" and {len(hidden) - 10} more" if len(hidden) > 10 else "")
-        raise NatsFailure("unsupported", f"encrypted streams cannot be loaded without their key: {names}")
+        raise NatsFailure("unsupported", f"encrypted streams cannot be loaded without their key: {some_names(hidden)}")
     return [_replica(wanted, held[key]) for key in chosen]
 
 
