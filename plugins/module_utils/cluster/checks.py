@@ -924,7 +924,7 @@ def check_backup(options: Options, catalogue: Catalogue, now: datetime) -> Resul
     found = [
         one
         for one in protections(catalogue)
-        if any(matches(account, one.stream, options["streams"]) for account in {one.account, one.account_name})
+        if any(matches(account, one.stream, options["streams"]) for account in (one.account, one.account_name))
     ]
     result.measure("streams", len(found))
     if not found:

@@ -1042,7 +1042,7 @@ def _peer(peer: Mapping[str, Any], names: Mapping[str, str]) -> Peer:
 def _number(data: Mapping[str, Any], key: str) -> Any:
     """Return a number of a reply, 0 for one that is absent. Raises ValueError for what is not a finite number."""
     value = data.get(key, 0)
-    if type(value) is int or (type(value) is float and isfinite(value)):  # bool is no number here
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and isfinite(value)):
         return value
     if value is None:
         return 0

@@ -76,7 +76,7 @@ class Accounts(Connections):
         """Nobody is asked by the system account's connection."""
         return None
 
-    def account(self, name: str | None) -> Any:
+    def account(self, account: str | None) -> Any:
         return self._account
 
 
