@@ -137,8 +137,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.server_v
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import (
     config_problems,
+    error,
     warning,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 
@@ -148,6 +150,8 @@ def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None 
     known = dict(context or {})
     run, tls_files = known.pop("run", None), known.pop("tls_files", None)
     found = config_problems(config, known)
+    if "version" in known:
+        found = [*_version_problems(known["version"]), *found]
     found += [warning("nats_server_version", line) for line in version_warnings(known.get("versions") or (), config)]
     if tls_files:
         # Not above: Ansible loads all filters to find one, and cryptography takes longer than all the others.
@@ -157,6 +161,14 @@ def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None 
     if run:
         found += membership_problems({**run, "members": known.get("members") or []})
     return found
+
+
+def _version_problems(version: Any) -> list[ConfigProblem]:
+    try:
+        parse_version(version)
+    except ValueError as refused:
+        return [error("nats_server_version", str(refused))]
+    return []
 
 
 class FilterModule:

@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import re
 
-_STRICT = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
-_LENIENT = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
+#: As nats-server reports its version: without the `v` of its releases' names and without build metadata.
+_STRICT = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:-[0-9A-Za-z.-]+)?", re.ASCII)
+_LENIENT = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?", re.ASCII)
 
 
-def parse_version(text: str) -> tuple[int, int, int]:
-    """Return the three numbers of a version such as `2.10.27` or `v2.11.0-preview.1`. Raises ValueError for anything else."""
-    match = _STRICT.match(text)
-    if not match:
-        raise ValueError(f"{text!r} is not a nats-server version such as 2.10.27")
-    return int(match[1]), int(match[2]), int(match[3])
+def parse_version(text: object) -> tuple[int, int, int]:
+    """Return the three numbers of a version such as `2.10.27` or `2.11.0-preview.1`. Raises ValueError for anything else."""
+    match = _STRICT.fullmatch(text) if isinstance(text, str) else None
+    if match:
+        return int(match[1]), int(match[2]), int(match[3])
+    if isinstance(text, float):
+        raise ValueError(f"{text!r} is a number, not a nats-server version: quote all three numbers, such as '2.10.27'")
+    raise ValueError(
+        f"{text!r} is not a nats-server version: write it as the server reports it, such as 2.10.27 or 2.11.0-preview.1"
+    )
 
 
-def reported_version(text: str | None) -> tuple[int, int, int]:
+def reported_version(text: object) -> tuple[int, int, int]:
     """Return the three numbers of a version that a server reports; 0 for each that is missing."""
-    match = _LENIENT.match(text or "")
+    match = _LENIENT.match(text) if isinstance(text, str) else None
     return (int(match[1]), int(match[2] or 0), int(match[3] or 0)) if match else (0, 0, 0)
 
 

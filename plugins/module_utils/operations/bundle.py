@@ -34,7 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.clust
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snapshot import timestamp, with_limits
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, without_secrets
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 #: What each server is asked for, what matters most first: endpoint, type of the artifact (jsm.go audit/archive/tag.go), options,
 #: and the first version that answers. Subscriptions are counted and not listed: subjects are data.
@@ -169,7 +169,7 @@ class _Servers:
 
     def _able(self, servers: Sequence[Server], endpoint: str, since: tuple[int, int, int]) -> list[Server]:
         """Return the servers that know an endpoint; the others are asked for nothing and named."""
-        able = [server for server in servers if parse_version(server.version) >= since]
+        able = [server for server in servers if reported_version(server.version) >= since]
         for server in servers:
             if server not in able:
                 self._writer.miss(endpoint, f"nats-server {server.version} has none", server.name)

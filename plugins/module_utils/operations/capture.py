@@ -46,7 +46,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.snaps
     servers_summary,
     timestamp,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 #: What is asked of each server, in this order: what is compared between servers first, so that their answers are of about
 #: the same time. With the options, and the first version that answers.
@@ -147,7 +147,7 @@ class _Pass:
             for endpoint, (_options, since) in ENDPOINTS.items():
                 if endpoint in self._wanted.endpoints:
                     before = time.monotonic()
-                    self._read(endpoint, [server for server in servers if parse_version(server.version) >= since])
+                    self._read(endpoint, [server for server in servers if reported_version(server.version) >= since])
                     self._seconds[endpoint] = round(time.monotonic() - before, 3)
             if self._wanted.logs is not None:
                 self._read_logs(servers, self._wanted.logs)

@@ -142,6 +142,14 @@ def test_versions_with_defects_are_warned_of() -> None:
     assert nats_config_problems({"port": 4222}, {"versions": ["2.15.1"]}) == nats_config_problems({"port": 4222})
 
 
+@pytest.mark.parametrize("version", ["v2.15.1", "2.15.1+git", "٢.١٥.١", "latest", 2.10, None])
+def test_a_version_that_no_server_reports_is_refused(version: object) -> None:
+    run = {"cluster": "C1", "hosts": ["n1"], "running": True, "target_version": version, "running_versions": ["2.12.9"]}
+    found = nats_config_problems({"port": 4222}, {"version": version, "versions": [version], "run": run})
+    assert (found[0]["severity"], found[0]["option"]) == ("error", "nats_server_version")
+    assert found[0]["message"].startswith(f"{version!r} is ")
+
+
 def test_what_the_topology_lists_becomes_links() -> None:
     hostvars = {"n1": {"ansible_host": "10.0.0.1"}, "h1": {}}
     topology = nats_topology(["n1"], hostvars, "n1", hub=["h1"], hub_name="hub")

@@ -11,10 +11,21 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.versions import 
 
 def test_a_version_has_three_numbers() -> None:
     assert parse_version("2.10.27") == (2, 10, 27)
-    assert parse_version("v2.11.0-preview.1") == (2, 11, 0)
-    for text in ("", "latest", "2.10"):
-        with pytest.raises(ValueError, match="is not a nats-server version"):
-            parse_version(text)
+    assert parse_version("2.11.0-preview.1") == (2, 11, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "latest", "2.10", "v2.15.1", "2.15.1+git", "2.15.1-", "2.15.1 ", "2.15.1\n", "2.15.1.4", "٢.١٥.١", None, True],
+)
+def test_a_version_is_written_as_the_server_reports_it(text: object) -> None:
+    with pytest.raises(ValueError, match="is not a nats-server version: write it as the server reports it"):
+        parse_version(text)
+
+
+def test_a_version_that_yaml_reads_as_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"2\.1 is a number, not a nats-server version: quote all three numbers"):
+        parse_version(2.10)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +38,9 @@ def test_a_version_has_three_numbers() -> None:
         ("", (0, 0, 0)),
         (None, (0, 0, 0)),
         ("dev", (0, 0, 0)),
+        ("٢.١٥.١", (0, 0, 0)),
+        (2.10, (0, 0, 0)),
     ],
 )
-def test_what_a_server_reports_can_always_be_compared(text: str | None, numbers: tuple[int, int, int]) -> None:
+def test_what_a_server_reports_can_always_be_compared(text: object, numbers: tuple[int, int, int]) -> None:
     assert reported_version(text) == numbers

@@ -68,7 +68,6 @@ def codes(problems: list[Problem]) -> set[tuple[str, str]]:
     ("version", "target", "found"),
     [
         ("2.10.27", "2.10.27", set()),
-        ("2.10.27", "v2.10.27", set()),
         ("2.9.10", "2.10.27", set()),
         ("2.10.27", "2.10.29", set()),
         ("2.12.15", "2.14.5", set()),
