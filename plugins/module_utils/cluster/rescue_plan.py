@@ -228,7 +228,7 @@ def plan(sight: Sight, request: Request) -> Plan:
         *(_of_fresh(sight, request, members, survivors, fates) if fresh else ()),
         *_of_data(sight, request, fates, lost, fresh),
     ]
-    if _whole(sight.cluster, meta, survivors, fates) and not request.begun:
+    if _whole(meta, members, survivors, fates) and not request.begun:
         # Those that were named dead may have been removed by an earlier run.
         refusals = [f"{name} is named dead and answers" for name in removals]
         removals, fresh = (), False
@@ -260,9 +260,8 @@ def removal_refusals(sight: Sight, request: Request, approved: Plan) -> list[str
     return found
 
 
-def _whole(cluster: Cluster, meta: MetaGroup, survivors: Collection[str], fates: Sequence[Fate]) -> bool:
+def _whole(meta: MetaGroup, members: frozenset[str], survivors: Collection[str], fates: Sequence[Fate]) -> bool:
     """Return whether every member of the meta group answers, and nothing has lost its majority."""
-    members = frozenset(meta.group.members)
     return (
         len(members) == meta.group.size
         and members <= frozenset(survivors)
@@ -277,6 +276,9 @@ def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[s
     They may count fewer than there are (`MetaGroup.size`), which does no harm while as many make a quorum.
     """
     members = frozenset(meta.group.members)
+    if len(members) > meta.group.size == len(meta.known):
+        # A server that was removed and has returned still takes itself for a member.
+        members = meta.known
     named = request.dead - members
     enough = 0 < meta.group.size - len(members) <= len(named)
     same_quorum = replace(meta.group, size=len(members | named)).quorum == meta.group.quorum
@@ -700,6 +702,7 @@ def _page(made: Plan, sight: Sight, members: frozenset[str]) -> Page:
         f"Meta group: {made.size} members, {made.quorum} of them must be up; {len(made.survivors)} answer "
         f"({_names(made.survivors)})"
     )
+    found += names_line("Not a member of the meta group: ", sorted(_answering(sight.cluster) - members))
     found += first_of([_state_page(f"  {name}: ", sight.hosts.get(name, Host(name))) for name in absent], "server")
     found += _stream_page(made) + names_line("Lost, only the dead had a replica: ", made.lost)
     if not made.lost and made.fresh and sight.assigned is None:

@@ -30,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Cluster,
     Health,
     MetaGroup,
+    Peer,
     RaftGroup,
     Stream,
 )
@@ -107,6 +108,22 @@ def test_three_of_five_are_destroyed() -> None:
     ) in made.page.lines
     assert "  1 stream with a majority" in made.page.lines
     assert "with 2 of 5 votes instead of 3" in made.steps[0].does
+
+
+def test_a_removed_server_that_has_returned_is_not_a_member() -> None:
+    """Seen on 2.15.1: the leader counts two members, and the third reports a view of its own."""
+    names = ("n1", "n2", "n3")
+    group = RaftGroup(META, "meta group", 2, ("n1",), (Peer("n2"),), names, names)
+    servers = tuple(server(name, version="2.15.1", health=Health("ok")) for name in names)
+    meta = MetaGroup(group, dict.fromkeys(names, "n1"), sizes=dict.fromkeys(names, 2))
+    stream = held("SAFE", 3, list(names), list(names))
+    made = planned(Cluster(servers, meta, (stream,)), request=Request(frozenset()))
+    assert (made.refusals, made.survivors, made.size) == ((), ("n1", "n2"), 2)
+    assert made.page.lines[0] == "Meta group: 2 members, 2 of them must be up; 2 answer (n1, n2)"
+    assert "Not a member of the meta group: n3" in made.page.lines
+    stalled = held("GONE", 3, ["n4", "n5", "n3"], ["n3"])
+    text = str(planned(Cluster(servers, meta, (stream, stalled)), request=Request(frozenset())))
+    assert "3 of 2" not in text
 
 
 def test_a_disk_that_can_still_be_read_is_shown() -> None:
