@@ -4,7 +4,8 @@
 """The two formats of a stream's archive, read in order with bounded memory. Pure.
 
 `tar` (up to 2.14): meta.inf, meta.sum, msgs/N.blk, msgs/index.db, obs/<consumer>/{meta.inf,meta.sum,o.dat}; the blocks as on
-disk, but never encrypted or compressed (server/filestore.go streamSnapshot). `entries` (2.15): state.json, consumers/<consumer>,
+disk, but never encrypted or compressed (server/filestore.go streamSnapshot). Before 2.10 msgs/N.idx and msgs/N.fss come with
+each block, without msgs/index.db. `entries` (2.15): state.json, consumers/<consumer>,
 one entry for each message, and one without name and numbers that ends it (server/stream_backup.go, server/archive/archive.go).
 """
 
@@ -255,6 +256,50 @@ def read_index(member: Member) -> Index:
         return _read_index(_Window(member))
     except (IndexError, struct.error):
         raise ArchiveError("msgs/index.db ends too early") from None
+
+
+@dataclass(frozen=True)
+class BlockIndex:
+    """The index of one block (N.idx): number of messages, range, removed sequences, and the checksum of the last record."""
+
+    messages: int
+    first_seq: int
+    last_seq: int
+    removed: array[int]
+    checksum: bytes
+
+
+def read_block_index(member: Member) -> BlockIndex:
+    """Return the content of N.idx, which servers before 2.10 write for each block (their server/filestore.go writeIndexInfo,
+    genDeleteMap). Raises ArchiveError."""
+    window = _Window(member)
+    try:
+        magic, version = window.take(2)
+        if (magic, version) != (22, 1):
+            raise ArchiveError(f"{member.name} has the unknown version {magic}/{version}")
+        messages, _bytes, first, _first_time, last, _last_time, deleted = (window.number() for _field in range(7))
+        checksum = window.take(_RECORD_HASH)
+        removed = array("Q", sorted(first + window.number() for _sequence in range(deleted)))
+    except (IndexError, OverflowError, struct.error):
+        raise ArchiveError(f"{member.name} ends too early or has numbers of more than 64 bits") from None
+    if not window.ended():
+        raise ArchiveError(f"{member.name} has another length than its content")
+    return BlockIndex(messages, first, last, removed, checksum)
+
+
+def index_of_blocks(blocks: Mapping[int, BlockIndex]) -> Index:
+    """Return the stream's index from the indexes of all its blocks, in order."""
+    last_block, last = list(blocks.items())[-1]
+    held = [block for block in blocks.values() if block.messages]
+    return Index(
+        messages=sum(block.messages for block in held),
+        first_seq=held[0].first_seq if held else last.last_seq + 1,
+        last_seq=last.last_seq,
+        firsts={number: block.first_seq for number, block in blocks.items()},
+        removed={number: block.removed for number, block in blocks.items() if block.removed},
+        last_block=last_block,
+        last_checksum=last.checksum,
+    )
 
 
 class _Window:

@@ -23,13 +23,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     MAGIC,
     STATE_HEAD,
     TAR,
+    BlockIndex,
     Entry,
     Index,
     Member,
     Message,
     format_of,
     includes,
+    index_of_blocks,
     members,
+    read_block_index,
     read_consumer_state,
     read_entry,
     read_index,
@@ -281,6 +284,8 @@ class _Tar:
     meta_bytes: int = 0
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
     tombstones: array[int] = field(default_factory=lambda: array("Q"))
+    block_indexes: dict[int, BlockIndex] = field(default_factory=dict)
+    rebuilt: bool = False
     index: Optional[Index] = None
     last: int = 0
     checksum: bytes = b""
@@ -303,6 +308,11 @@ class _Tar:
                 self._read_block(member, block)
             elif member.name == "msgs/index.db":
                 self.index = read_index(member)
+            elif (indexed := _block_number(member.name, ".idx")) is not None and indexed not in self.block_indexes:
+                self.block_indexes[indexed] = read_block_index(member)
+            elif _block_number(member.name, ".fss") is not None:
+                # The subjects of a block, which the block itself holds.
+                member.content()
             elif member.name in self.meta or not _is_meta(member.name):
                 raise ArchiveError(f"{member.name!r} is not a file of a stream's archive")
             else:
@@ -315,13 +325,17 @@ class _Tar:
                 if self.meta_bytes > _LARGEST_CONFIGURATIONS:
                     raise ArchiveError(f"its configurations have more than {_LARGEST_CONFIGURATIONS} bytes")
         self._require_meta()
+        if self.block_indexes and self.index is None:
+            if list(self.block_indexes) != [number for number, _first, _last in self.blocks]:
+                raise ArchiveError("its blocks are not those that it has indexes of")
+            self.index = index_of_blocks(self.block_indexes)
 
     def _require_meta(self) -> None:
         if not {"meta.inf", "meta.sum"} <= set(self.meta):
             raise ArchiveError("it does not begin with the stream's configuration (meta.inf, meta.sum)")
 
     def _read_block(self, member: Member, block: int) -> None:
-        first = None
+        first, before = None, self.digest.messages
         key = hashlib.sha256(f"{self.config['name']}-{block}".encode()).digest() if self.record_checksums else None
         for record in records(member):
             if key is not None and highwayhash64(key, b"".join(record.hashed)) != record.checksum:
@@ -334,6 +348,15 @@ class _Tar:
                 first = record.message.sequence if first is None else first
                 self.digest.add(record.message)
         self.blocks.append((block, first or 0, self.last))
+        self._require_true_block_index(block, first, self.digest.messages - before)
+
+    def _require_true_block_index(self, block: int, first: int | None, messages: int) -> None:
+        """Replace the index of a block that a server would rebuild, because the block ends with another record (its last message
+        was erased)."""
+        index = self.block_indexes.get(block)
+        if index is not None and messages and index.checksum != self.checksum:
+            self.block_indexes[block] = BlockIndex(messages, first or 0, self.last, array("Q"), self.checksum)
+            self.rebuilt = True
 
     @property
     def config(self) -> dict[str, Any]:
@@ -390,7 +413,7 @@ class _Tar:
             self.digest.digest,
             tuple(self._consumers(stream["name"])),
             (self.consumers_at, None) if self.consumers_at else None,
-            self.index is not None,
+            self.index is not None and not self.rebuilt,
             stream,
             created,
         )
@@ -414,9 +437,9 @@ class _Tar:
         return _json(self.meta[name], name)
 
 
-def _block_number(name: str) -> int | None:
-    number = name[len("msgs/") : -len(".blk")]
-    return int(number) if name == f"msgs/{number}.blk" and _BLOCK.fullmatch(number) else None
+def _block_number(name: str, ending: str = ".blk") -> int | None:
+    number = name[len("msgs/") : -len(ending)]
+    return int(number) if name == f"msgs/{number}{ending}" and _BLOCK.fullmatch(number) else None
 
 
 def _is_meta(name: str) -> bool:

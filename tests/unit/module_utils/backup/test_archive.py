@@ -191,6 +191,25 @@ def tar_member(name: str, content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x17\x01", "unknown version 23/1"),
+        (b"\x16\x01\x01", "ends too early"),
+        (b"\x16\x01" + bytes(6) + b"\x01" + bytes(8), "ends too early"),
+        (b"\x16\x01" + bytes(7) + bytes(8) + b"\x00", "another length"),
+        (b"\x16\x01" + bytes(7) + bytes(8), "its blocks are not those that it has indexes of"),
+    ],
+)
+def test_a_damaged_index_of_a_block_of_2_9(content: bytes, reason: str) -> None:
+    data = plain("2.10.27")
+    start = member_start(data, "msgs/1.blk")
+    index = tar_member("msgs/9.idx", content)
+    without_state = data[:start] + index + TAR_END
+    with pytest.raises(ArchiveError, match=reason):
+        contents(packed(without_state))
+
+
+@pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
         ("msgs/0.blk", b"", "comes after"),
