@@ -10,6 +10,7 @@ would refuse to start only after its files were changed. The others come from ho
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import posixpath
 import re
 from collections import Counter
@@ -533,11 +534,25 @@ def port_collisions(case: Case) -> Iterator[ConfigProblem]:
         listened["gateway_port"] = "gateway_address"
     for member in case.supercluster or case.members:
         for kind, address in listened.items():
-            place = (member[address], int(member[kind]))
-            user = f"{kind.replace('_', ' ')} of {member['server_name']}"
+            place = (_one_spelling(str(member[address])), int(member[kind]))
+            host = member.get("host", member["server_name"])
+            named = "" if host == member["server_name"] else f" (host {host})"
+            user = f"{kind.replace('_', ' ')} of {member['server_name']}{named}"
             if place in taken and place[1] > 0:
-                yield error(kind, f"{place[0]}:{place[1]} is both the {taken[place]} and the {user}")
+                yield error(
+                    kind,
+                    f"{place[0]}:{place[1]} is both the {taken[place]} and the {user}: remove one of two names for the same host "
+                    "from the inventory, or give each server its own address or port",
+                )
             taken.setdefault(place, user)
+
+
+def _one_spelling(address: str) -> str:
+    """Return an address as every host that writes it differently would: DNS ignores case and a final dot."""
+    try:
+        return ipaddress.ip_address(address.strip("[]")).compressed
+    except ValueError:
+        return address.lower().rstrip(".")
 
 
 def compression(case: Case) -> Iterator[ConfigProblem]:

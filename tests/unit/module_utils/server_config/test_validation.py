@@ -391,6 +391,23 @@ def test_no_password_is_ever_in_a_message() -> None:
     assert "hunter2" not in str(problems)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("n2.example", "N2.Example."), ("fd00::2", "[FD00:0::2]"), ("10.0.0.2", "10.0.0.2")]
+)
+def test_two_inventory_names_of_one_address_are_refused(one: str, other: str) -> None:
+    members = [MEMBERS[0], {**MEMBERS[1], "address": one}, {**member("n3", 3), "host": "alias", "address": other}]
+    problems = [
+        problem for problem in config_problems(SOUND, {"members": members}) if problem["option"] == "client_port"
+    ]
+    assert len(problems) == 1 and problems[0]["severity"] == "error"
+    assert (
+        f"the client port of {MEMBERS[1]['server_name']} and the client port of n3 (host alias)"
+        in problems[0]["message"]
+    )
+    apart = [MEMBERS[0], {**MEMBERS[1], "address": one}, {**members[2], "client_port": 4333}]
+    assert [row for row in config_problems(SOUND, {"members": apart}) if row["option"] == "client_port"] == []
+
+
 def test_what_is_not_known_is_not_checked() -> None:
     assert config_problems(SOUND, {}) == []
     assert config_problems(SOUND, {"version": "latest", "cluster_size": "", "running": {}, "filesystems": []}) == []
