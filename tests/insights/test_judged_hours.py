@@ -153,6 +153,28 @@ def test_what_is_judged_again(spark: SparkSession, tmp_path: Path, monkeypatch: 
     assert made.tables() == by_hours and {*made.runs().values()}.isdisjoint(last.values())
 
 
+def test_days_without_snapshots_end_no_finding(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_silver_tables(monkeypatch, "servers", "streams", "hosts")
+    first, last = (Made(spark, tmp_path / "lake", HOUR.date() + timedelta(days=days)) for days in (0, 3))
+    replies = recorded("2.15.1")
+    write_snapshot(first.path, {**replies, "more": {"hosts": {"open_files": 100}}}, HOUR)
+    write_snapshot(last.path, replies, HOUR + timedelta(days=3))
+    for made in (first, last):
+        made.silver()
+        made.findings(FEW)
+
+    def still_open() -> set[Any]:
+        rows = [row for row in last.rows("findings") if (row["check"], row["result"]) == ("HOST_102", "fail")]
+        return {(row["fleet"], row["state"], row["since"]) for row in rows}
+
+    ((fleet, state, since),) = still_open()
+    assert (state, since) == ("open", HOUR.replace(tzinfo=None))
+    assert make_findings(last.lake, [last.day], quiet, False, FEW, None, [fleet]).made == 1
+    assert still_open() == set()
+
+
 def test_hours_whose_silver_is_gone_stay_judged_as_long_as_their_day(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,8 +44,8 @@ def results(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
     return spark.createDataFrame([tuple(row.get(name) for name in RESULTS) for row in rows], _SCHEMA)
 
 
-def findings_of(rows: DataFrame, earlier: DataFrame | None = None, before: DataFrame | None = None) -> DataFrame:
-    return findings(rows, summary(rows, REGISTRY), earlier, before)
+def judged_findings(rows: DataFrame, earlier: DataFrame | None = None, before: DataFrame | None = None) -> DataFrame:
+    return findings(rows, summary(rows, REGISTRY), REGISTRY.checks, earlier, before)
 
 
 def seen(frame: DataFrame) -> dict[str | None, tuple[Any, ...]]:
@@ -64,7 +64,7 @@ def seen(frame: DataFrame) -> dict[str | None, tuple[Any, ...]]:
 
 
 def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
-    made = findings_of(
+    made = judged_findings(
         results(
             spark,
             *(look(at, "pass", "WELL") for at in range(4)),
@@ -106,12 +106,12 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
 def test_who_is_not_there_is_not_fixed_where_the_look_was_blind(
     spark: SparkSession, last: dict[str, Any], state: str
 ) -> None:
-    made = findings_of(results(spark, look(1, "fail", "GONE"), look(3, "pass", "WELL"), last))
+    made = judged_findings(results(spark, look(1, "fail", "GONE"), look(3, "pass", "WELL"), last))
     assert seen(made)["GONE"] == (state, "fail", 1, 1)
 
 
 def test_a_finding_goes_on_over_midnight(spark: SparkSession) -> None:
-    yesterday = findings_of(
+    yesterday = judged_findings(
         results(
             spark,
             *(look(-1, "fail", name) for name in ("LASTS", "MENDED", "DELETED")),
@@ -124,16 +124,31 @@ def test_a_finding_goes_on_over_midnight(spark: SparkSession) -> None:
     today = results(
         spark, *(look(at, "fail", "LASTS") for at in range(2)), look(0, "pass", "MENDED"), look(1, "pass", "MENDED")
     )
-    assert seen(findings_of(today, yesterday)) == {
+    assert seen(judged_findings(today, yesterday)) == {
         "LASTS": ("open", "fail", -1, 1),
         "MENDED": ("fixed", "fail", -1, -1),
         "DELETED": ("fixed", "fail", -1, -1),
     }
 
 
+def test_only_a_snapshot_of_its_own_fleet_ends_a_finding(spark: SparkSession) -> None:
+    """The check applies to no consumer today. The live fleet shows that the consumer is gone, the dead one shows nothing."""
+    yesterday = judged_findings(
+        results(
+            spark,
+            look(-1, "fail", "UNSEEN", fleet="dead", check="CONSUMER_209"),
+            look(-1, "fail", "DELETED", check="CONSUMER_209"),
+        )
+    )
+    assert seen(judged_findings(results(spark, look(1, "pass", "WELL")), yesterday)) == {
+        "UNSEEN": ("open", "fail", -1, -1),
+        "DELETED": ("fixed", "fail", -1, -1),
+    }
+
+
 def test_what_is_not_known_is_counted_by_its_reason(spark: SparkSession) -> None:
     silent = {"kind": "server", "server": "n2", "text": "did not answer jsz: no answer in time"}
-    found = findings_of(
+    found = judged_findings(
         results(
             spark,
             *(look(0, "unknown", None, **silent, check=check) for check in ("STREAM_101", "STREAM_102")),
@@ -154,7 +169,7 @@ def test_a_finding_of_one_domain_is_none_of_another(spark: SparkSession) -> None
         *(look(at, "fail" if at < 2 else "pass", domain="edge") for at in range(3)),
         *(look(at, "pass", domain="") for at in range(3)),
     ]
-    found = findings_of(results(spark, *looks)).collect()
+    found = judged_findings(results(spark, *looks)).collect()
     assert {row["domain"]: row["state"] for row in found} == {"hub": "open", "edge": "fixed"}
 
 
@@ -166,7 +181,7 @@ def used(at: int, days: float, name: str = "S", **more: Any) -> dict[str, Any]:
 
 def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) -> None:
     """It ends when the value is a tenth of the threshold away; one that never failed does not begin there."""
-    made = findings_of(
+    made = judged_findings(
         results(
             spark,
             used(0, 13.9, "FLAPS"), used(1, 14.1, "FLAPS"), used(2, 13.9, "FLAPS"), used(3, 14.1, "FLAPS"),
@@ -189,14 +204,16 @@ def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) ->
 
 
 def test_a_finding_at_its_threshold_goes_on_over_midnight_and_in_the_next_run(spark: SparkSession) -> None:
-    yesterday = findings_of(results(spark, used(-1, 13.9, "LASTS"), used(-1, 13.9, "OVER")))
+    yesterday = judged_findings(results(spark, used(-1, 13.9, "LASTS"), used(-1, 13.9, "OVER")))
     today = results(spark, used(1, 14.1, "LASTS"), used(1, 16.0, "OVER"))
-    assert seen(findings_of(today, yesterday)) == {
+    assert seen(judged_findings(today, yesterday)) == {
         "LASTS": ("open", "fail", -1, -1),
         "OVER": ("fixed", "fail", -1, -1),
     }
     # A check of the whole day has one look, which each run of the day makes anew.
-    run = findings_of(results(spark, *(used(1, 13.9, name) for name in ("LASTS", "OVER", "RAISED", "GONE", "FAILS"))))
+    run = judged_findings(
+        results(spark, *(used(1, 13.9, name) for name in ("LASTS", "OVER", "RAISED", "GONE", "FAILS")))
+    )
     again = results(
         spark,
         used(2, 14.1, "LASTS"),
@@ -205,7 +222,7 @@ def test_a_finding_at_its_threshold_goes_on_over_midnight_and_in_the_next_run(sp
         used(2, 13.0, "FAILS"),
         used(2, 14.1, "NEW"),
     )
-    assert seen(findings_of(again, None, run)) == {
+    assert seen(judged_findings(again, None, run)) == {
         "LASTS": ("open", "fail", 1, 1),
         "FAILS": ("open", "fail", 2, 2),
     }

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jetstream_insights.cli import FOUND, main
 from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.report.causes import CODES, with_causes
@@ -40,6 +41,7 @@ from jetstream_insights.report.shape import (
 )
 from pyspark.sql import Row, SparkSession
 from support import browsing
+from support.lakes import DAY, Golden
 
 #: What somebody may call a stream to harm whoever reads of it.
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
@@ -427,13 +429,32 @@ def test_servers_that_are_away_on_purpose_are_a_note(
 @pytest.mark.parametrize(("hours", "stopped"), [(18.9, False), (19.1, True)])
 def test_a_report_of_the_present_says_that_snapshots_have_stopped(hours: float, stopped: bool) -> None:
     tables = {"fleets": rows("fleets", {"taken": moment(18), "servers": 5, "missing": [], "complete": True})}
-    content = {"tables": with_causes(tables, [], now=BEGIN + timedelta(hours=hours))}
-    assert [(cause["kind"], cause["severity"]) for cause in dicts(content, "causes")] == (
-        [("snapshots_stopped", "critical")] if stopped else []
+    now = BEGIN + timedelta(hours=hours)
+    # A fresh snapshot of one fleet does not hide the other one.
+    newest = {"prod": BEGIN + timedelta(hours=18), "alive": now}
+    content = {"tables": with_causes(tables, [], now=now, newest=newest)}
+    assert [(cause["fleet"], cause["kind"], cause["severity"]) for cause in dicts(content, "causes")] == (
+        [("prod", "snapshots_stopped", "critical")] if stopped else []
     )
     assert verdict(content)["worst"] == ("critical" if stopped else "none")
     # Of a day that is over nobody expects any.
-    assert not list(dicts({"tables": with_causes(tables, [])}, "causes"))
+    assert not list(dicts({"tables": with_causes(tables, [], newest=newest)}, "causes"))
+
+
+def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report shows the last day with a critical cause where the default time has no tables."""
+    command = ["report", "--lake", str(golden.path), "--output", str(tmp_path), "--fail-on", "critical"]
+    assert main(command) == FOUND
+    done = json.loads(capsys.readouterr().out)
+    assert (done["day"], done["worst"]) == (str(DAY), "critical")
+    content = json.loads((tmp_path / "report.json").read_text())
+    (cause,) = [cause for cause in dicts(content, "causes") if cause["kind"] == "snapshots_stopped"]
+    assert cause["title"].startswith(f"the last snapshot of {cause['fleet']} was taken {DAY}T01:00:00Z")
+    main([*command, "--retired", cause["fleet"]])
+    retired = json.loads((tmp_path / "report.json").read_text())
+    assert "snapshots_stopped" not in {cause["kind"] for cause in dicts(retired, "causes")}
 
 
 def test_a_check_says_what_to_do_where_nothing_else_is_known() -> None:

@@ -34,7 +34,8 @@ from jetstream_insights.judging import make_findings, read_hosts, read_threshold
 from jetstream_insights.lake import SOON, Lake, hours, is_little, last_published
 from jetstream_insights.maintenance import Keep, maintain
 from jetstream_insights.messages import SourceError
-from jetstream_insights.report.content import make_report
+from jetstream_insights.report.causes import STOPPED
+from jetstream_insights.report.content import Present, make_report
 from jetstream_insights.report.shape import SEVERITIES
 from jetstream_insights.session import connect_url, is_local, session
 
@@ -140,6 +141,14 @@ def parser() -> argparse.ArgumentParser:
         "--thresholds", type=Path, metavar="FILE", help="JSON object of thresholds by name, and checks to skip"
     )
     judged.add_argument("--hosts", type=Path, metavar="FILE", help="JSON list of what is known of the hosts, by server")
+    fleets = found.add_argument_group("findings and report")
+    fleets.add_argument(
+        "--retired",
+        action="append",
+        default=[],
+        metavar="FLEET",
+        help="a decommissioned fleet: it needs no fresh snapshot, and its findings end; may be given more than once",
+    )
     shown = found.add_argument_group("report")
     shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="where its files are written, on this machine")
     shown.add_argument("--title", default="NATS JetStream fleet", help="its title")
@@ -220,12 +229,19 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
         return {**asdict(reported), "quarantined": reported.unreadable}
     lake.check()
     if job == "findings":
-        return asdict(make_findings(lake, days(start, end), say, given.force, given.settings, given.facts))
+        return asdict(
+            make_findings(lake, days(start, end), say, given.force, given.settings, given.facts, given.retired)
+        )
     if job == "report":
         made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
+        now = datetime.now(timezone.utc)
+        present = Present(given.retired) if (now - end).total_seconds() < STOPPED else None
+        if present and not made:
+            # The last day with findings; its causes name the fleets without fresh snapshots.
+            made = lake.published_days("findings")[-1:]
         if not made:
             raise LakeError("there is nothing to report of this time: run the jobs gold and findings first")
-        return make_report(lake, made[-1], given.output, given.title, say, given.meant, given.webhook_file)
+        return make_report(lake, made[-1], given.output, given.title, say, given.meant, given.webhook_file, present)
     if job == "maintain":
         keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +79,33 @@ def read_hosts(path: Path | None) -> Hosts | None:
 
 
 def make_findings(
-    lake: Lake, of_days: Iterable[date], say: Say, force: bool, wanted: Settings, hosts: Hosts | None
+    lake: Lake,
+    wanted_days: Iterable[date],
+    say: Say,
+    force: bool,
+    wanted: Settings,
+    hosts: Hosts | None,
+    retired: Sequence[str] = (),
 ) -> Outcome:
-    """Make the findings of the days whose tables, thresholds or checks are not those that they were made with."""
+    """Make the findings of the days whose tables, thresholds or checks are not those that they were made with. `retired`: fleets
+    whose open findings end, because no more snapshots are expected of them."""
     outcome = Outcome()
-    for day in of_days:
+    published = lake.published_days(LAYER)
+    for day in wanted_days:
         inputs = inputs_of(lake, day, "silver", "silver/advisories")
         gold = lake.pointer("gold", day)
-        yesterday = lake.pointer(LAYER, day - timedelta(days=1))
-        earlier = yesterday.get("run") if yesterday.get("format") == FINDINGS_FORMAT else None
-        basis = _hash(gold.get("run"), earlier, REGISTRY, sorted(wanted.thresholds.items()), sorted(wanted.skip), hosts)
+        # The collector may have been down for days; its last findings stay open.
+        last = max((other for other in published if other < day), default=None)
+        earlier = lake.pointer(LAYER, last).get("run") if last else None
+        basis = _hash(
+            gold.get("run"),
+            earlier,
+            REGISTRY,
+            sorted(wanted.thresholds.items()),
+            sorted(wanted.skip),
+            hosts,
+            sorted(retired),
+        )
         known = lake.pointer(LAYER, day)
         if not inputs:
             outcome.empty += 1
@@ -97,14 +114,15 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            of_day = _Day(lake, day, wanted, hosts)
+            judged_day = _Day(lake, day, wanted, hosts)
             # To write them takes longer than to judge little again.
             kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in hours_of(day))
             if kept:
-                of_day.judge_hours(say, force)
+                judged_day.judge_hours(say, force)
             again = known.get("format") == FINDINGS_FORMAT
-            of_day.write(run, kept, earlier is not None, again)
+            judged_day.write(run, kept, last, again, retired)
             lake.repoint(LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "basis": basis})
+            published.append(day)
             outcome.made += 1
     return outcome
 
@@ -197,9 +215,9 @@ class _Day:
         for hour in stale:
             lake.repoint(JUDGED, hour, {"format": JUDGED_FORMAT, "run": run, "inputs": inputs[hour], "basis": basis})
 
-    def write(self, run: str, kept: bool, goes_on: bool, again: bool) -> None:
-        """Write the tables of the day. `kept`: whether its hours were judged; `goes_on`: whether there are findings of the day
-        before; `again`: whether a run before has made those of the day."""
+    def write(self, run: str, kept: bool, last: date | None, again: bool, retired: Sequence[str]) -> None:
+        """Write the tables of the day. `kept`: whether its hours were judged; `last`: the last day before that has findings;
+        `again`: whether a run before has made those of the day; `retired`: fleets whose open findings end."""
         lake, day = self._lake, self._day
         if kept:
             of_time = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
@@ -213,10 +231,15 @@ class _Day:
             try:
                 counted = summary(results, REGISTRY)
                 looks, counted = with_hours(results, counted, self._judged() if kept else {})
-                earlier = lake.read_days(LAYER, "findings", [day - timedelta(days=1)]) if goes_on else None
+                earlier = lake.read_days(LAYER, "findings", [last]) if last else None
+                if earlier is not None and retired:
+                    earlier = earlier.where(~F.col("fleet").isin(*retired))
                 before = lake.read_days(LAYER, "findings", [day]) if again else None
+                codes = {
+                    check.code for period in (True, False) for check in checks_of(REGISTRY, self._wanted, period=period)
+                }
                 found = lake.write_day(
-                    LAYER, "findings", run, day, findings(looks, counted, earlier, before).coalesce(1)
+                    LAYER, "findings", run, day, findings(looks, counted, codes, earlier, before).coalesce(1)
                 )
                 lake.write_day(LAYER, "findings_unknown", run, day, reasons(found).coalesce(1))
                 lake.write_day(LAYER, "findings_summary", run, day, counted.coalesce(1))

@@ -317,6 +317,14 @@ class Lake:
             raise LakeError(f"{what}. Use the newer program, or another lake.")
         return found
 
+    def published_days(self, layer: str) -> list[date]:
+        """Return the days of gold or findings that are published in the present format, the oldest first."""
+        names = self.files.names(f"{layer}/_published")
+        found = sorted(
+            date.fromisoformat(name[len("date=") : -len(".json")]) for name in names if name.endswith(".json")
+        )
+        return [day for day in found if self.pointer(layer, day).get("format") == _FORMATS[layer]]
+
     def publish(self, layer: str, hour: datetime, run: str, inputs: Sequence[str], quarantined: int) -> None:
         """Make a run's tables those of the hour."""
         self.repoint(

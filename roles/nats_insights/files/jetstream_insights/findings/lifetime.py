@@ -9,7 +9,7 @@ and neither does one that barely passes: a value that hovers at its threshold is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -50,25 +50,26 @@ _STEADY = sorted(check.code for check in REGISTRY.checks.values() if check.stead
 
 
 def findings(
-    results: DataFrame, counted: DataFrame, earlier: DataFrame | None = None, before: DataFrame | None = None
+    results: DataFrame,
+    counted: DataFrame,
+    codes: Collection[str],
+    earlier: DataFrame | None = None,
+    before: DataFrame | None = None,
 ) -> DataFrame:
     """Return what is not as it should be, what is not known, and what was fixed meanwhile, with its `state`.
 
     `since` is when it was seen first and `taken` when last; all else is of the last time. `counted`: the summary of the results.
-    `earlier`: the findings of the day before, of which those that failed and were open go on. `before`: those of the run before
-    on the same day, which matter only where a value has barely passed since.
+    `codes`: the checks that are made, whether or not they apply to anything on this day. `earlier`: the findings of the last day
+    before that has any, of which those that failed and were open go on. `before`: those of the run before on the same day, which
+    matter only where a value has barely passed since.
     """
     looks = results.withColumn("identity", _identity())
     bad = looks.where(F.col("result") != PASS).withColumn("again", F.lit(False))
-    known = counted.select("check").distinct()
     for others, again in ((earlier, False), (before, True)):
         if others is not None:
-            going_on = others.where((F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state")
-            bad = bad.unionByName(
-                going_on.join(known, "check", "left_semi")
-                .withColumn("identity", _identity())
-                .withColumn("again", F.lit(again))
-            )
+            made = F.col("check").isin(*codes)
+            going_on = others.where(made & (F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state")
+            bad = bad.unionByName(going_on.withColumn("identity", _identity()).withColumn("again", F.lit(again)))
     # Passes are by far the most, and hardly any is of a subject that was ever found at fault: the hash tells, without a shuffle.
     # What only shares a hash finds nothing to join below.
     hashed = F.xxhash64(*IDENTITY).alias("hash")

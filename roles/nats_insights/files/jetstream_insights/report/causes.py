@@ -60,51 +60,59 @@ _OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
 _SEVERITY = {"critical": "error"}
 #: How much evidence, and how many remedies, a cause shows.
 _EVIDENCE, _REMEDIES = 3, 2
-#: Seconds without a snapshot after which none is expected any more.
-_STOPPED = 3600
+#: Seconds without a snapshot after which a fleet's collector counts as stopped.
+STOPPED = 3600
 
 Row = Mapping[str, Any]
 
 
 def with_causes(
-    tables: Mapping[str, Any], failing: Iterable[Row], meant: Sequence[Any] = (), now: datetime | None = None
+    tables: Mapping[str, Any],
+    failing: Iterable[Row],
+    meant: Sequence[Any] = (),
+    now: datetime | None = None,
+    newest: Mapping[str, datetime] | None = None,
 ) -> dict[str, Any]:
     """Return the report's tables in their order, with that of the root causes. `failing`: all findings that failed, by the names
-    of their columns; `meant`: windows of the journal (cluster/journal.py); `now`: where the report is of the present."""
-    made = {**tables, "causes": _causes_table(tables, failing, meant, now)}
+    of their columns; `meant`: windows of the journal (cluster/journal.py); `now`: the time for a report of the present,
+    which also needs `newest`: the time of each fleet's newest snapshot on any day."""
+    made = {**tables, "causes": _causes_table(tables, failing, meant, now, newest or {})}
     return {table.name: made[table.name] for table in TABLES if table.name in made}
 
 
 def _causes_table(
-    tables: Mapping[str, Any], failing: Iterable[Row], meant: Sequence[Any], now: datetime | None
+    tables: Mapping[str, Any],
+    failing: Iterable[Row],
+    meant: Sequence[Any],
+    now: datetime | None,
+    newest: Mapping[str, datetime],
 ) -> dict[str, Any]:
     by_fleet: dict[str, list[Row]] = {}
     for row in failing:
         by_fleet.setdefault(row["fleet"], []).append(row)
     content = {"tables": tables}
     made = [cause for fleet in sorted(by_fleet) for cause in _causes(fleet, by_fleet[fleet], content, meant)]
-    made += _stopped(content, now) if now else []
+    made += _stopped(newest, now) if now else []
     made.sort(key=lambda cause: SEVERITIES.index(cause["severity"]))
     table = BY_NAME["causes"]
     return filled(table, [[row[column.name] for column in table.columns] for row in made[: table.most]], len(made))
 
 
-def _stopped(content: Mapping[str, Any], now: datetime) -> list[dict[str, Any]]:
-    """Return the fleets of which there are no snapshots any more. No check finds that: nothing new is judged then."""
-    looks = [(row, _time(row["taken"])) for row in dicts(content, "fleets") if row["taken"]]
+def _stopped(newest: Mapping[str, datetime], now: datetime) -> list[dict[str, Any]]:
+    """Return a critical cause for each fleet whose collector stopped. Checks cannot find it: they judge snapshots."""
     return [
         {
-            "fleet": row["fleet"],
+            "fleet": fleet,
             "severity": "critical",
             "kind": "snapshots_stopped",
-            "title": f"the last snapshot of {row['fleet']} was taken {row['taken']}: nothing is known of the time since",
+            "title": f"the last snapshot of {fleet} was taken {taken:%Y-%m-%dT%H:%M:%SZ}: nothing is known of the time since",
             "servers": [],
             "findings": 0,
             "evidence": [],
             "commands": ["systemctl status nats-insights-snapshot.timer nats-insights-snapshot.service"],
         }
-        for row, look in looks
-        if (now - look).total_seconds() > _STOPPED
+        for fleet, taken in sorted(newest.items())
+        if (now - taken).total_seconds() > STOPPED
     ]
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -40,12 +41,26 @@ Say = Callable[[str], None]
 _EVERY = (1, 2, 3, 4, 6, 12)
 
 
+@dataclass(frozen=True)
+class Present:
+    """Options of a report of the present, which requires a fresh snapshot of every fleet except the `retired` ones."""
+
+    retired: Collection[str] = ()
+
+
 def make_report(
-    lake: Lake, day: date, folder: Path, title: str, say: Say, meant: Sequence[Any] = (), webhook: Path | None = None
+    lake: Lake,
+    day: date,
+    folder: Path,
+    title: str,
+    say: Say,
+    meant: Sequence[Any] = (),
+    webhook: Path | None = None,
+    present: Present | None = None,
 ) -> dict[str, Any]:
     """Write report.html, report.json, report.md and a CSV file for each table into a folder, and return the verdict. `webhook`:
-    the file with the address to which the summary is posted."""
-    content = read_content(lake, day, title, say, meant)
+    the file with the address to which the summary is posted; `present`: None for a report of the past."""
+    content = read_content(lake, day, title, say, meant, present)
     shown = with_account_names(content)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
@@ -71,7 +86,9 @@ def _posted(webhook: Path | None, content: Content, say: Say) -> dict[str, Any]:
     return {"webhook": problem or "accepted"}
 
 
-def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[Any] = ()) -> dict[str, Any]:
+def read_content(
+    lake: Lake, day: date, title: str, say: Say, meant: Sequence[Any] = (), present: Present | None = None
+) -> dict[str, Any]:
     """Return the content of a report. What is not there is reported in its notes. `meant`: windows of the journal."""
     now = datetime.now(timezone.utc)
     notes = [
@@ -92,7 +109,9 @@ def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[An
     tables = {name: read[name] for name in known if name in read}
     if "findings" in tables:
         failing = dicts({"tables": tables}, "findings")
-        tables = with_causes(tables, failing, meant, now if now.date() == day else None)
+        newest = newest_snapshots(lake) if present else {}
+        expected = {fleet: taken for fleet, taken in newest.items() if present and fleet not in present.retired}
+        tables = with_causes(tables, failing, meant, now if present else None, expected)
     return {
         "format": FORMAT,
         "title": title,
@@ -102,6 +121,15 @@ def read_content(lake: Lake, day: date, title: str, say: Say, meant: Sequence[An
         "account_names": account_names(lake.read_days("silver", "account_limits", [day])),
         "tables": without_single_domain(tables),
     }
+
+
+def newest_snapshots(lake: Lake) -> dict[str, datetime]:
+    """Return the time of the newest snapshot of every fleet in the lake."""
+    frame = lake.read_days("gold", "report_fleet", lake.published_days("gold"))
+    if frame is None:
+        return {}
+    rows = frame.groupBy("fleet").agg(F.max(F.unix_seconds("taken")).alias("taken")).collect()
+    return {row["fleet"]: datetime.fromtimestamp(row["taken"], timezone.utc) for row in rows}
 
 
 def account_names(limits: DataFrame | None) -> dict[str, str]:
