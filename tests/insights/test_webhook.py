@@ -20,7 +20,8 @@ from jetstream_insights.report.shape import BY_NAME, FORMAT, filled
 SECRET = "T0K3N"
 
 
-def content() -> dict[str, Any]:
+def content(*changes: dict[str, Any]) -> dict[str, Any]:
+    """Return a report with a root cause for each of these changes, or with one."""
     table = BY_NAME["causes"]
     cause = {
         "fleet": "prod",
@@ -29,8 +30,8 @@ def content() -> dict[str, Any]:
         "commands": ["systemctl status nats-server"],
         "findings": 7,
     }
-    rows = [[cause.get(column.name) for column in table.columns]]
-    tables = {"causes": filled(table, rows, 1)}
+    rows = [[{**cause, **change}.get(column.name) for column in table.columns] for change in changes or [{}]]
+    tables = {"causes": filled(table, rows, len(rows))}
     return {
         "format": FORMAT,
         "title": "Fleet",
@@ -85,8 +86,21 @@ def test_the_summary_is_posted(listener: Listener, tmp_path: Path) -> None:
     assert posted["first_steps"][0]["commands"] == ["systemctl status nats-server"]
     assert posted["text"].splitlines() == [
         "Fleet, 2026-11-21: 1 critical, 0 warning, 0 info; 0 not known",
-        "critical: n4 does not answer: systemctl status nats-server",
+        "critical: n4 does not answer",
+        "- systemctl status nats-server",
     ]
+
+
+def test_chat_programs_neither_notify_a_channel_nor_show_a_link_of_a_name() -> None:
+    title = 'User "<!channel> & <https://evil|click>"'
+    posted = webhook.summary(
+        content({"fleet": "prod", "title": title}, {"fleet": "lab", "title": "n1 does not answer"})
+    )
+    assert [line for line in posted["text"].splitlines() if line.startswith("critical")] == [
+        'critical: prod: User "&lt;!channel&gt; &amp; &lt;https://evil|click&gt;"',
+        "critical: lab: n1 does not answer",
+    ]
+    assert posted["first_steps"][0]["title"] == title
 
 
 @pytest.mark.parametrize("status", [302, 307, 404, 500])

@@ -427,7 +427,8 @@
     const parts = [];
     // The worst three causes that are more than a note, as in shape.py.
     const steps = objects("causes").filter((row) => row.severity !== "info").slice(0, 3);
-    const step = (row) => el("li", null, el("b", null, row.title), el("div", null, coded(row.commands.join("; "))));
+    const step = (row) => el("li", null, el("b", null, fleets.length > 1 ? `${row.fleet}: ${row.title}` : row.title),
+      row.commands.map((command) => el("div", null, coded(command))));
     const nothing = () => el("p", null, "Nothing that was found asks for it.", objects("unknown").length ? " What is not known may: see " : null,
       objects("unknown").length ? el("a", { href: "#unknown" }, "why checks could not tell") : null);
     parts.push(el("section", { id: "now" }, el("h2", null, "Do now"), steps.length ? el("ol", null, steps.map(step)) : nothing()));

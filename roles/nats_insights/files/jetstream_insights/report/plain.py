@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from jetstream_insights.report.shape import BY_NAME, Content, dicts, first_steps, verdict
+from jetstream_insights.report.shape import BY_NAME, Content, dicts, first_steps, step_title, verdict
 
 #: Rows of a table in the Markdown summary.
 _MOST = 20
@@ -96,7 +96,8 @@ def _lines(content: Content) -> Iterator[str]:
     if steps:
         yield from ("", "## Do now", "")
     for number, step in enumerate(steps, 1):
-        yield f"{number}. {quoted(step['title'])}: {quoted('; '.join(step['commands']))}"
+        yield f"{number}. {quoted(step_title(content, step))}"
+        yield from (f"   - {quoted(command)}" for command in step["commands"])
     for note in content["notes"]:
         yield from ("", quoted(note))
     for name, wanted in _SUMMARY.items():

@@ -594,6 +594,12 @@ def first_steps(content: Content) -> list[dict[str, Any]]:
     return [row for row in dicts(content, "causes") if row["severity"] != "info"][:3]
 
 
+def step_title(content: Content, step: Mapping[str, Any]) -> str:
+    """Return the title of a first step, which begins with the fleet in a report of several fleets."""
+    fleets = {row["fleet"] for name in ("fleets", "causes") for row in dicts(content, name)}
+    return f"{step['fleet']}: {step['title']}" if len(fleets) > 1 else str(step["title"])
+
+
 def verdict(content: Content) -> dict[str, Any]:
     """Return what the report says in one line: the worst severity that failed, how many root causes there are of each, so that
     one dead server is one and not a thousand, and how many findings are not known, and were fixed."""

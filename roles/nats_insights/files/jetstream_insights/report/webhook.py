@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import threading
 import urllib.error
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jetstream_insights.report.shape import FORMAT, Content, first_steps, verdict
+from jetstream_insights.report.shape import FORMAT, Content, first_steps, step_title, verdict
 
 #: Seconds that it may take, with the look-up of the host's name.
 PATIENCE = 10.0
@@ -27,14 +28,22 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def summary(content: Content) -> dict[str, Any]:
-    """Return what is posted. `text` is all of it in words, which is what chat programs show."""
+    """Return the JSON object to post. Chat programs show `text`, a summary in words. Its `&`, `<` and `>` are escaped: a name or
+    a line of a log must not mention a channel or link to a page."""
     said = verdict(content)
     steps = [{key: row[key] for key in ("fleet", "severity", "title", "commands")} for row in first_steps(content)]
     counts = ", ".join(f"{said[severity]} {severity}" for severity in ("critical", "warning", "info"))
     lines = [f"{content['title']}, {content['day']}: {counts}; {said['unknown']} not known"]
-    lines += [f"{step['severity']}: {step['title']}: {'; '.join(step['commands'])}" for step in steps]
+    for step in steps:
+        lines += [f"{step['severity']}: {step_title(content, step)}", *(f"- {command}" for command in step["commands"])]
     made = {name: content[name] for name in ("title", "day", "generated")}
-    return {"format": FORMAT, "text": "\n".join(lines), **made, "verdict": said, "first_steps": steps}
+    return {
+        "format": FORMAT,
+        "text": html.escape("\n".join(lines), quote=False),
+        **made,
+        "verdict": said,
+        "first_steps": steps,
+    }
 
 
 def post(file: Path, content: Content) -> str | None:
