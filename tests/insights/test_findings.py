@@ -402,8 +402,7 @@ def test_thresholds_are_refused_when_nobody_knows_them() -> None:
     assert (given.thresholds, given.skip) == ({"server_003_cpu": 80.0}, frozenset({"STREAM_103"}))
     for wrong, said in (
         ({"server_003_cpus": 80}, "server_003_cpus"),
-        ({"server_003_cpu": "80"}, "not a number"),
-        ({"server_003_cpu": True}, "not a number"),
+        *(({"server_003_cpu": value}, "not a number") for value in ("80", True, None, -5, float("nan"), float("inf"))),
         ({"skip": ["SERVER_999"]}, "SERVER_999"),
         ([], "object"),
     ):

@@ -72,7 +72,14 @@ def test_the_jobs_run_one_after_the_other_until_one_fails(spark: SparkSession, t
 
 
 def test_arguments_that_make_no_sense(capsys: Output) -> None:
-    for wrong in (["--from", "2026-11-22", "--to", "2026-11-21"], ["--from", "yesterday"]):
+    for wrong in (
+        ["--from", "2026-11-22", "--to", "2026-11-21"],
+        ["--from", "yesterday"],
+        ["--maintenance", "2026-11-22/2026-11-21"],
+        *(["--slo", text] for text in ("nan", "0", "-1", "1.01", "most")),
+        *([option, "-1"] for option in ("--keep-bronze", "--keep-silver", "--unused")),
+        *(["--unused", text] for text in ("nan", "inf")),
+    ):
         with pytest.raises(SystemExit) as ended:
             main(["silver", "--lake", "/nowhere", *wrong])
         assert ended.value.code == 2

@@ -133,6 +133,7 @@ def test_thresholds_that_nobody_knows_are_refused_before_anything_is_read(
     "content",
     [
         '{"server": "n1"}',
+        '[{"server": "n1", "open_files": -1}]',
         '[{"open_files": 1}]',
         '[{"server": "n1", "files": 1}]',
         '[{"server": "n1", "open_files": "1"}]',

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -61,9 +62,35 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def maintenance(text: str) -> Maintenance:
-    """Return an argument's window: BEGIN/END, or BEGIN/END/SERVER,SERVER. Raises ValueError."""
+    """Return an argument's window: BEGIN/END, or BEGIN/END/SERVER,SERVER. Raises ArgumentTypeError and ValueError."""
     begin, end, *servers = text.split("/")
+    if moment(begin) >= moment(end):
+        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
     return Maintenance(moment(begin), moment(end), tuple(name for part in servers for name in part.split(",") if name))
+
+
+def objective(text: str) -> float:
+    """Return an argument's share of time, above 0 and at most 1. Raises ArgumentTypeError and ValueError."""
+    found = float(text)
+    if not 0 < found <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share above 0 and up to 1")
+    return found
+
+
+def day_count(text: str) -> int:
+    """Return an argument's number of days. Raises ArgumentTypeError and ValueError."""
+    found = int(text)
+    if found < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative")
+    return found
+
+
+def hour_count(text: str) -> float:
+    """Return an argument's number of hours. Raises ArgumentTypeError and ValueError."""
+    found = float(text)
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return found
 
 
 def windows_of(journal: Path | None) -> Sequence[Any]:
@@ -134,7 +161,7 @@ def parser() -> argparse.ArgumentParser:
         help="a window in which elections and restarts were meant; may be given more than once",
     )
     daily.add_argument(
-        "--slo", type=float, default=Settings.slo, help="the objective of the time with quorum, such as 0.999"
+        "--slo", type=objective, default=Settings.slo, help="the objective of the time with quorum, such as 0.999"
     )
     judged = found.add_argument_group("findings")
     judged.add_argument(
@@ -161,13 +188,17 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--fail-on", choices=SEVERITIES, help="exit status 4 where a root cause is at least so severe")
     keep = found.add_argument_group("maintain")
     keep.add_argument(
-        "--keep-bronze", type=int, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever"
+        "--keep-bronze", type=day_count, default=0, metavar="DAYS", help="days to keep snapshots, by default for ever"
     )
     keep.add_argument(
-        "--keep-silver", type=int, default=0, metavar="DAYS", help="days to keep the tables, by default for ever"
+        "--keep-silver", type=day_count, default=0, metavar="DAYS", help="days to keep the tables, by default for ever"
     )
     keep.add_argument(
-        "--unused", type=float, default=24.0, metavar="HOURS", help="how long somebody may still read what was replaced"
+        "--unused",
+        type=hour_count,
+        default=24.0,
+        metavar="HOURS",
+        help="how long somebody may still read what was replaced",
     )
     return found
 

@@ -69,7 +69,9 @@ def read_hosts(path: Path | None) -> Hosts | None:
         good = isinstance(host, dict) and isinstance(host.get("server"), str) and set(host) <= set(_HOSTS)
         # A truth value is a number to Python.
         if not good or any(
-            isinstance(value, bool) or not isinstance(value, _OF_JSON[_HOSTS[name]])
+            isinstance(value, bool)
+            or not isinstance(value, _OF_JSON[_HOSTS[name]])
+            or (isinstance(value, int) and value < 0)
             for name, value in host.items()
             if value is not None
         ):

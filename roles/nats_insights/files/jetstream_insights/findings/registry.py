@@ -7,6 +7,7 @@ in one pass over it, and so that the documentation shows the very rule that is a
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -158,10 +159,15 @@ def settings(registry: Registry, content: Any) -> Settings:
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise ThresholdError(f"no check has the thresholds {', '.join(unknown)}")
-    wrong = sorted(name for name, value in given.items() if type(value) not in (int, float))
+    wrong = sorted(name for name, value in given.items() if not _is_threshold(value))
     if wrong:
-        raise ThresholdError(f"not a number: {', '.join(wrong)}")
+        raise ThresholdError(f"not a number of at least 0: {', '.join(wrong)}")
     return Settings({name: float(value) for name, value in given.items()}, frozenset(skip))
+
+
+def _is_threshold(value: Any) -> bool:
+    """Return whether a value can be compared. JSON of Python has NaN, which is greater than every number in Spark."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------------
