@@ -20,6 +20,7 @@ description:
   - There is one connection to each server and one to each further address. Nothing is left behind, also when it fails.
   - Among the addresses of a server that listens on all its interfaces, those that cannot be reached from here are a warning. An
     address that was chosen, by C(client_advertise) or as the host to listen on, has to lead to a server of the cluster.
+  - Every one of O(required_users) must be able to log in.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -32,7 +33,7 @@ options:
     type: list
     elements: dict
     default: []
-    suboptions:
+    suboptions: &user
       account:
         description: Name of the account.
         type: str
@@ -52,6 +53,13 @@ options:
       credentials:
         description: Path of a C(.creds) file with the user's JWT and seed.
         type: path
+  required_users:
+    description:
+      - Users that must be able to log in, each to the account that it is given for. A rejected one is a failure.
+    type: list
+    elements: dict
+    default: []
+    suboptions: *user
   expected_servers:
     description:
       - Names of the servers that there have to be. One that no address leads to is a failure.
@@ -114,52 +122,58 @@ EXAMPLES = r"""
 RETURN = r"""
 ok:
   description: Whether everything that was tried works.
-  returned: when a server could be asked
+  returned: when a server answered
   type: bool
   sample: true
 summary:
   description: What was done, for people.
-  returned: when a server could be asked
+  returned: when a server answered
   type: str
   sample: 6 pairs of 3 servers carry messages (app of account APP); a stream of 3 replica(s) was written, read and deleted
 account:
   description: The account whose user did it, null for the task's own user.
-  returned: when a server could be asked
+  returned: when a server answered
   type: str
   sample: APP
 servers:
   description: Names of the servers that were reached.
-  returned: when a server could be asked
+  returned: when a server answered
   type: list
   elements: str
   sample: [n1, n2, n3]
 pairs:
   description: How many pairs of connections there were, and the first of those whose message did not arrive.
-  returned: when a server could be asked
+  returned: when a server answered
   type: dict
   sample: {tested: 6, broken: []}
 addresses:
   description:
     - The addresses advertised to clients beyond those of O(servers), each with the C(server) that it led to, or empty and the
       C(reason).
-  returned: when a server could be asked
+  returned: when a server answered
   type: list
   elements: dict
   sample: [{address: "10.0.0.1:4222", server: n1, reason: ""}]
 stream:
   description: The C(replicas) of the stream that was written and read, 0 when there was none, because of C(reason).
-  returned: when a server could be asked
+  returned: when a server answered
   type: dict
   sample: {replicas: 3, reason: ""}
 not_tested:
   description: What was not tried, and which users were passed over, with the reasons.
-  returned: when a server could be asked
+  returned: when a server answered
   type: list
   elements: str
   sample: []
+rejected:
+  description: Those of RV(failures) that are about O(required_users).
+  returned: when a server answered
+  type: list
+  elements: str
+  sample: ["app of account APP: every server rejects this login"]
 failures:
   description: What does not work, the most fundamental first, on one screen.
-  returned: when a server could be asked
+  returned: when a server answered
   type: list
   elements: str
   sample: []
@@ -167,7 +181,7 @@ failures:
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -196,6 +210,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.smoke
     User,
     choose_users,
     exchange,
+    login_failures,
     try_stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
@@ -204,15 +219,23 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 MOST_PAIRS = 20
 #: What to do when messages do not arrive, and otherwise.
 _ROUTES = "$ ansible-playbook natsops.jetstream.diagnose  # names each route and gateway connection that is missing"
+_LOGINS = "correct these users, which operations need: required_users (nats_cluster_account_users of the role)"
 _ADDRESSES = "client_advertise chooses the address that a server advertises to clients (nats_server_client_advertise of the role)"
+
+
+def account_logins(own: ConnectionOptions, entries: Iterable[Mapping[str, Any]]) -> list[User]:
+    """Return the users of accounts, each with the connection of the task."""
+    return [User(entry["account"], as_user(own, entry)) for entry in entries]
 
 
 def candidates(own: ConnectionOptions, params: Mapping[str, Any]) -> list[User]:
     """Return the users to try: those of the accounts, and the task's own last."""
-    return [*(User(entry["account"], as_user(own, entry)) for entry in params["account_users"]), User("", own)]
+    return [*account_logins(own, params["account_users"]), User("", own)]
 
 
-def smoke_test(users: list[User], params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+def smoke_test(
+    own: ConnectionOptions, users: list[User], params: Mapping[str, Any], check_mode: bool
+) -> dict[str, Any]:
     """Return the module's result: what was tried, and what does not work. Raises NatsFailure when nobody can log in."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
     run = secrets.token_hex(6)
@@ -227,7 +250,7 @@ def smoke_test(users: list[User], params: Mapping[str, Any], check_mode: bool) -
     flow = asyncio.run(exchange(sender.options, expected, subject if choice.sender else "", timeout))
     if choice.sender:
         flow = replace(flow, stream=write_and_read(choice, flow, params, run, timeout))
-    return result(flow, sender, choice, len(users))
+    return result(flow, sender, choice, len(users), login_failures(account_logins(own, params["required_users"])))
 
 
 def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], run: str, timeout: float) -> StreamTest:
@@ -243,16 +266,17 @@ def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], run: s
         return try_stream(api, publisher, sender.account, name, subject, replicas, timeout)
 
 
-def result(flow: Flow, sender: User, choice: Choice, users: int) -> dict[str, Any]:
-    """Return the module's result; `users` is how many could have done it."""
+def result(flow: Flow, sender: User, choice: Choice, users: int, rejected: Sequence[str]) -> dict[str, Any]:
+    """Return the module's result; `users`: the number of users to choose from; `rejected`: the failures of required users."""
     sent = choice.sender is not None
     not_tested = list(choice.reasons)
     if sent and not sender.account and users > 1:
         not_tested.append("no user of an account may send messages: they were those of the task's own user")
     if sent and not flow.stream.replicas:
         not_tested.append(f"no stream was tried: {flow.stream.reason}")
-    failures = flow_failures(flow)
+    failures = [*flow_failures(flow), *rejected]
     return {
+        "rejected": list(rejected),
         "changed": False,
         "ok": not failures,
         "summary": failures[0] if failures else summary(flow, sender, sent),
@@ -287,6 +311,7 @@ def main() -> None:
     module: AnsibleModule = make_module(
         {
             "account_users": {**spec, "default": []},
+            "required_users": {**spec, "default": []},
             "expected_servers": {"type": "list", "elements": "str", "default": []},
             "subject": {"type": "str", "default": "natsops.smoke_test"},
             "stream": {"type": "bool", "default": True},
@@ -296,15 +321,16 @@ def main() -> None:
 
     def work(own: ConnectionOptions) -> dict[str, Any]:
         users = candidates(own, module.params)
-        for user in users:
+        for user in [*users, *account_logins(own, module.params["required_users"])]:
             module.no_log_values.update(secrets_of(user.options))
-        found = smoke_test(users, module.params, module.check_mode)
+        found = smoke_test(own, users, module.params, module.check_mode)
         for text in found.pop("warnings"):
             module.warn(text)
         if not found["ok"]:
             hints = [_ROUTES] if found["pairs"]["broken"] else []
             hints += [_ADDRESSES] if any(not one["server"] for one in found["addresses"]) else []
-            lines = ["The cluster does not carry its clients' messages as it should:", *found["failures"], *hints]
+            hints += [_LOGINS] if found["rejected"] else []
+            lines = ["The cluster does not serve its clients as it should:", *found["failures"], *hints]
             fail(module, NatsFailure("smoke_test_failed", "\n".join(lines)), **found)
         return found
 

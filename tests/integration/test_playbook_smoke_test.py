@@ -41,13 +41,21 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
         wrong = f"127.0.0.1:{free_ports(1)[0]}"
         cluster.hosts["n2"]["nats_server_client_advertise"] = wrong
         assert SMOKE_TEST not in cluster.playbook("deploy", "--limit", "n2", nats_cluster_smoke_test="never").output
-        failed = cluster.playbook("deploy", fails=True, nats_cluster_smoke_test="always").output
+        failed = cluster.playbook(
+            "deploy",
+            fails=True,
+            nats_cluster_smoke_test="always",
+            nats_cluster_account_users=[{"account": "APP", "user": "ops", "password": "rejected-pass"}],
+        ).output
         cause = f"n2 advertises {wrong} to clients: connection refused: nothing listens there"
         assert cause in failed, failed
-        assert "nats_cluster : Stop because messages do not arrive" in failed
-        printed = failed[failed.index("Stop because messages do not arrive") : failed.index("PLAY RECAP")]
+        assert "nats_cluster : Stop because the cluster does not serve its clients" in failed
+        printed = failed[
+            failed.index("Stop because the cluster does not serve its clients") : failed.index("PLAY RECAP")
+        ]
         assert len(printed.splitlines()) <= 25, printed
-        assert APP_PASSWORD not in failed
+        assert "ops of account APP: every server rejects this login" in failed, failed
+        assert APP_PASSWORD not in failed and "rejected-pass" not in failed
 
         # Without a user whose password is known it is the system user's.
         del cluster.hosts["n2"]["nats_server_client_advertise"]

@@ -62,7 +62,17 @@ def test_a_good_cluster(healthy: NatsProcesses, run_module: Runner) -> None:
     # To each server, one that chose the user, and two for the stream.
     assert took <= len(healthy.names) + 3
 
-    without = smoke(run_module, healthy, stream=False)
+    app = healthy.account_users()[0]
+    required = [app, {**app, "password": "wrong"}, {**app, "account": "OTHER"}]
+    rejected = smoke(run_module, healthy, required_users=required, stream=False)
+    assert rejected["failed"] and rejected["rejected"] == rejected["failures"]
+    assert rejected["failures"] == [
+        "app of account APP: every server rejects this login",
+        "app of account OTHER belongs to account APP",
+    ], rejected
+    assert "nats_cluster_account_users" in rejected["msg"] and "wrong" not in rejected["msg"]
+
+    without = smoke(run_module, healthy, stream=False, required_users=[app])
     assert without["ok"] and without["stream"] == {"replicas": 0, "reason": "not asked for"}
     assert APP_PASSWORD not in str(result) and SYS_PASSWORD not in str(result)
 

@@ -25,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.message_
     StreamTest,
     addresses_to_try,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Client,
@@ -37,6 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     JetStreamApi,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
 #: Seconds between two rounds of messages: interest takes a moment from one server to the others.
@@ -96,6 +98,27 @@ def choose_users(users: Sequence[User], subject: str) -> Choice:
         if sender:
             return Choice(sender, manager, tuple(reasons))
     return Choice(reasons=tuple(reasons))
+
+
+def login_failures(users: Sequence[User]) -> list[str]:
+    """Return a reason for each user that a server rejects, or that belongs to an account other than the given one. Servers before
+    2.10 do not report accounts, and 2.10 reports only the public key in operator mode: those accounts are not compared."""
+    failures = []
+    for user in users:
+        with Client(user.options) as client:
+            try:
+                client.connect()
+            except NatsFailure as failure:
+                rejected = failure.code == "authorization"
+                reason = "every server rejects this login" if rejected else failure.description
+                failures.append(f"{user.name} of account {user.account}: {reason}")
+                continue
+            names = SystemApi(client).own_account_name()
+        known = {*names, *names.values()}
+        comparable = is_account_key(user.account) or not all(map(is_account_key, known))
+        if known and comparable and user.account not in known:
+            failures.append(f"{user.name} of account {user.account} belongs to account {next(iter(names.values()))}")
+    return failures
 
 
 def _manages_streams(client: Client, user: User, subject: str) -> bool:
