@@ -23,8 +23,8 @@ from jetstream_insights.judging import Looks, looks_of, make_findings
 from jetstream_insights.lake import JUDGED, Lake
 from jetstream_insights.maintenance import Keep, Maintained, maintain
 from pyspark.sql import SparkSession
-from support.fleet import START
-from support.lakes import few_silver_tables, published_rows
+from support.fleet import START, Fleet
+from support.lakes import DAY, Golden, few_silver_tables, published_rows
 from support.snapshots import HOUR, recorded, write_snapshot
 from support.truth import judged, planted, table
 
@@ -151,6 +151,21 @@ def test_what_is_judged_again(spark: SparkSession, tmp_path: Path, monkeypatch: 
     by_hours, last = made.tables(), made.runs()
     made.findings(stricter, force=True)
     assert made.tables() == by_hours and {*made.runs().values()}.isdisjoint(last.values())
+
+
+def test_a_gap_between_snapshots_may_contain_midnight(
+    spark: SparkSession, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_silver_tables(monkeypatch, "servers", "streams", "hosts")
+    made = Made(spark, tmp_path / "lake", DAY + timedelta(days=1))
+    shutil.copytree(golden.path, made.path)
+    for minute in range(120, 150, 10):
+        Fleet(3, 5).write(made.path, timedelta(days=1, minutes=minute).total_seconds())
+    made.silver()
+    made.findings(replace(FEW, skip=FEW.skip | (CHECKS - {"FLEET_201"})))
+    (gap,) = [row for row in made.rows("findings") if row["check"] == "FLEET_201"]
+    # From 01:00 of the day before, the last moment of the golden lake, to 02:00.
+    assert (gap["result"], gap["value"]) == ("fail", 25 * 3600.0), gap
 
 
 def test_days_without_snapshots_end_no_finding(

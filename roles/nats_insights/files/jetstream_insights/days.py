@@ -27,6 +27,13 @@ from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hour
 from jetstream_insights.side_by_side import each, make_all
 
 
+def newest_snapshots(lake: Lake, before: date | None = None) -> DataFrame | None:
+    """Return `fleet` and `taken` of the newest snapshot of every fleet in the lake, if given `before` a day; None without any."""
+    published = [day for day in lake.published_days("gold") if before is None or day < before]
+    fleets = lake.read_days("gold", "report_fleet", published)
+    return None if fleets is None else fleets.groupBy("fleet").agg(F.max("taken").alias("taken"))
+
+
 def days(start: datetime, end: datetime) -> Iterator[date]:
     """Yield the days that have a moment from `start` up to and without `end`."""
     day = start.date()

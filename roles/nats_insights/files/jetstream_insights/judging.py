@@ -18,7 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jetstream_insights.days import hours_of, inputs_of, up_to_date
+from jetstream_insights.days import hours_of, inputs_of, newest_snapshots, up_to_date
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import checks_of, judge, judge_moments, judge_time, summary
@@ -292,6 +292,8 @@ class _Day:
                     tables[name] = silver_of(lake, name, of_hours)
             elif (found := lake.read_days("gold", name, [self._day])) is not None:
                 tables[name] = found
+        if period and (earlier := newest_snapshots(lake, self._day)) is not None:
+            tables["earlier_snapshots"] = earlier
         if self._hosts is not None and "hosts" in names:
             given = lake.spark.createDataFrame(
                 list(self._hosts), ", ".join(f"{name} {type_}" for name, type_ in _HOSTS.items())

@@ -562,9 +562,14 @@ def server_restarts(tables: Tables) -> DataFrame:
 
 
 def snapshot_periods(tables: Tables) -> DataFrame:
-    """Return a row for each fleet: the longest time between two snapshots, and what is usual, in seconds."""
+    """Return a row for each fleet with the longest and the usual time between two snapshots, in seconds. The first snapshot of
+    the day follows the newest one of the table `earlier_snapshots` (fleet, taken), which may be missing."""
+    snapshots, earlier = tables["snapshots"], tables.get("earlier_snapshots")
     before = F.lag("taken").over(Window.partitionBy("fleet").orderBy("taken"))
-    gaps = tables["snapshots"].withColumn("gap", seconds(before, F.col("taken")))
+    if earlier is not None:
+        snapshots = snapshots.join(F.broadcast(earlier.withColumnRenamed("taken", "earlier")), "fleet", "left")
+        before = F.coalesce(before, "earlier")
+    gaps = snapshots.withColumn("gap", seconds(before, F.col("taken")))
     return gaps.groupBy("fleet").agg(
         *_period(),
         F.max("gap").alias("longest"),

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from jetstream_insights.days import newest_snapshots
 from jetstream_insights.lake import Lake
 from jetstream_insights.report.causes import with_causes
 from jetstream_insights.report.page import page
@@ -109,8 +110,13 @@ def read_content(
     tables = {name: read[name] for name in known if name in read}
     if "findings" in tables:
         failing = dicts({"tables": tables}, "findings")
-        newest = newest_snapshots(lake) if present else {}
-        expected = {fleet: taken for fleet, taken in newest.items() if present and fleet not in present.retired}
+        newest = newest_snapshots(lake) if present else None
+        rows = newest.select("fleet", F.unix_seconds("taken").alias("taken")).collect() if newest is not None else []
+        expected = {
+            row["fleet"]: datetime.fromtimestamp(row["taken"], timezone.utc)
+            for row in rows
+            if present and row["fleet"] not in present.retired
+        }
         tables = with_causes(tables, failing, meant, now if present else None, expected)
     return {
         "format": FORMAT,
@@ -121,15 +127,6 @@ def read_content(
         "account_names": account_names(lake.read_days("silver", "account_limits", [day])),
         "tables": without_single_domain(tables),
     }
-
-
-def newest_snapshots(lake: Lake) -> dict[str, datetime]:
-    """Return the time of the newest snapshot of every fleet in the lake."""
-    frame = lake.read_days("gold", "report_fleet", lake.published_days("gold"))
-    if frame is None:
-        return {}
-    rows = frame.groupBy("fleet").agg(F.max(F.unix_seconds("taken")).alias("taken")).collect()
-    return {row["fleet"]: datetime.fromtimestamp(row["taken"], timezone.utc) for row in rows}
 
 
 def account_names(limits: DataFrame | None) -> dict[str, str]:
