@@ -237,9 +237,7 @@ class _Day:
                 if earlier is not None and retired:
                     earlier = earlier.where(~F.col("fleet").isin(*retired))
                 before = lake.read_days(LAYER, "findings", [day]) if again else None
-                codes = {
-                    check.code for period in (True, False) for check in checks_of(REGISTRY, self._wanted, period=period)
-                }
+                codes = set(REGISTRY.checks) - self._wanted.skip
                 found = lake.write_day(
                     LAYER, "findings", run, day, findings(looks, counted, codes, earlier, before).coalesce(1)
                 )

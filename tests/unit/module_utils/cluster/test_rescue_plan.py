@@ -111,7 +111,7 @@ def test_three_of_five_are_destroyed() -> None:
 
 
 def test_a_removed_server_that_has_returned_is_not_a_member() -> None:
-    """Seen on 2.15.1: the leader counts two members, and the third reports a view of its own."""
+    """The leader counts two members, and the third reports a view of its own."""
     names = ("n1", "n2", "n3")
     group = RaftGroup(META, "meta group", 2, ("n1",), (Peer("n2"),), names, names)
     servers = tuple(server(name, version="2.15.1", health=Health("ok")) for name in names)
