@@ -233,9 +233,7 @@ def candidates(own: ConnectionOptions, params: Mapping[str, Any]) -> list[User]:
     return [*account_logins(own, params["account_users"]), User("", own)]
 
 
-def smoke_test(
-    own: ConnectionOptions, users: list[User], params: Mapping[str, Any], check_mode: bool
-) -> dict[str, Any]:
+def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result: what was tried, and what does not work. Raises NatsFailure when nobody can log in."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
     run = secrets.token_hex(6)
@@ -250,7 +248,7 @@ def smoke_test(
     flow = asyncio.run(exchange(sender.options, expected, subject if choice.sender else "", timeout))
     if choice.sender:
         flow = replace(flow, stream=write_and_read(choice, flow, params, run, timeout))
-    return result(flow, sender, choice, len(users), login_failures(account_logins(own, params["required_users"])))
+    return result(flow, sender, choice, len(users), login_failures(required))
 
 
 def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], run: str, timeout: float) -> StreamTest:
@@ -321,9 +319,10 @@ def main() -> None:
 
     def work(own: ConnectionOptions) -> dict[str, Any]:
         users = candidates(own, module.params)
-        for user in [*users, *account_logins(own, module.params["required_users"])]:
+        required = account_logins(own, module.params["required_users"])
+        for user in [*users, *required]:
             module.no_log_values.update(secrets_of(user.options))
-        found = smoke_test(own, users, module.params, module.check_mode)
+        found = smoke_test(users, required, module.params, module.check_mode)
         for text in found.pop("warnings"):
             module.warn(text)
         if not found["ok"]:
