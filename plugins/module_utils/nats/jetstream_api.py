@@ -69,6 +69,8 @@ CONCURRENT_CALLS = 64
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
 STREAM_EXISTS, CONSUMER_EXISTS = 10058, 10148
+#: How a server refuses to create a stream, and the cause that passes by itself.
+_CREATION_FAILED, _NO_STORE = 10049, "error creating store for stream"
 #: JetStream is off for the user's account, or on the servers.
 NOT_ENABLED = (10039, 10076)
 #: How long a server may take to read the JWT of an account that it meets for the first time. Another request that comes meanwhile
@@ -278,8 +280,21 @@ class JetStreamApi(_Api):
         return list(info["state"].get("deleted") or ())
 
     def create_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a stream and return its info."""
-        return self._call_for(f"STREAM.CREATE.{config['name']}", STREAM_INFO, config)
+        """Create a stream and return its info.
+
+        A server that has just deleted the last stream of an account removes the account's directories while it may already
+        be creating the next stream in them: "error creating store for stream" (server/stream.go stop, newFileStore; seen on
+        2.10.27 and 2.15.1). The meta leader then drops the stream, and a second attempt succeeds.
+        """
+        attempts = 3
+        while True:
+            try:
+                return self._call_for(f"STREAM.CREATE.{config['name']}", STREAM_INFO, config)
+            except NatsFailure as failure:
+                attempts -= 1
+                if failure.err_code != _CREATION_FAILED or _NO_STORE not in failure.description or not attempts:
+                    raise
+            time.sleep(0.5)
 
     def update_stream(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Give a stream this whole configuration and return its info."""

@@ -295,7 +295,7 @@ def _create(api: JetStreamApi, name: str, subject: str, replicas: int, timeout: 
     }
     while True:
         try:
-            wait_until(lambda: api.call(f"STREAM.CREATE.{name}", config), lambda _reply: True, timeout)
+            wait_until(lambda: api.create_stream(config), lambda _reply: True, timeout)
             return int(config["num_replicas"])
         except NatsFailure as failure:
             if failure.err_code not in _FEWER_REPLICAS or config["num_replicas"] == 1:

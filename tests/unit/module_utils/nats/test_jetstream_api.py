@@ -50,6 +50,34 @@ def test_an_account_of_the_configuration_is_known_at_once() -> None:
     assert server.asked == 1
 
 
+NO_STORE = {"error": {"code": 503, "err_code": 10049, "description": "error creating store for stream"}}
+NO_SUBJECT = {"error": {"code": 500, "err_code": 10049, "description": "no subject"}}
+CREATED = {"config": {"name": "A", "num_replicas": 1, "subjects": []}, "created": "2026-01-01T00:00:00Z", "state": {}}
+
+
+@pytest.mark.parametrize(
+    ("replies", "requests", "problem"),
+    [
+        ([NO_STORE, NO_STORE, CREATED], 3, ""),
+        ([NO_STORE], 3, "error creating store for stream"),
+        ([NO_SUBJECT, CREATED], 1, "no subject"),
+    ],
+)
+def test_a_stream_without_a_store_is_requested_again(
+    replies: list[dict[str, Any]], requests: int, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server removes the directories of the last stream of an account while it creates the next stream in them."""
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    server = Server(*replies)
+    api = jetstream_api.JetStreamApi(server)  # type: ignore[arg-type]
+    if problem:
+        with pytest.raises(NatsFailure, match=problem):
+            api.create_stream({"name": "A"})
+    else:
+        assert api.create_stream({"name": "A"}) == CREATED
+    assert server.asked == requests
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
