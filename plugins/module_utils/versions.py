@@ -31,10 +31,12 @@ def reported_version(text: object) -> tuple[int, int, int]:
 
 
 def supports(since: tuple[str, ...], version: str) -> bool:
-    """Return whether a server of that version has what first came with the releases in `since` (several: ported back)."""
+    """Return whether a server of that version has what first came with the releases in `since` (several: ported back).
+
+    A server may report the version, so an unknown one has nothing that came with a release."""
     if not since:
         return True
-    have = parse_version(version)
+    have = reported_version(version)
     wanted = sorted(parse_version(first) for first in since)
     older = [first for first in wanted if first[:2] <= have[:2]]
     if not older:

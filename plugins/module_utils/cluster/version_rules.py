@@ -23,7 +23,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import (
+    parse_version,
+    reported_version,
+)
 
 #: A version with its three numbers, and whether it is a release: 2.15.0-RC.1 comes before 2.15.0.
 Version = tuple[int, int, int, bool]
@@ -65,7 +68,7 @@ class RaftFeature:
 
     def is_written_by(self, version: str, flags: Mapping[str, bool]) -> bool:
         """Return whether a server of this version with these flags writes the entries."""
-        numbers = _numbers(version)
+        numbers = reported_version(version)
         on = self.on_since is not None and numbers >= self.on_since
         return numbers >= self.read_since and flags.get(self.flag, on)
 
@@ -107,6 +110,11 @@ def parse(text: str) -> Version:
     return major, minor, patch, "-" not in text
 
 
+def _reported(text: str) -> Version:
+    """Return the version that a running server reports, which may be that of a build of its own such as `2.15.1+fork`."""
+    return (*reported_version(text), "-" not in text)
+
+
 def api_level(version: str) -> int | None:
     """Return the JetStream API level of a version: 0 before 2.11, None for a series that is newer than what is known here."""
     numbers = parse(version)[:3]
@@ -117,7 +125,7 @@ def api_level(version: str) -> int | None:
 
 def skipped_minors(version: str, target: str) -> list[str]:
     """Return the minor releases between two versions, in the order in which they would be taken."""
-    start, end = parse(version), parse(target)
+    start, end = _reported(version), parse(target)
     low, high = sorted((start[1], end[1]))
     between = [f"{end[0]}.{minor}" for minor in range(low + 1, high) if minor != _MISSING_MINOR]
     return between if start < end else between[::-1]
@@ -142,10 +150,7 @@ def version_problems(cluster: Cluster, wanted: Iterable[str], rules: VersionRule
     jumps: dict[Version, str] = {}
     for text, servers in sorted(by_version.items()):
         servers.sort()
-        try:
-            version = parse(text)
-        except ValueError:
-            version = (0, 0, 0, False)
+        version = _reported(text)
         if version[0] != target[0]:
             reported = text or "no version"
             message = f"{_list(servers)} reports {reported}: it is not known how to get from there to {rules.target}"
@@ -162,7 +167,7 @@ def version_problems(cluster: Cluster, wanted: Iterable[str], rules: VersionRule
 
 
 def _jump_problems(version: str, servers: list[str], rules: VersionRules) -> Iterator[Problem]:
-    have, want = parse(version), parse(rules.target)
+    have, want = _reported(version), parse(rules.target)
     subject, at_fault = _list(servers), tuple(servers)
     jump = f"{version} to {rules.target}"
     skipped = skipped_minors(version, rules.target)
@@ -225,16 +230,16 @@ def _unreadable_entries(cluster: Cluster, names: frozenset[str], rules: VersionR
     changing = tuple(sorted(one.name for one in members if one.name in names and one.version != rules.target))
     for feature in RAFT_FEATURES:
         writers = {server.name for server in members if feature.is_written_by(server.version, _flags(server))}
-        old = {server.name for server in members if _numbers(server.version) < feature.read_since}
+        old = {server.name for server in members if reported_version(server.version) < feature.read_since}
         mixed_already = bool(writers and old)
         if feature.is_written_by(rules.target, rules.feature_flags):
             writers |= names
-        if _numbers(rules.target) < feature.read_since:
+        if reported_version(rules.target) < feature.read_since:
             old |= names
         if not writers or not old:
             continue
         # Finishing the roll is what ends a mixture that exists.
-        ends = mixed_already and not old - names and _numbers(rules.target) >= feature.read_since
+        ends = mixed_already and not old - names and reported_version(rules.target) >= feature.read_since
         streams = _streams_with(feature, cluster)
         since = _text(feature.read_since)
         remedy = (
@@ -261,13 +266,6 @@ def _streams_with(feature: RaftFeature, cluster: Cluster) -> list[str]:
 
 def _flags(server: Server) -> dict[str, bool]:
     return {flag: flag in server.enabled_flags for flag in server.feature_flags}
-
-
-def _numbers(version: str) -> tuple[int, int, int]:
-    try:
-        return parse(version)[:3]
-    except ValueError:
-        return 0, 0, 0
 
 
 def _asset_problems(cluster: Cluster, target: str) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
     show,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds, size_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, supports
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 
 RELOAD_OVER_NATS = ("2.10.0",)
 GROWING_STORE = ("2.12.7", "2.14.0")
@@ -57,9 +57,9 @@ def config_change(
     """Return `{action, keys, reasons}` for a server of `version` that loaded `old` and shall run `new`.
 
     `action` is `none`, `reload` or `restart`; `keys` are the paths that differ; `reasons` never hold a value.
-    A `new_version` other than `version` needs a restart. Raises ConfigError, and ValueError for a version that is none.
+    A `new_version` other than `version` needs a restart, and so does every change of a server that reports no version known
+    to be reloadable. Raises ConfigError.
     """
-    parse_version(version)
     reasons = []
     restart = bool(new_version) and new_version != version
     if restart:

@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, reported_version
+from ansible_collections.natsops.jetstream.plugins.module_utils.versions import (
+    parse_version,
+    reported_version,
+    supports,
+)
 
 
 def test_a_version_has_three_numbers() -> None:
@@ -44,3 +48,11 @@ def test_a_version_that_yaml_reads_as_a_number_is_refused() -> None:
 )
 def test_what_a_server_reports_can_always_be_compared(text: object, numbers: tuple[int, int, int]) -> None:
     assert reported_version(text) == numbers
+
+
+@pytest.mark.parametrize(
+    ("reported", "supported"),
+    [("2.11.0", True), ("v2.15.1", True), ("2.15.1+fork", True), ("2.10.27", False), ("devel", False), ("", False)],
+)
+def test_a_feature_is_looked_up_for_every_reported_version(reported: str, supported: bool) -> None:
+    assert supports(("2.11.0",), reported) is supported

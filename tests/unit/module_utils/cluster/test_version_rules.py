@@ -96,6 +96,8 @@ def codes(problems: list[Problem]) -> set[tuple[str, str]]:
         ("2.10.27", "2.9.10", {("roll_downgrade", "error"), ("roll_downgrade_floor", "error")}),
         ("", "2.10.27", {("roll_version_unknown", "error")}),
         ("devel", "2.10.27", {("roll_version_unknown", "error")}),
+        ("v2.10.27", "2.10.29", set()),
+        ("2.10.29+fork", "2.10.27", {("roll_downgrade", "error")}),
         ("2.15.1", "3.0.0", {("roll_version_unknown", "error")}),
     ],
 )

@@ -102,9 +102,12 @@ def test_all_servers_are_to_be_reloaded_together_for_pinned_accounts() -> None:
     assert "right after one another" in str(change["reasons"])
 
 
-def test_a_version_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="latest"):
-        config_change({}, {}, "latest")
+@pytest.mark.parametrize(
+    ("reported", "action"), [("v2.15.1", "reload"), ("2.15.1+fork", "reload"), ("devel", "restart"), ("", "restart")]
+)
+def test_every_version_that_a_server_reports_is_compared(reported: str, action: str) -> None:
+    assert config_change({}, {"max_connections": 5}, reported)["action"] == action
+    assert config_change({}, {}, reported)["action"] == "none"
 
 
 TLS = {"cert_file": "/c", "key_file": "/k", "ca_file": "/ca", "verify": True}
