@@ -54,7 +54,7 @@ def test_errors_are_the_servers_own(api: JetStreamApi) -> None:
     with pytest.raises(NatsFailure) as refused:
         api.stream("NOTHERE")
     assert (refused.value.code, refused.value.err_code, refused.value.account) == ("api_error", 10059, "APP")
-    assert refused.value.description == "stream not found (JetStream error 10059)"
+    assert refused.value.description == "stream not found: APP/NOTHERE (JetStream error 10059)"
     assert api.find_stream("NOTHERE") is None
     assert api.find_consumer("ORDERS", "nobody") is None
     with pytest.raises(NatsFailure):

@@ -143,6 +143,8 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
     assert nowhere["failure"]["code"] == "write_failed", nowhere
     assert "moves[0]: to is missing" in move([{"account": "APP", "stream": "X", "from": "n1"}])["msg"]
     assert "concurrency: must be at least 1, not 0" in move([], concurrency=0)["msg"]
+    gone = move([{"account": "APP", "stream": "GONE", "from": "n1", "to": "n2"}])
+    assert "stream not found: APP/GONE" in gone["msg"], gone
 
     # The plan of the file is what runs, unless the cluster is another one.
     kept = plan("nats_rebalance_plan", plan_file=str(file), **options)

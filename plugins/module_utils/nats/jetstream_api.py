@@ -140,6 +140,8 @@ class Listing:
 #: What to look at after some errors of JetStream.
 _NO_ROOM = ": max_bytes of all streams on a server count, written or not; natsops.jetstream.report shows what is reserved there"
 _HINTS = {10023: _NO_ROOM, 10047: _NO_ROOM}
+#: The names in the subject of a request: those of a stream and of a consumer.
+_NAMED = re.compile(r"\.(?:STREAM|CONSUMER)\.(?:(?:MSG|PEER|LEADER|DURABLE)\.)?[A-Z]+\.([^.]+)(?:\.([^.]+))?")
 
 
 class _Api:
@@ -148,9 +150,10 @@ class _Api:
     silence = ""
     _prefix = "$JS.API"
 
-    def __init__(self, client: Client, account: str | None = None) -> None:
+    def __init__(self, client: Client, account: str | None = None, label: str | None = None) -> None:
         self._client = client
         self.account = account
+        self.label = label or account or ""
 
     def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
         """Return the reply to one request; `subject` is without `$JS.API.`. Raises NatsFailure."""
@@ -207,6 +210,8 @@ class _Api:
         code = error.get("err_code") if isinstance(error.get("err_code"), int) else None
         # Any client of the account may have sent it.
         description = " ".join(str(error.get("description", "no description")).split())
+        if code in (STREAM_NOT_FOUND, CONSUMER_NOT_FOUND):
+            description += self._named(outcome.subject, code)
         return NatsFailure(
             "api_error",
             f"{printable(description)} (JetStream error {code}){_HINTS.get(code or 0, '')}",
@@ -214,6 +219,14 @@ class _Api:
             account=self.account,
             err_code=code,
         )
+
+    def _named(self, subject: str, code: int) -> str:
+        """Return the stream or consumer of a request as the end of a message: servers do not name missing assets."""
+        found = _NAMED.search(subject)
+        if not found:
+            return ""
+        names = [self.label, found[1], found[2] if code == CONSUMER_NOT_FOUND else ""]
+        return f": {'/'.join(name for name in names if name)}"
 
     def _bad_reply(self, reply: Reply, description: str) -> NatsFailure:
         return NatsFailure("bad_reply", description, subject=reply.subject, account=self.account)
@@ -226,8 +239,7 @@ class JetStreamApi(_Api):
     silence = "JetStream has no leader that could answer, or the user's account has no JetStream or may not ask this"
 
     def __init__(self, client: Client, account: str | None = None, label: str | None = None) -> None:
-        super().__init__(client, account)
-        self.label = label or account or ""
+        super().__init__(client, account, label)
         domain = client.options.jetstream_domain
         if domain:
             # Every server maps this to the API where the domain is its own.

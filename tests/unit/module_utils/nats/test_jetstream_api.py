@@ -94,6 +94,25 @@ def test_the_reason_for_which_a_part_was_not_taken_is_the_servers_own(body: byte
     assert failure.value.description.startswith(reason) and "\x1b" not in failure.value.description
 
 
+@pytest.mark.parametrize(
+    ("subject", "err_code", "named"),
+    [
+        ("$JS.API.STREAM.INFO.ORDERS", 10059, ": APP/ORDERS "),
+        ("$JS.hub.API.STREAM.MSG.GET.ORDERS", 10059, ": APP/ORDERS "),
+        ("$JS.API.CONSUMER.LEADER.STEPDOWN.ORDERS.worker", 10059, ": APP/ORDERS "),
+        ("$JS.API.CONSUMER.LEADER.STEPDOWN.ORDERS.worker", 10014, ": APP/ORDERS/worker "),
+        ("$JS.API.CONSUMER.CREATE.ORDERS.worker.orders.new", 10014, ": APP/ORDERS/worker "),
+        ("$JS.API.STREAM.LIST", 10059, "not found "),
+        ("$JS.API.STREAM.INFO.ORDERS", 10047, "not found "),
+    ],
+)
+def test_a_missing_asset_is_named(subject: str, err_code: int, named: str) -> None:
+    error = {"error": {"code": 404, "err_code": err_code, "description": "not found"}}
+    api = jetstream_api.JetStreamApi(Server(error), "APP")  # type: ignore[arg-type]
+    failure = api._answer(Reply(subject, json.dumps(error).encode(), 0.001))
+    assert isinstance(failure, NatsFailure) and f"{named}(JetStream error {err_code})" in failure.description
+
+
 @pytest.mark.parametrize("error", ["x", 7, ["a"], True])
 def test_an_error_of_another_type_is_a_bad_reply(error: Any) -> None:
     """Any client of the account may answer a request of the JetStream API."""
