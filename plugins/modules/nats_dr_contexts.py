@@ -73,7 +73,8 @@ options:
     elements: str
   left_alone:
     description:
-      - Users whose contexts are left as they are, such as the system user, unless O(contexts) names them.
+      - Users whose contexts are left as they are, such as the system user, unless O(contexts) names them. A context with an nkey
+        or credentials has no user and is left as it is if its name ends with one, as in C(c1-sys).
     type: list
     elements: str
     default: []
@@ -147,7 +148,7 @@ def switch(module: AnsibleModule) -> dict[str, Any]:
         if context is None:
             continue
         if params["contexts"] is None:
-            if not may_follow(context, saved, origin, params["left_alone"]):
+            if not may_follow(path.stem, context, saved, origin, params["left_alone"]):
                 continue
         elif saved is None and not points_at(context, origin) and params["serving"] == "site":
             raise NatsFailure(

@@ -373,6 +373,16 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     written = json.loads(app.read_text())
     assert (written["url"], written["password"]) == ("nats://west:4222", "c" * 20)
 
+    # A user with an nkey or credentials has a file, which the command reads, next to the context.
+    credentials = tmp_path / "sys.creds"
+    credentials.write_text("-----BEGIN NATS USER JWT-----\n")
+    by_file = {**variables, "nats_server_system_password": "", "nats_server_api_credentials": str(credentials)}
+    assert changes(host.play("contexts", **by_file)) == ["Write the key of the system user", "Write the contexts"]
+    assert changes(host.play("contexts", **by_file)) == []
+    context = json.loads((tmp_path / "contexts/C1-sys.json").read_text())
+    assert "user" not in context and Path(context["creds"]).read_text() == credentials.read_text()
+    assert Path(context["creds"]).stat().st_mode & 0o777 == 0o600
+
     own: dict[str, Any] = {
         "nats_server_tls_source": "files",
         "nats_server_tls_ca_src": str(tmp_path / "pki/ca.crt"),

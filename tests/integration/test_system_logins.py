@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.credentials import new_user
@@ -71,6 +72,13 @@ def test_playbooks_log_in_with_the_nkey_of_the_inventory(
         refused = cluster.playbook("upgrade", "--check", "-vvv", fails=True, **wanted)
         assert "2.10.27 to 2.15.1 skips" in words(refused.output)
         assert seed.read_text() not in refused.output
+        contexts = cluster.root / "nats" / "context"
+        where: dict[str, Any] = {"nats_server_contexts_on": "controller", "nats_server_contexts_dir": str(contexts)}
+        assert seed.read_text() not in cluster.playbook("deploy", "-vvv", **where).output
+        cluster.deploy_changes_nothing(**where)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(cluster.root))
+        assert run_module("nats_cluster_info", {"context": "C1-sys"})["servers"]
+        assert {path.stat().st_mode & 0o777 for path in contexts.iterdir()} == {0o600}
         return
     cluster.variables["nats_server_api_nkey"] = str(seed)
     create(cluster, "ORDERS", 1, subjects=["ORDERS.>"])

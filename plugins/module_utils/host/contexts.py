@@ -54,12 +54,16 @@ def points_at(context: Context, side: Side) -> bool:
     return bool(found) and found <= servers
 
 
-def may_follow(context: Context, saved: Optional[Context], origin: Side, left_alone: Collection[str]) -> bool:
+def may_follow(
+    name: str, context: Context, saved: Optional[Context], origin: Side, left_alone: Collection[str]
+) -> bool:
     """Return whether a context is for the origin's streams. `left_alone`: users whose contexts are for a cluster and not for its
-    streams, such as the system user."""
+    streams, such as the system user. A context with an nkey or credentials has no user: its name ends with it."""
     if saved is not None:
         return True
-    return points_at(context, origin) and context.get("user") not in left_alone
+    user = context.get("user")
+    is_left_alone = user in left_alone if user else any(name.endswith(f"-{one}") for one in left_alone)
+    return points_at(context, origin) and not is_left_alone
 
 
 def to_site(context: Context, saved: Optional[Context], origin: Side, site: Side) -> Switch:

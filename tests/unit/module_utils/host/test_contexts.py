@@ -23,6 +23,7 @@ def contexts(tmp_path: Path) -> Path:
     for name, content in {
         "east-app": APP,
         "east-sys": {**APP, "user": "sys"},
+        "nkey-sys": {"url": APP["url"], "nkey": "/sys.nk"},
         "west-app": {**APP, "url": "tls://w1:4223"},
         "mixed": {**APP, "url": "nats://e1:4222,nats://other"},
         "domain": {"url": "nats://E2/", "jetstream_domain": "east", "creds": "/a.creds"},
