@@ -23,6 +23,7 @@ from typing import Any, Callable
 import nats
 import pyrage
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import restore_rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
@@ -885,6 +886,33 @@ def test_what_a_sender_says_in_place_of_the_rest(site: Site) -> None:
     with Peer(site, "bad.sender", send), pytest.raises(NatsFailure, match="early: 500 could not load") as caught:
         site.client.download(download)
     assert caught.value.code == "interrupted"
+
+
+def test_chunks_without_an_end_fail_the_backup(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any client of the account reads the request for a snapshot and may send to its subject."""
+    site.add("FLOOD")
+
+    async def answer(connection: NatsPy, message: Any) -> None:
+        is_snapshot = ".STREAM.SNAPSHOT." in message.subject
+        real = message.subject.replace("$JS.flood.", "$JS.").replace(".SNAPSHOT.", ".INFO.")
+        found = await connection.request(real, b"" if is_snapshot else message.data)
+        await message.respond(found.data)
+        if is_snapshot:
+            inbox = json.loads(message.data)["deliver_subject"]
+            while not connection.is_closed:
+                await connection.publish(inbox, bytes(1 << 17))
+                await connection.flush()
+
+    monkeypatch.setattr(restore_rules, "GIB", 1 << 20)
+    with Peer(site, "$JS.flood.API.>", answer):
+        options: dict[str, Any] = {"stream": "FLOOD", "directory": str(tmp_path), "jetstream_domain": "flood"}
+        failed = site.run("backup", **options)
+    assert failed["failure"]["code"] == "bad_reply", failed
+    assert (
+        "stream FLOOD was not saved: more than 1.0 MiB came, and no archive of this stream can be that large"
+        in failed["msg"]
+    )
+    assert not list(tmp_path.glob("FLOOD@*"))
 
 
 # --- memory -------------------------------------------------------------------------------------------------------------

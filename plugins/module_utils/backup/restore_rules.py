@@ -25,6 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.versions import 
 
 Config = Mapping[str, Any]
 
+GIB = 1 << 30
 #: Since when servers write the archives that have all consumers, and can be restored under another name.
 ALL_CONSUMERS = (2, 15, 0)
 
@@ -51,6 +52,25 @@ def backup_problem(config: Config, leaderless: Collection[str], version: str) ->
             "snapshot. Let them get a leader, delete them, or save the stream with `consumers: false`",
         )
     return None
+
+
+def largest_archive(config: Config, state: Mapping[str, Any], max_payload: int) -> int:
+    """Return an upper bound, in bytes, for an archive of this stream.
+
+    Up to 2.14 an archive has entire blocks, including removed messages and a mark for each of these (server/filestore.go
+    streamSnapshot, loadBlock). Each sequence was stored at most once. For a long-lived stream, which has used many sequences, a
+    generous multiple of its bytes is the smaller bound.
+    """
+    first = max(1, int(config.get("first_seq") or 1))
+    stored = max(0, int(state.get("last_seq") or 0) - first + 1)
+    held = int(state.get("bytes") or 0)
+    return min(GIB + 2 * (stored * (max_payload + 8192) + held), 64 * GIB + 64 * held)
+
+
+def longest_archive(state: Mapping[str, Any], rate: float | None) -> float:
+    """Return the seconds within which a server sends the archive of a stream: 6 hours, and 16 times its bytes at 1 MiB/s or at
+    the given rate."""
+    return 6 * 3600 + 16 * int(state.get("bytes") or 0) / min(rate or 1 << 20, 1 << 20)
 
 
 def backup_caveats(config: Config, version: str) -> list[str]:

@@ -25,6 +25,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
     backup_caveats,
     backup_problem,
+    largest_archive,
+    longest_archive,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
@@ -39,6 +41,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backu
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.backup_store import Store
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.cluster_reader import ELECTION_SECONDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.encryption import METHOD, encrypted
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
 T = TypeVar("T")
@@ -136,21 +139,36 @@ def _encrypted_otherwise(newest: Backup, store: Store) -> str:
 
 
 class _Archive:
-    """Writes an archive as it comes."""
+    """Writes an archive as it comes, up to `most` bytes and for `longest` seconds: any client of the account may send chunks."""
 
-    def __init__(self, file: BinaryIO, report: Callable[[int], None]) -> None:
+    def __init__(self, file: BinaryIO, report: Callable[[int], None], most: int, longest: float) -> None:
         self._file = file
         self._report = report
         self._size = 0
+        self._most = most
+        self._longest = longest
+        self._deadline = time.monotonic() + longest
         self.reply: Info = {}
 
     def start(self, reply: Info) -> None:
         self.reply = reply
 
     def add(self, chunk: bytes) -> None:
-        self._file.write(chunk)
         self._size += len(chunk)
+        if self._size > self._most:
+            raise _endless(f"more than {human_bytes(self._most)} came")
+        if time.monotonic() > self._deadline:
+            raise _endless(f"it has not ended after {human_seconds(self._longest)}, {human_bytes(self._size)} came")
+        self._file.write(chunk)
         self._report(self._size)
+
+
+def _endless(excess: str) -> NatsFailure:
+    return NatsFailure(
+        "bad_reply",
+        f"{excess}, and no archive of this stream can be that large or slow. Another client of the account may be sending to the "
+        "subject of the request: deny applications to subscribe to `$JS.API.>`",
+    )
 
 
 class _Counted:
@@ -186,7 +204,9 @@ def _take(
         with staging.create(name) as file:
             counted = _Counted(file)
             with encrypted(cast(BinaryIO, counted), keys) as plain:
-                archive = _Archive(plain, wanted.report)
+                most = largest_archive(info["config"], info["state"], client.max_payload)
+                longest = longest_archive(info["state"], wanted.pace.rate)
+                archive = _Archive(plain, wanted.report, most, longest)
                 try:
                     api.snapshot_stream(wanted.stream, archive.start, archive.add, wanted.pace)
                 except NatsFailure as failure:

@@ -21,6 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
+    GIB,
     Changes,
     Refusal,
     RestorePlan,
@@ -31,6 +32,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     consumers_part,
     differences,
     is_later,
+    largest_archive,
+    longest_archive,
     may_drift,
     plan_restore,
     position,
@@ -421,3 +424,23 @@ def test_first_seq_is_left_out_where_a_server_would_empty_the_stream() -> None:
     affected = plan_restore(saved, Changes(), replace(HERE, keeps_first_seq=False))
     assert "first_seq" not in affected.config
     assert [text for text in affected.caveats if "without first_seq (1000)" in text]
+
+
+@pytest.mark.parametrize(
+    ("config", "state", "most"),
+    [
+        ({}, {"last_seq": 0, "bytes": 0}, GIB),
+        # A bucket whose blocks hold a thousand versions of its only key.
+        ({}, {"last_seq": 1000, "bytes": 100}, GIB + 2 * (1000 * (1024 + 8192) + 100)),
+        ({"first_seq": 1 << 60}, {"last_seq": (1 << 60) + 4, "bytes": 100}, GIB + 2 * (5 * (1024 + 8192) + 100)),
+        ({}, {"last_seq": 1 << 60, "bytes": GIB}, 128 * GIB),
+    ],
+)
+def test_the_largest_archive(config: dict[str, Any], state: dict[str, Any], most: int) -> None:
+    assert largest_archive(config, state, 1024) == most
+
+
+def test_the_longest_archive() -> None:
+    assert longest_archive({"bytes": 0}, None) == 6 * 3600
+    assert longest_archive({"bytes": GIB}, None) == 6 * 3600 + 16 * 1024
+    assert longest_archive({"bytes": GIB}, 1 << 10) == 6 * 3600 + 16 * (1 << 20)
