@@ -23,6 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import Sample, make_sampler
 from ansible_collections.natsops.jetstream.plugins.modules import nats_cluster_health
+from support.credentials import make_certificates
 from support.module_runs import Runner, form, gate_restarting_silent
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
 
@@ -359,6 +360,52 @@ def test_servers_that_are_up_and_not_in_the_cluster(
     ]
     assert ("3 members without a known name" if old else "the members have other names") in cause["title"]
     assert "scale_in" not in result["msg"] and "systemctl" not in result["msg"]
+
+
+def test_a_server_whose_routes_are_refused(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
+) -> None:
+    """n3 runs with another route password, pool size, no TLS, or an expired certificate; all three addresses are queried."""
+    cluster = make_cluster(["n1", "n2", "n3"])
+    for folder in ("current", "expired"):
+        (tmp_path / folder).mkdir()
+    current, expired = make_certificates(tmp_path / "current"), make_certificates(tmp_path / "expired", expired=True)
+    authorities = tmp_path / "authorities.crt"
+    authorities.write_text(current.ca.read_text() + expired.ca.read_text())
+    password = "authorization { user: route, password: first-secret }"
+    tls = f'tls {{ cert_file: "{current.cert}", key_file: "{current.key}", ca_file: "{authorities}", verify: true }}'
+    for name in cluster.names:
+        cluster.stop(name)
+        text = cluster.config_file(name).read_text().replace('"nats://', '"nats://route:first-secret@')
+        cluster.config_file(name).write_text(
+            text.replace("cluster { name: C1,", f"cluster {{ name: C1, {password}, {tls},")
+        )
+    cluster.start()
+    form(cluster, run_module)
+    config = cluster.config_file("n3").read_text()
+    connection = {**cluster.sys_connection(), "timeout": 1}
+    old = cluster.version == "2.10.27"
+    # 2.10 refuses routes of another pool size and reports no end of a certificate.
+    faults = {
+        "password": (config.replace("first-secret", "second-secret"), "route password"),
+        "no TLS": (config.replace(f"{tls},", ""), "TLS of cluster is "),
+        "expired": (
+            config.replace(str(current.cert), str(expired.cert)).replace(str(current.key), str(expired.key)),
+            "TLS, firewall" if old else "its certificate for routes has expired",
+        ),
+    }
+    if old:
+        faults["pool"] = (config.replace(password, f"pool_size: 9, {password}"), "cluster.pool_size is 9 there")
+    for fault, (text, reason) in faults.items():
+        assert text != config, fault
+        cluster.stop("n3")
+        cluster.config_file("n3").write_text(text)
+        cluster.start("n3")
+        result = run_module("nats_cluster_health", connection, expected_servers=cluster.names, **NOW)
+        assert codes(result)[0] == "server_isolated", (fault, result["msg"])
+        title = result["causes"][0]["title"]
+        assert title.startswith("n3 runs, but apart from the others: ") and reason in title, (fault, title)
+        assert "systemctl" not in result["msg"] and "scale_in" not in result["msg"], (fault, result["msg"])
 
 
 def test_a_cluster_that_was_joined_to_another_one(

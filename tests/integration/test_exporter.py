@@ -83,6 +83,17 @@ def test_a_server_dies_and_comes_back(
     # What was at fault ends with a good value.
     assert {value for key, value in back.items() if key[0] == "natsops_asset_at_fault"} == {0}
 
+    # A server that runs apart from the others is queried at its own address.
+    config = cluster.config_file("n3").read_text()
+    cluster.stop("n3")
+    cluster.config_file("n3").write_text(config.replace("cluster { name: C1,", "cluster { name: C9,"))
+    cluster.start("n3")
+    exporter.until(lambda found: found.get(("natsops_root_causes", "routes_cut", "error")) == 1)
+    cluster.stop("n3")
+    cluster.config_file("n3").write_text(config)
+    cluster.start("n3")
+    exporter.until(lambda found: found.get(("natsops_servers_stoppable", "C1")) == 3)
+
     cluster.kill("n1", "n2", "n3")
     gone = exporter.until(lambda found: found.get(("natsops_up",)) == 0)
     assert gone["natsops_root_causes", "cluster_unreachable", "error"] == 1

@@ -116,14 +116,16 @@ class Certificates:
     key: Path
 
 
-def make_certificates(directory: Path) -> Certificates:
-    """Return a new private CA and a certificate signed by it, as files in `directory`."""
+def make_certificates(directory: Path, *, expired: bool = False) -> Certificates:
+    """Return a new private CA and a certificate signed by it, as files in `directory`. `expired`: the certificate has."""
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test CA")])
     leaf_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.now(timezone.utc)
 
-    def builder(subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def builder(
+        subject: x509.Name, key: ec.EllipticCurvePrivateKey, end: timedelta = timedelta(days=1)
+    ) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -131,7 +133,7 @@ def make_certificates(directory: Path) -> Certificates:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_after(now + end)
         )
 
     usage = x509.KeyUsage(
@@ -154,7 +156,7 @@ def make_certificates(directory: Path) -> Certificates:
         .sign(ca_key, hashes.SHA256())
     )
     leaf = (
-        builder(leaf_name, leaf_key)
+        builder(leaf_name, leaf_key, timedelta(minutes=-1) if expired else timedelta(days=1))
         .add_extension(
             x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("n1.test")]),
             critical=False,

@@ -40,10 +40,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import (
+    Earlier,
     Sample,
     evaluate,
     sorted_sample,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.operations.isolation import Isolation
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 
 T = TypeVar("T")
@@ -98,6 +100,8 @@ class Sweeper:
         self._wanted = wanted
         self._say = say
         self._client: Optional[Client] = None
+        self._isolation: Optional[Isolation] = None
+        self._earlier = Earlier()
         self._faults = FaultList(wanted.max_assets)
         self._places: dict[str, str] = dict(wanted.expected_clusters)
         self._counts = {"success": 0, "failure": 0}
@@ -170,7 +174,7 @@ class Sweeper:
         known = set(self._wanted.expected_servers or ())
         try:
             cluster, varz = self._ask(known, known - journal.marks.keys() - set(self._wanted.tolerate), begun)
-            sample = evaluate(cluster, params)
+            sample = evaluate(cluster, params, older=self._earlier.swap(cluster))
             # Its series are added to those of the files only when all of them could be made.
             found = Exposition(self._wanted.fleet)
             cluster_metrics(found, self._reading(cluster, sample, varz, journal), self._faults, time.monotonic())
@@ -191,10 +195,11 @@ class Sweeper:
         return reason
 
     def _ask(self, known: set[str], awaited: set[str], begun: float) -> tuple[Cluster, dict[str, Mapping[str, Any]]]:
-        if self._client is None:
+        if self._client is None or self._isolation is None:
             self._client = Client(self._options)
+            self._isolation = Isolation(self._client)
         api = SystemApi(self._client, deadline=begun + self._wanted.deadline)
-        cluster = api.read_cluster(awaited=awaited, known_names=known)
+        cluster = self._isolation.read(lambda: api.read_cluster(awaited=awaited, known_names=known), awaited)
         answers = api.ask(cluster.servers, "VARZ")
         return cluster, {key: answer for key, answer in answers.items() if not isinstance(answer, NatsFailure)}
 
@@ -254,7 +259,7 @@ class Sweeper:
         self._failing[what] = text
 
     def _disconnect(self) -> None:
-        client, self._client = self._client, None
+        client, self._client, self._isolation = self._client, None, None
         if client is not None:
             try:
                 client.close()

@@ -128,6 +128,22 @@ def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapp
     )
 
 
+class Earlier:
+    """Keeps a sample of the cluster until it is old enough for its replicas to be compared with a new one."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[float, Cluster] | None = None
+
+    def swap(self, cluster: Cluster) -> Cluster | None:
+        """Return the sample that was kept and keep this one, or None if that is not old enough yet."""
+        now = time.monotonic()
+        kept = self._kept
+        if kept is not None and now - kept[0] < DIFFERENCE_AFTER:
+            return None
+        self._kept = (now, cluster)
+        return kept[1] if kept else None
+
+
 def make_sampler(api: SystemApi, params: Mapping[str, Any], elections: bool = False) -> Callable[[], Sample]:
     """Return a function that reads the cluster once and judges it, by what it read before, too; `elections`: a group that has
     another leader than then is a problem.
@@ -145,30 +161,22 @@ def make_sampler(api: SystemApi, params: Mapping[str, Any], elections: bool = Fa
     isolation = Isolation(api.client)
     worked = False
     last: Cluster | None = None
-    older: tuple[float, Cluster] | None = None
+    earlier = Earlier()
 
     def read() -> Cluster:
-        cluster = api.read_cluster(awaited=awaited, known_names=known, assets=params["assets"])
-        return isolation.completed(cluster, awaited.intersection(params["expected_servers"] or ()))
+        return api.read_cluster(awaited=awaited, known_names=known, assets=params["assets"])
 
     def sample() -> Sample:
-        nonlocal worked, last, older
+        nonlocal worked, last
         try:
-            cluster = read()
-            if isolation.better is not None:
-                api.client.prefer(isolation.better)
-                isolation.better = None
-                cluster = read()
+            cluster = isolation.read(read, awaited.intersection(params["expected_servers"] or ()))
         except NatsFailure as failure:
             if not worked and failure.code not in TRANSIENT:
                 raise
             return sorted_sample(None, [Problem("unreachable", ERROR, "cluster", failure.description)], params)
         worked = True
-        now = time.monotonic()
-        seen = evaluate(cluster, params, last, older[1] if older and now - older[0] >= DIFFERENCE_AFTER else None)
+        seen = evaluate(cluster, params, last, earlier.swap(cluster))
         last = cluster if elections else None
-        if older is None or now - older[0] >= DIFFERENCE_AFTER:
-            older = (now, cluster)
         return seen
 
     return sample

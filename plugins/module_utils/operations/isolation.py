@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.isolation import isolation_reason
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Announcement, Client, NatsFailure
@@ -30,6 +30,15 @@ class Isolation:
         self._looked = 0.0
         #: The address of a server with which more of the expected servers can be reached, None if there is none.
         self.better: str | None = None
+
+    def read(self, read: Callable[[], Cluster], expected: Collection[str]) -> Cluster:
+        """Return the cluster that was read, completed; if more of the expected servers are elsewhere, that is the cluster."""
+        cluster = self.completed(read(), expected)
+        if self.better is not None:
+            self._client.prefer(self.better)
+            self.better = None
+            cluster = self.completed(read(), expected)
+        return cluster
 
     def completed(self, cluster: Cluster, expected: Collection[str]) -> Cluster:
         """Return the cluster with the expected servers that run apart from it."""
