@@ -30,13 +30,17 @@ def error(err_code: int, description: str = "no") -> dict[str, Any]:
     return {"error": {"err_code": err_code, "description": description}}
 
 
+CREATED = {"config": {"name": NAME, "num_replicas": 3, "subjects": []}, "created": "2026-01-01T00:00:00Z", "state": {}}
+
+
 class Server:
     """A client whose server answers by the operation: CREATE, GET, DELETE, and WRITE for the message."""
 
     options = ConnectionOptions(("nats://127.0.0.1:4222",))
 
     def __init__(self, **answers: Any) -> None:
-        self.answers = {"CREATE": {}, "WRITE": {"seq": 1}, "GET": {"message": {"data": GOOD}}, "DELETE": {}, **answers}
+        done = {"CREATE": CREATED, "WRITE": {"seq": 1}, "GET": {"message": {"data": GOOD}}, "DELETE": {}}
+        self.answers = {**done, **answers}
         self.asked: list[str] = []
         self.configs: list[dict[str, Any]] = []
 
@@ -82,7 +86,7 @@ def test_a_stream_is_created_written_read_and_deleted() -> None:
         ({"WRITE": REFUSED}, (0, "it cannot be written: the server refused the request")),
         ({"GET": error(10037, "no message found")}, (3, "it cannot be read: no message found (JetStream error 10037)")),
         ({"GET": {"message": {"data": "eA=="}}}, (3, "it returned another message than was written")),
-        ({"CREATE": [LOST, {}]}, (3, "")),
+        ({"CREATE": [LOST, CREATED]}, (3, "")),
     ],
 )
 def test_it_is_deleted_whatever_happened(answers: dict[str, Any], found: tuple[int, str]) -> None:
@@ -114,7 +118,7 @@ def test_what_the_account_may_not_is_no_failure(refusal: Any) -> None:
 
 
 def test_fewer_servers_make_fewer_replicas() -> None:
-    server = Server(CREATE=[error(10005), {}])
+    server = Server(CREATE=[error(10005), CREATED])
     assert attempt(server) == (1, "")
     assert [config["num_replicas"] for config in server.configs] == [3, 1]
     alone = Server(CREATE=error(10005, "no suitable peers"))
