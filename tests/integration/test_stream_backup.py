@@ -7,6 +7,7 @@ their producer wrote down."""
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
 import os
@@ -175,6 +176,54 @@ def test_2_9_is_saved_and_restored(tmp_path: Path, run_module: Run) -> None:
         site.client.close()
     finally:
         cluster.kill()
+
+
+@pytest.fixture(scope="session")
+def of_2_9(tmp_path_factory: pytest.TempPathFactory, run_module: Run) -> tuple[dict[str, Path], Record]:
+    """Backups of a stream of one nats-server 2.9.10: with a current index, and with one that is behind its block."""
+    root = tmp_path_factory.mktemp("of_2_9")
+    cluster = NatsProcesses("2.9.10", root, ["n1"], cluster="")
+    cluster.start()
+    try:
+        site = Site(cluster, run_module)
+        seen = wait_until(lambda: site.api.info().get("limits"), lambda limits: limits is not None, 20)
+        assert seen.done
+        site.add("OLD", 1, subjects=["OLD.>"])
+        cluster.add_consumer("OLD", "all")
+        record = site.produce(some_messages("OLD"))
+        for sequence, no_erase in ((1, False), (2, True), (50, False), (60, True)):
+            site.api.call("STREAM.MSG.DELETE.OLD", {"seq": sequence, "no_erase": no_erase})
+        record.remove(1, 2, 50, 60)
+        site.consume("OLD", "all", record, fetch=20, ack=20)
+        current = site.done("backup", stream="OLD", directory=str(root / "backup"))["path"]
+        site.api.call("STREAM.MSG.DELETE.OLD", {"seq": 120})
+        stale = site.done("backup", stream="OLD", directory=str(root / "backup"))
+        assert not stale["backup"]["contents"]["exact"]
+        site.client.close()
+    finally:
+        cluster.kill()
+    return {"current": Path(current), "stale": Path(stale["path"])}, record
+
+
+@pytest.mark.parametrize("index", ["current", "stale"])
+def test_a_backup_of_2_9_is_restored_by_newer_servers(
+    site: Site, of_2_9: tuple[dict[str, Path], Record], index: str
+) -> None:
+    paths, record = of_2_9
+    record = copy.deepcopy(record)
+    if index == "stale":
+        record.remove(120)
+    result = site.done("restore", path=str(paths[index]), num_replicas=3)
+    assert (result["changed"], result["stream"]) == (True, "OLD"), result
+    site.assert_restored("OLD", record)
+    info = site.api.stream("OLD")
+    assert info["config"]["num_replicas"] == 3
+    assert (info["state"]["messages"], info["state"]["last_seq"]) == (len(record.messages), 120)
+    # Each replica has them, whichever leads.
+    for _step in range(2):
+        site.api.call("STREAM.LEADER.STEPDOWN.OLD")
+        site.cluster.app_request("$JS.API.STREAM.INFO.OLD", members=3)
+        site.assert_restored("OLD", record)
 
 
 def restore(site: Site, path: Path, stream: str, **options: Any) -> dict[str, Any]:
