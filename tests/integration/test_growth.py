@@ -87,5 +87,11 @@ def test_streams_survive_as_the_guide_says(tmp_path: Path) -> None:
         refused = words(cluster.playbook("deploy", fails=True, nats_server_system_account="SYS").output)
         assert f"jetstream.store_dir: changes, but {tmp_path}/n2/store holds" in refused
         assert "the meta group of this server belongs to $SYS" in refused
+
+        # A new name of the cluster is refused, also while all its servers are down.
+        cluster.kill()
+        refused = words(cluster.playbook("deploy", fails=True, nats_server_cluster_name="C9").output)
+        assert "the store belongs to 'C1', the configuration says 'C9'" in refused
+        assert cluster.pids() == {"n1": 0, "n2": 0, "n3": 0}
     finally:
         cluster.kill()

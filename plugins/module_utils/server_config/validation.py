@@ -299,7 +299,7 @@ def decided_by_the_unit(drop_in: Mapping[str, Any]) -> list[str]:
 
 
 def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
-    """server_name and cluster.name must be what the running server has."""
+    """server_name and cluster.name must be those of the running server, and cluster.name that of the stopped server's store."""
     has = case.running.get("server_name")
     wants = case.config.get("server_name")
     if has and wants and has != wants:
@@ -308,12 +308,15 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
             f"the running server is named {has!r}, the configuration says {wants!r}. A JetStream server must keep its name: "
             "its raft peer id is made of it, and a new name adds a peer while the old one goes on counting for the quorum",
         )
-    running_cluster = (case.running.get("cluster") or {}).get("name")
-    if running_cluster and case.cluster_name and running_cluster != case.cluster_name:
+    belongs_to, server = (case.running.get("cluster") or {}).get("name"), "running server"
+    if not case.running and case.store.get("peers") is not None:
+        # The streams' assignments in the log of the meta group name the cluster.
+        belongs_to, server = (block_of(case.loaded, "cluster") or {}).get("name"), "store"
+    if belongs_to and case.cluster_name and belongs_to != case.cluster_name:
         yield error(
             "cluster.name",
-            f"the running server belongs to {running_cluster!r}, the configuration says {case.cluster_name!r}. "
-            "A cluster must keep its name: streams are placed by it",
+            f"the {server} belongs to {belongs_to!r}, the configuration says {case.cluster_name!r}. "
+            "A cluster must keep its name: streams are placed by it, so their replicas could not be moved or replaced",
         )
 
 

@@ -162,6 +162,12 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"server_name": "new"}, {}, "error server_name", "running server is named 'n1'"),
     ({"cluster": {"name": "C2"}}, {}, "error cluster.name", "running server belongs to 'C1'"),
     (
+        {"cluster": {"name": "C2"}},
+        {"running": {}, "store": STORE, "loaded": {"cluster": {"name": "C1"}}},
+        "error cluster.name",
+        "the store belongs to 'C1'",
+    ),
+    (
         {},
         {"take_over": False, "process_runs": False, "config_file": "/etc/n.conf"},
         "error nats_server_take_over",
