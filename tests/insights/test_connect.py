@@ -9,7 +9,9 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -146,3 +148,33 @@ def test_files_are_the_same_by_hadoop_and_by_arrow(spark: SparkSession, tmp_path
         write.delete(f"{place}/a.json")
         assert read.names(place) == ["new"]
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {"c", ".c.crc"}
+
+
+@pytest.mark.parametrize("by_arrow", [False, True])
+def test_readers_always_find_a_pointer_that_is_being_replaced(
+    spark: SparkSession, tmp_path: Path, by_arrow: bool
+) -> None:
+    """A reader that finds no pointer takes its hour for empty; one with the checksum of other content fails."""
+    hadoop = HadoopFiles(spark, str(tmp_path))
+    # Pointers of earlier versions have a checksum.
+    (tmp_path / "earlier").write_text("0")
+    hadoop.concatenate(["earlier"], "pointers/hour.json")
+    assert (tmp_path / "pointers" / ".hour.json.crc").exists()
+    write: Files = ArrowFiles(str(tmp_path)) if by_arrow else hadoop
+    replaced, missing = threading.Event(), Counter[bool]()
+
+    def look() -> None:
+        while not replaced.is_set():
+            missing[not (tmp_path / "pointers" / "hour.json").exists()] += 1
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for number in range(100):
+            write.replace_text("pointers/hour.json", f"{number}")
+            assert hadoop.read_text("pointers/hour.json") == f"{number}"
+    finally:
+        replaced.set()
+        looking.join()
+    assert missing[False] > 100 and not missing[True], missing
+    assert [path.name for path in (tmp_path / "pointers").iterdir()] == ["hour.json"]

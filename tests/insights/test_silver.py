@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
     PEERS,
     Field,
 )
-from jetstream_insights import silver
+from jetstream_insights import jobs, silver
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
 from jetstream_insights.jobs import Inputs, Lines, Silver, Source, make_silver, suspects
@@ -323,6 +323,39 @@ def test_what_cannot_be_read_is_in_quarantine_and_in_the_exit_status(
     # It is still said when nothing is to be done.
     assert main(arguments) == QUARANTINED
     assert main([*arguments[:3], "--from", "2026-11-22", "--to", "2026-11-23", "--master", "local[1]"]) == DONE
+    # A file that can be read again brings its rows; the rest stays in quarantine.
+    place["varz"].write_bytes(whole)
+    assert make_silver(lake, [HOUR], quiet).made == 1
+    assert all(row["varz_reported"] for row in table(lake, "servers"))
+    assert make_silver(lake, [HOUR], quiet).made == 0
+    assert "varz" not in {row["file"].partition("/")[0] for row in table(lake, "quarantine")}
+    assert len(table(lake, "quarantine")) == 4
+
+
+def test_rows_that_a_read_error_took_are_read_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark skips the rest of a file after an error, which need not come again."""
+    few_silver_tables(monkeypatch, "servers", "stream_replicas")
+    manifest = write_snapshot(tmp_path, {**recorded("2.15.1"), "more": MORE})
+    files = [tmp_path / "bronze" / manifest["tables"][name]["files"][0]["path"] for name in ("jsz_streams", "varz")]
+    content, write, parts = [file.read_bytes() for file in files], jobs._write, [0.0, 0.5]
+
+    def interrupted(*arguments: Any) -> Any:
+        part = parts.pop() if parts else 1.0
+        for file, whole in zip(files, content, strict=True):
+            file.write_bytes(whole[: int(len(whole) * part)])
+        written = write(*arguments)
+        for file, whole in zip(files, content, strict=True):
+            file.write_bytes(whole)
+        return written
+
+    monkeypatch.setattr(jobs, "_write", interrupted)
+    lake = Lake(spark, str(tmp_path))
+    outcome = make_silver(lake, [HOUR], quiet)
+    assert (outcome.made, outcome.quarantined, parts) == (1, 0, [])
+    assert len(table(lake, "stream_replicas")) == manifest["tables"]["jsz_streams"]["rows"]
+    assert all(row["varz_reported"] for row in table(lake, "servers"))
 
 
 FIRST, SECOND, LATER = "20261121T180000.000000Z-a", "20261121T180100.000000Z-b", "20261121T190000.000000Z-c"

@@ -279,9 +279,9 @@ def _described(server: Server) -> dict[str, Any]:
 def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> tuple[Path, dict[str, Any]]:
     """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
 
-    The snapshot is named after all that the archive holds: imported again, it replaces itself, and one of the same moment with
-    other content is another snapshot. There is nothing that tells the clocks apart. Raises NatsFailure invalid_option when it is
-    no such archive, and LAKE when it cannot be written.
+    The snapshot is named after its fleet and all that the archive holds: imported again, it replaces itself; other content of the
+    same moment, or another fleet, makes another snapshot. An archive does not show how clocks differ. Raises NatsFailure
+    invalid_option when it is not such an archive, and LAKE when it cannot be written.
     """
     try:
         zipped = zipfile.ZipFile(archive)
@@ -291,7 +291,7 @@ def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> t
     except (OSError, zipfile.BadZipFile, AttributeError, KeyError, TypeError, ValueError) as error:
         reason = f"archive: {archive} is not a readable archive of `nats audit gather`: {error}"
         raise NatsFailure("invalid_option", reason) from error
-    content = json.dumps(sorted((member.filename, member.CRC) for member in zipped.infolist()))
+    content = json.dumps([fleet, sorted((member.filename, member.CRC) for member in zipped.infolist())])
     name = f"{taken:%Y%m%dT%H%M%S.%fZ}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
     with zipped, SnapshotWriter(lake, fleet, taken, name, form) as writer:
         servers = _write_artifacts(zipped, tags, writer)

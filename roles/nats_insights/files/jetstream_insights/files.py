@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -40,7 +41,7 @@ class Files(Protocol):
         """Return what a file holds."""
 
     def replace_text(self, name: str, text: str) -> None:
-        """Write a file at once: readers find the old content or the new one."""
+        """Replace a file in one step: at any moment readers find the old content or the new one."""
 
     def concatenate(self, sources: Iterable[str], target: str) -> int:
         """Write files one after the other into a new one; return its bytes. What gzip wrote may be joined so."""
@@ -97,18 +98,29 @@ class HadoopFiles:
             stream.close()
 
     def replace_text(self, name: str, text: str) -> None:
-        target, draft = self._path(name), self._path(_draft(name))
-        stream = draft.getFileSystem(self._conf).create(draft, True)
+        target = self._path(name)
+        scheme = target.toUri().getScheme()
+        if scheme == "file":
+            _replace_on_this_disk(Path(target.toUri().getPath()), text)
+        elif scheme in _RENAMES_ATOMICALLY:
+            draft = self._path(_draft(name))
+            self._write(draft, text)
+            rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+            overwrite = self._gateway.new_array(rename, 1)
+            overwrite[0] = rename.OVERWRITE
+            self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._conf).rename(
+                draft, target, overwrite
+            )
+        else:
+            # An object store renames by copying, and replaces an object when the new one has been written.
+            self._write(target, text)
+
+    def _write(self, path: Any, text: str) -> None:
+        stream = path.getFileSystem(self._conf).create(path, True)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
-        overwrite = self._gateway.new_array(rename, 1)
-        overwrite[0] = rename.OVERWRITE
-        self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(draft.toUri(), self._conf).rename(
-            draft, target, overwrite
-        )
 
     def concatenate(self, sources: Iterable[str], target: str) -> int:
         path = self._path(target)
@@ -183,12 +195,11 @@ class ArrowFiles:
             return bytes(stream.read()).decode()
 
     def replace_text(self, name: str, text: str) -> None:
-        draft = name if self._objects else _draft(name)
-        with self._create(draft) as stream:
-            stream.write(text.encode())
-        if draft != name:
-            self._forget_sum(name)
-            self._files.move(self._path(draft), self._path(name))
+        if self._objects:
+            with self._create(name) as stream:
+                stream.write(text.encode())
+        else:
+            _replace_on_this_disk(Path(self._path(name)), text)
 
     def concatenate(self, sources: Iterable[str], target: str) -> int:
         with self._create(target) as out:
@@ -241,9 +252,25 @@ class ArrowFiles:
 #: Bytes that are copied at once.
 _AT_ONCE = 1 << 20
 
+#: The file systems whose rename replaces a file in one step. Hadoop's default, also for local disks, deletes the old file first.
+_RENAMES_ATOMICALLY = ("hdfs", "webhdfs", "viewfs", "ofs")
+
 
 def _is_sum(info: fs.FileInfo) -> bool:
     return bool(info.base_name.startswith(".") and info.base_name.endswith(".crc"))
+
+
+def _replace_on_this_disk(path: Path, text: str) -> None:
+    """Replace a file in one step. The checksum that Hadoop keeps of the old content is removed first: it verifies no file without
+    one, and would reject the new content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(_draft(path.name))
+    try:
+        draft.write_bytes(text.encode())
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _draft(name: str) -> str:

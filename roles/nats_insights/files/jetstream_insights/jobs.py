@@ -18,11 +18,15 @@ from pyspark.sql import functions as F
 
 from jetstream_insights import silver
 from jetstream_insights.fields import columns_of, is_line
+from jetstream_insights.files import LakeError
 from jetstream_insights.lake import SILVER_FORMAT, Lake, hour_of, new_run, place, relative
 from jetstream_insights.side_by_side import make_all
 
 #: Hours that one run takes: enough to make the tables' own cost small, few enough to lose little when it is killed.
 HOURS_AT_ONCE = 24
+
+#: How often the tables of a run are written at most, while they lack lines that another reading finds.
+_ATTEMPTS = 3
 
 #: The part of a table's lines with unknown keys beyond which the job says so: such a line takes many times as long.
 _MANY = 0.1
@@ -32,6 +36,8 @@ Say = Callable[[str], None]
 #: Of a table nothing but what all tables of bronze have.
 NOTHING = Reported((), ())
 _QUARANTINE = "file string, reason string, value string"
+#: How the names of manifests in quarantine begin.
+_MANIFEST = "manifest/"
 
 
 @dataclass
@@ -80,6 +86,15 @@ class Lines:
     unknown: int = 0
 
 
+@dataclass(frozen=True)
+class Reread:
+    """The second reading of the bronze tables that silver may lack lines of: these tables, and for each file the lines in it and
+    those that are torn."""
+
+    sources: list[str]
+    files: dict[str, tuple[int, int]]
+
+
 @dataclass
 class Inputs:
     """What a run reads: rows of the table of snapshots, the bronze tables, and the manifests that are wrong, with the reason.
@@ -116,7 +131,11 @@ def _stale(lake: Lake, hours: Iterable[datetime], outcome: Outcome, force: bool,
         known = set(pointer.get("inputs", ()))
         late = {name: packed for name, packed in snapshots.items() if name not in known}
         # Snapshots that are no longer kept do not make wrong what was made from them.
-        if snapshots and known <= snapshots.keys() and (force or late or _older(pointer)):
+        if (
+            snapshots
+            and known <= snapshots.keys()
+            and (force or late or _older(pointer) or _recovered(lake, Hour(hour, snapshots), pointer))
+        ):
             yield Hour(hour, snapshots)
         elif late and not _older(pointer):
             yield Hour(hour, late, pointer)
@@ -134,6 +153,20 @@ def _older(pointer: Mapping[str, Any]) -> bool:
     return int(pointer.get("format", 0)) < SILVER_FORMAT
 
 
+def _recovered(lake: Lake, hour: Hour, pointer: Mapping[str, Any]) -> bool:
+    """Return whether a file that was incomplete when the tables of an hour were made can be read completely now."""
+    incomplete = set(pointer.get("incomplete", ()))
+    if not incomplete:
+        return False
+    inputs = read_manifests(lake, [hour])
+    unreadable = {name for name, _reason in inputs.broken}
+    if any(name.startswith(_MANIFEST) and name not in unreadable for name in incomplete):
+        return True
+    wanted = {path: rows for source in inputs.sources.values() for path, rows in source.files.items()}
+    there = [path for path in wanted.keys() & incomplete if lake.files.exists(f"bronze/{path}")]
+    return bool(there) and any(lines == wanted[path] for path, (lines, _torn) in _count_lines(lake, there).items())
+
+
 def _run(lake: Lake, hours: Sequence[Hour], say: Say, unknown_keys: dict[str, int]) -> int:
     """Make and publish the tables of some hours, of which all or none have rows before; return how much of what was read is in
     quarantine, and count the lines with `unknown_keys`."""
@@ -141,9 +174,10 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say, unknown_keys: dict[str, in
     inputs = read_manifests(lake, hours)
     earlier = [hour.start for hour in hours if hour.before]
     try:
-        written = _write(lake, run, inputs, lambda name: say(f"{hours[0].start:%Y-%m-%d %H}:00 … {name}"))
-        arrived = _lines(written)
-        found = _quarantine(lake, run, inputs, arrived)
+        written, arrived, reread = _write_completely(
+            lake, run, inputs, lambda text: say(f"{hours[0].start:%Y-%m-%d %H}:00 … {text}")
+        )
+        found, incomplete = _quarantine(lake, run, inputs, reread)
         _count_unknown(written, arrived, unknown_keys, say)
         if earlier:
             _add_rows(lake, run, earlier)
@@ -154,9 +188,47 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say, unknown_keys: dict[str, in
     for hour in hours:
         quarantined = found.get(place(hour.start), 0) + int(hour.before.get("quarantined", 0))
         names = sorted({*hour.snapshots, *hour.before.get("inputs", ())})
-        lake.publish("silver", hour.start, run, names, quarantined)
+        lacks = [path for path in incomplete if f"/{place(hour.start)}/" in path]
+        lake.publish("silver", hour.start, run, names, quarantined, lacks)
         total += quarantined
     return total
+
+
+def _write_completely(
+    lake: Lake, run: str, inputs: Inputs, say: Say
+) -> tuple[dict[str, DataFrame], dict[str, Lines], Reread]:
+    """Write the tables of a run, again while they lack lines that a second reading finds: Spark skips the rest of a file after a
+    read error, and one that does not come again leaves no other trace. A difference that stays the same is not a read error.
+    Raises LakeError if the attempts differ to the last."""
+    before: dict[str, tuple[int, int]] = {}
+    for attempt in range(1, _ATTEMPTS + 1):
+        written = _write(lake, run, inputs, say)
+        arrived = _lines(written)
+        reread = _read_again(lake, inputs, arrived)
+        lacking = _lacking(inputs, arrived, reread)
+        if not lacking or (attempt == _ATTEMPTS and lacking == before):
+            return written, arrived, reread
+        before = lacking
+        for name, (rows, lines) in lacking.items():
+            say(f"attempt {attempt} of {_ATTEMPTS}: {rows} lines of {name} were read, then {lines}")
+        lake.delete_run("silver", run)
+    (name, (rows, lines)), *_others = before.items()
+    raise LakeError(
+        f"{lake.uri}/bronze/{name} cannot be read reliably: {_ATTEMPTS} attempts differ, the last one read {rows} lines, then "
+        f"{lines}. Nothing of these hours was published. Check the disk or object store, then run the job again."
+    )
+
+
+def _lacking(inputs: Inputs, arrived: Mapping[str, Lines], reread: Reread) -> dict[str, tuple[int, int]]:
+    """Return the bronze tables whose lines in silver are not those of the second reading, with both numbers."""
+    found = {}
+    for name in set(reread.sources) & silver.counted():
+        each = (reread.files.get(path, (0, 0)) for path in inputs.sources[name].files)
+        lines = sum(lines - torn for lines, torn in each)
+        rows = arrived.get(name, Lines()).of.total()
+        if lines != rows:
+            found[name] = rows, lines
+    return found
 
 
 def _add_rows(lake: Lake, run: str, hours: Sequence[datetime]) -> None:
@@ -226,7 +298,7 @@ def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
                 ]
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 reason = f"no manifest that can be read: {type(error).__name__}: {error}"
-                inputs.broken.append((f"manifest/{place(hour.start)}/{snapshot}.json", reason))
+                inputs.broken.append((f"{_MANIFEST}{place(hour.start)}/{snapshot}.json", reason))
                 continue
             inputs.snapshots.append(row)
             inputs.domains &= "domains" in manifest
@@ -264,10 +336,15 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _quarantine(lake: Lake, run: str, inputs: Inputs, arrived: Mapping[str, Lines]) -> dict[str, int]:
-    """Write what could not be read, with the reason, and return how much of it there is in each hour, by its directories."""
+def _read_again(lake: Lake, inputs: Inputs, arrived: Mapping[str, Lines]) -> Reread:
+    """Count the lines of the files that silver may lack some of."""
     doubtful = suspects(inputs, arrived)
-    files = lake.bronze(inputs.files(*doubtful), columns_of(NOTHING))
+    return Reread(doubtful, _count_lines(lake, inputs.files(*doubtful)) if doubtful else {})
+
+
+def _count_lines(lake: Lake, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return how many lines each of these bronze files has, and how many of them are torn."""
+    files = lake.bronze(paths, columns_of(NOTHING))
     kinds = ((files.lines, _torn()), (files.columns, F.lit(False)))
     each = [frame.select("file", bad.alias("bad")) for frame, bad in kinds if frame is not None]
     counted = (
@@ -275,16 +352,21 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, arrived: Mapping[str, Line
         .groupBy("file")
         .agg(F.count("*").alias("lines"), F.count_if("bad").alias("bad"))
     )
-    found = {relative(row["file"]): (row["lines"], row["bad"]) for row in counted.collect()}
+    return {relative(row["file"]): (row["lines"], row["bad"]) for row in counted.collect()}
+
+
+def _quarantine(lake: Lake, run: str, inputs: Inputs, reread: Reread) -> tuple[dict[str, int], list[str]]:
+    """Write what could not be read, with the reason. Return the number of lines and files of each hour, by its directories, and
+    the names of the incomplete files."""
     whole = list(inputs.broken)
-    for source in doubtful:
+    for source in reread.sources:
         for path, rows in inputs.sources[source].files.items():
-            lines, _bad = found.get(path, (0, 0))
+            lines, _bad = reread.files.get(path, (0, 0))
             if lines != rows:
                 whole.append((path, f"{lines} of {rows} lines are there"))
-    bad = [path for path, (_lines, wrong) in found.items() if wrong]
+    bad = [path for path, (_lines, wrong) in reread.files.items() if wrong]
     if not whole and not bad:
-        return {}
+        return {}, []
     torn = (
         lake.lines(bad)
         .where(_torn())
@@ -293,9 +375,12 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, arrived: Mapping[str, Line
     rows_of_files = lake.spark.createDataFrame([(file, reason, None) for file, reason in whole], _QUARANTINE)
     lake.write("silver", "quarantine", run, rows_of_files.unionByName(torn).withColumn("taken", hour_of(F.col("file"))))
     counts: Counter[str] = Counter()
-    for path, many in (*((path, 1) for path, _reason in whole), *((path, found[path][1]) for path in bad)):
+    for path, many in (
+        *((path, 1) for path, _reason in whole),
+        *((path, reread.files[path][1]) for path in bad),
+    ):
         counts["/".join(path.split("/")[1:3])] += many
-    return dict(counts)
+    return dict(counts), [path for path, _reason in whole]
 
 
 def _lines(written: Mapping[str, DataFrame]) -> dict[str, Lines]:
@@ -306,21 +391,24 @@ def _lines(written: Mapping[str, DataFrame]) -> dict[str, Lines]:
             unknown = F.count("extra") if "extra" in written[name].columns else F.lit(0)
             counted = written[name].groupBy("snapshot", F.lit(table.bronze[0]).alias("source"))
             frames.append(counted.agg(F.expr(table.lines).alias("lines"), unknown.alias("unknown")))
+        for source, lines in table.joined.items() if name in written else ():
+            counted = written[name].groupBy("snapshot", F.lit(source).alias("source"))
+            frames.append(counted.agg(F.expr(lines).alias("lines"), F.lit(0).alias("unknown")))
     if "failures" in written:
         counted = written["failures"].groupBy("snapshot", F.col("endpoint").alias("source"))
         frames.append(counted.agg(F.count("*").alias("lines"), F.lit(0).alias("unknown")))
     found: dict[str, Lines] = {}
     for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
-        lines = found.setdefault(row["source"], Lines())
-        lines.of[row["snapshot"]] += row["lines"] or 0
-        lines.unknown += row["unknown"]
+        total = found.setdefault(row["source"], Lines())
+        total.of[row["snapshot"]] += row["lines"] or 0
+        total.unknown += row["unknown"]
     return found
 
 
 def suspects(inputs: Inputs, arrived: Mapping[str, Lines]) -> list[str]:
     """Return the bronze tables that may hold lines that could not be read: those of which not as many lines came into silver as
     the manifests say, and those where silver does not tell. So what is whole is read once."""
-    reported = {table.bronze[0] for table in silver.TABLES.values() if table.lines}
+    counted = silver.counted()
 
     def whole(name: str, source: Source) -> bool:
         lines = arrived.get(name, Lines()).of
@@ -328,7 +416,7 @@ def suspects(inputs: Inputs, arrived: Mapping[str, Lines]) -> list[str]:
             return _by_hours(lines) == _by_hours(source.snapshots)
         return lines == source.snapshots
 
-    return [name for name, source in inputs.sources.items() if name not in reported or not whole(name, source)]
+    return [name for name, source in inputs.sources.items() if name not in counted or not whole(name, source)]
 
 
 def _by_hours(of_snapshots: Mapping[str, int]) -> Counter[str]:

@@ -325,11 +325,18 @@ class Lake:
         )
         return [day for day in found if self.pointer(layer, day).get("format") == _FORMATS[layer]]
 
-    def publish(self, layer: str, hour: datetime, run: str, inputs: Sequence[str], quarantined: int) -> None:
-        """Make a run's tables those of the hour."""
-        self.repoint(
-            layer, hour, {"format": _FORMATS[layer], "run": run, "inputs": list(inputs), "quarantined": quarantined}
-        )
+    def publish(
+        self,
+        layer: str,
+        hour: datetime,
+        run: str,
+        inputs: Sequence[str],
+        quarantined: int,
+        incomplete: Sequence[str] = (),
+    ) -> None:
+        """Make a run's tables those of the hour. `incomplete`: the bronze files that could not be read completely."""
+        pointer = {"format": _FORMATS[layer], "run": run, "inputs": list(inputs), "quarantined": quarantined}
+        self.repoint(layer, hour, pointer | ({"incomplete": list(incomplete)} if incomplete else {}))
 
     def repoint(self, layer: str, when: date, pointer: Mapping[str, Any]) -> None:
         self.files.replace_text(f"{layer}/_published/{place(when)}.json", json.dumps(pointer))

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import (
@@ -530,8 +530,9 @@ def failures(lines: Bronze) -> DataFrame:
 @dataclass(frozen=True)
 class Table:
     """A silver table: what has a row, what identifies it beside fleet and snapshot, the bronze and silver tables that it is made
-    from, how, and its columns as a Spark SQL schema. `lines`: how many lines of its only bronze table came into these rows, as an
-    SQL aggregate; empty where rows do not tell. `complete`: whether columns take all that servers of known versions tell."""
+    from, how, and its columns as a Spark SQL schema. `lines`: how many lines of its only bronze table are in these rows, as an
+    SQL aggregate; empty if the rows do not show it. `joined`: the same for each of several bronze tables. `complete`: whether the
+    columns hold all that servers of known versions report."""
 
     row: str
     key: str
@@ -540,6 +541,7 @@ class Table:
     make: Callable[..., DataFrame]
     columns: str
     lines: str = ""
+    joined: Mapping[str, str] = field(default_factory=dict)
     complete: bool = False
 
 
@@ -587,6 +589,7 @@ TABLES: dict[str, Table] = {
                 for name, spec in (("varz", VARZ), ("jsz", JSZ), ("healthz", HEALTH))
             ),
         ),
+        joined={"servers": "count(*)", **{name: f"count({name}_reported)" for name in ("varz", "jsz", "healthz")}},
     ),
     "meta_peers": Table(
         "member of the meta group in the view of one server",
@@ -736,6 +739,13 @@ TABLES: dict[str, Table] = {
         "sum(lines)",
     ),
 }
+
+
+def counted() -> set[str]:
+    """Return the bronze tables whose lines the rows of silver count."""
+    tables = TABLES.values()
+    return {table.bronze[0] for table in tables if table.lines} | {name for table in tables for name in table.joined}
+
 
 #: The bronze tables of whose lines silver tells the hour, not the snapshot.
 HOURLY = ("server_log",)

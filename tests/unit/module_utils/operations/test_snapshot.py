@@ -287,6 +287,10 @@ def test_an_audit_archive_is_a_snapshot(tmp_path: Path) -> None:
     # Jobs have read the first one, and would not look at it again.
     other = audit_archive(tmp_path / "other.zip", "2.10.27", broken="n1")
     assert import_archive(other, tmp_path / "lake", "prod")[0] != path
+    # Nor would they read a snapshot a second time if only its fleet changed.
+    before = everything(tmp_path / "lake")
+    assert import_archive(archive, tmp_path / "lake", "stage")[0] != path
+    assert set(before) < set(everything(tmp_path / "lake"))
 
 
 def test_lines_of_an_archive_have_the_domain_that_their_server_belongs_to(tmp_path: Path) -> None:
