@@ -262,6 +262,9 @@ def test_the_server_knows_each_key_from_the_release_that_we_name(version: str, t
 
 # --- Reload or restart ----------------------------------------------------------------------------------------------
 
+CALLOUT = {
+    "issuer": "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA", "account": "APP", "auth_users": ["a", "sys"],
+}  # fmt: skip
 CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"debug": True}),
     ({}, {"max_payload": "2MB"}),
@@ -274,6 +277,13 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"connect_error_reports": 10}),
     ({}, {"logtime_utc": True}),
     ({"authorization": {"timeout": 2}}, {"authorization": {"timeout": 3}}),
+    ({}, {"authorization": {"timeout": 3}}),
+    ({}, {"authorization": {"auth_callout": CALLOUT}}),
+    (
+        {"authorization": {"auth_callout": CALLOUT}},
+        {"authorization": {"auth_callout": {**CALLOUT, "auth_users": ["sys"]}}},
+    ),
+    ({}, {"authorization": {"proxy_required": True}}),
     ({}, {"max_pending": "32MB"}),
     ({}, {"max_subscriptions": 100}),
     ({}, {"max_closed_clients": 100}),

@@ -183,10 +183,25 @@ def _obstacle(difference: Difference, version: str) -> str | None:
             else f"nats-server {version} needs a restart for it (from {first} on a reload)"
         )
     if kind == "Y":
-        return None
+        return _obstacle_inside(difference, version)
     if is_secret(Leaf(difference.path, difference.key, difference.new or difference.old)):
         return "needs a restart; a reload would be refused and print the secret into the server's log"
     return "needs a restart"
+
+
+def _obstacle_inside(difference: Difference, version: str) -> str | None:
+    """Return why a reload does not take a block that is added or removed as a whole: one of its keys needs a restart."""
+    key = difference.key
+    block = difference.old if difference.new is None else difference.new if difference.old is None else None
+    if key is None or not isinstance(block, Mapping):
+        return None
+    for name in sorted(block):
+        child = key.child(name)
+        sides = (None, block[name]) if difference.old is None else (block[name], None)
+        obstacle = child and _obstacle(Difference((*difference.path, name), child, *sides), version)
+        if obstacle:
+            return f"{name}: {obstacle}"
+    return None
 
 
 def _obstacle_to_compression(difference: Difference) -> str | None:

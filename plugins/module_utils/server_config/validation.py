@@ -311,7 +311,7 @@ def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:
     belongs_to, server = (case.running.get("cluster") or {}).get("name"), "running server"
     if not case.running and case.store.get("peers") is not None:
         # The streams' assignments in the log of the meta group name the cluster.
-        belongs_to, server = (block_of(case.loaded, "cluster") or {}).get("name"), "store"
+        belongs_to, server = (case.loaded.get("cluster") or {}).get("name"), "store"
     if belongs_to and case.cluster_name and belongs_to != case.cluster_name:
         yield error(
             "cluster.name",

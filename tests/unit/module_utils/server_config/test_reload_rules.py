@@ -102,6 +102,18 @@ def test_all_servers_are_to_be_reloaded_together_for_pinned_accounts() -> None:
     assert "right after one another" in str(change["reasons"])
 
 
+@pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
+def test_a_block_is_reloaded_only_if_all_its_keys_are(version: str) -> None:
+    callout = {
+        "authorization": {"timeout": 3, "auth_callout": {"issuer": "A", "account": "AUTH", "auth_users": ["sys"]}}
+    }
+    for old, new in (({}, callout), (callout, {})):
+        change = config_change(old, new, version)
+        assert (change["action"], change["keys"]) == ("restart", ["authorization"])
+        assert "auth_callout: needs a restart" in str(change["reasons"])
+    assert config_change({}, {"authorization": {"timeout": 3}}, version)["action"] == "reload"
+
+
 @pytest.mark.parametrize(
     ("reported", "action"), [("v2.15.1", "reload"), ("2.15.1+fork", "reload"), ("devel", "restart"), ("", "restart")]
 )
