@@ -190,7 +190,7 @@ def _obstacle(difference: Difference, version: str) -> str | None:
 
 
 def _obstacle_inside(difference: Difference, version: str) -> str | None:
-    """Return the first obstacle to a reload among the keys of a block that is added or removed as a whole."""
+    """Return the first obstacle to a reload among the keys of an added or removed block."""
     key = difference.key
     block = difference.old if difference.new is None else difference.new if difference.old is None else None
     if key is None or not isinstance(block, Mapping):
