@@ -20,12 +20,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.diagnosis import diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils.cluster.health import election_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.operations.health_sampling import Sample, make_sampler
 from ansible_collections.natsops.jetstream.plugins.modules import nats_cluster_health
 from support.credentials import make_certificates
 from support.module_runs import Runner, form, gate_restarting_silent
-from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
+from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, NatsProcesses, free_ports
 
 NOW = {"wait": False}
 
@@ -313,6 +315,21 @@ def test_an_election_in_each_look_is_not_healthy(healthy: NatsProcesses, run_mod
         steps.result(60)
     assert result["failed"], result
     passes(run_module("nats_cluster_health", healthy.sys_connection(), **{**options, "wait_timeout": 60}))
+
+
+def test_an_election_that_the_same_server_won_is_seen_from_2_12_on(healthy: NatsProcesses, version: str) -> None:
+    options = ConnectionOptions(tuple(healthy.urls), "sys", SYS_PASSWORD)
+    with Client(options) as client:
+        before = SystemApi(client).read_cluster()
+        leader = healthy.app_request("$JS.API.STREAM.INFO.ORDERS", members=3)["cluster"]["leader"]
+        for _election in range(40):
+            healthy.app_request("$JS.API.STREAM.LEADER.STEPDOWN.ORDERS", members=0)
+            if healthy.app_request("$JS.API.STREAM.INFO.ORDERS", members=3)["cluster"]["leader"] == leader:
+                break
+        found = election_problems(before, SystemApi(client).read_cluster())
+    messages = [problem.message for problem in found if problem.subject == "stream APP/ORDERS"]
+    seen = [f"has elected {leader} again since the last sample" in message for message in messages]
+    assert seen == ([] if version == "2.10.27" else [True])
 
 
 def test_servers_that_are_up_and_not_in_the_cluster(

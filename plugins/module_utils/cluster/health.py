@@ -217,14 +217,22 @@ def split_tolerated(problems: Sequence[Problem], tolerate: Iterable[str]) -> tup
 
 
 def election_problems(before: Cluster, after: Cluster) -> list[Problem]:
-    """Return the groups that another server leads than in an earlier look: for some time in between nobody led them."""
-    led = {group.subject: group.leader for group in _all_groups(before)}
+    """Return the groups that have elected a leader since an earlier sample: they had none for some time in between. From 2.12 on
+    leaders report when they were elected. Those that elected the same server again are included."""
+    led = {group.subject: group for group in _all_groups(before)}
     found = []
     for group in _all_groups(after):
         old = led.get(group.subject)
-        if old and group.leader and group.leader != old:
-            message = f"{_label(group)} has another leader than in the last look: {group.leader}, before {old}"
-            found.append(_error(f"{group.kind}_leader_changed", group.subject, message, progress=[group.leader]))
+        if not old or not old.leader or not group.leader:
+            continue
+        if group.leader != old.leader:
+            message = f"{_label(group)} has another leader than in the last look: {group.leader}, before {old.leader}"
+        elif old.leader_since and group.leader_since and group.leader_since != old.leader_since:
+            message = f"{_label(group)} has elected {group.leader} again since the last sample"
+        else:
+            continue
+        progress = [group.leader, group.leader_since]
+        found.append(_error(f"{group.kind}_leader_changed", group.subject, message, progress=progress))
     return found
 
 

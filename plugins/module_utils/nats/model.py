@@ -64,6 +64,7 @@ class RaftGroup:
     sole leader sees them, empty when there is not exactly one. `members`: every server any member knows in the group.
     `hosts`: the answering servers that hold it. `size`: how many members it should have. `ephemeral`: a consumer that is
     not durable, which its client makes again. `nameless`: the members of which only the Raft id is known, here by that id.
+    `leader_since`: when the sole leader was elected, as it reports from 2.12 on, empty otherwise.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class RaftGroup:
     moving: bool = False
     ephemeral: bool = False
     nameless: frozenset[str] = frozenset()
+    leader_since: str = ""
 
     @property
     def leader(self) -> str | None:
@@ -1016,6 +1018,7 @@ def _group(
         moving=bool(leading.get("desired")),
         ephemeral=ephemeral,
         nameless=frozenset(nameless),
+        leader_since=str(leading.get("leader_since") or ""),
     )
 
 

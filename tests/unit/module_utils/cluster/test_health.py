@@ -83,6 +83,14 @@ class TestTwoLooks:
         assert (problem.code, problem.subject) == ("stream_leader_changed", "stream APP/ORDERS")
         assert "n2, before n1" in problem.message
         assert election_problems(before, before) == election_problems(Cluster(), after) == []
+        first, second = (
+            cluster(NAMES, replace(orders, group=replace(orders.group, leader_since=f"2026-11-28T08:00:0{second}Z")))
+            for second in (1, 2)
+            for orders in [stream("ORDERS", NAMES)]
+        )
+        (problem,) = election_problems(first, second)
+        assert "elected n1 again since the last sample" in problem.message
+        assert election_problems(first, first) == election_problems(before, first) == []
         lost = cluster(NAMES, stream("ORDERS", NAMES, led=False))
         assert election_problems(before, lost) == election_problems(lost, after) == []
 
