@@ -25,7 +25,8 @@ from jetstream_insights.gold.common import DEFAULTS, middle, pair_slopes
 from jetstream_insights.gold.divergence import divergence, followers
 from jetstream_insights.gold.forecast import LONG, backtests, forecasts
 from jetstream_insights.gold.health import answers, incidents, restarts
-from jetstream_insights.gold.leadership import flap, leader_changes, runs
+from jetstream_insights.gold.leadership import flap, leader_changes, runs, timeline
+from jetstream_insights.gold.report import looks, moments
 from jetstream_insights.gold.tables import schema
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -472,6 +473,56 @@ def test_an_asset_that_was_made_again_had_no_election(spark: SparkSession) -> No
     assert sorted((row["stream"], row["old_leader"], row["new_leader"]) for row in changes.collect()) == [
         ("KEPT", "n1", "n2"), ("KEPT", "n2", "n3"),
     ]  # fmt: skip
+
+
+#: The second answer of n3, the only server of a stream: whether it answers, returns JSZ, has JetStream disabled, and whether a
+#: page of JSZ failed. Then the lists that name it, and the state of the stream.
+UNREPORTED: dict[str, tuple[tuple[bool, bool, bool | None, bool], set[str], str | None]] = {
+    "no answer": ((False, False, None, False), {"absent", "silent"}, "no_leader"),
+    "JetStream disabled": ((True, True, True, False), {"disabled", "silent"}, "no_leader"),
+    "no JSZ": ((True, False, None, False), {"silent"}, "unknown"),
+    "an incomplete JSZ": ((True, True, None, True), {"silent"}, "unknown"),
+    "JSZ without the stream": ((True, True, False, False), set(), None),
+}
+
+
+def test_streams_are_unavailable_if_their_only_server_cannot_serve_them(spark: SparkSession) -> None:
+    servers, failures = [], []
+    snapshots = [(case, number, NOON + timedelta(minutes=int(number)), True) for case in UNREPORTED for number in "01"]
+    for case, ((answers_, jsz, disabled, failed), _lists, _state) in UNREPORTED.items():
+        servers += [(case, "0", "n3", True, False)] + ([(case, "1", "n3", jsz or None, disabled)] if answers_ else [])
+        failures += [(case, "1", "n3", "jsz")] if failed else []
+    seen = looks(
+        spark.createDataFrame(
+            [(*row, ["n3"]) for row in snapshots],
+            "fleet string, snapshot string, taken timestamp, complete boolean, missing array<string>",
+        ),
+        spark.createDataFrame(
+            servers, "fleet string, snapshot string, server string, jsz_reported boolean, js_disabled boolean"
+        ),
+        spark.createDataFrame([], "fleet string, snapshot string, peer string"),
+        spark.createDataFrame(failures, "fleet string, snapshot string, server string, endpoint string"),
+    )
+    numbered = moments(seen).cache()
+    lists = {
+        row["fleet"]: {name for name in ("absent", "disabled", "silent") if row[name]}
+        for row in numbered.collect()
+        if row["snapshot"] == "1"
+    }
+    assert lists == {case: wanted for case, (_answer, wanted, _state) in UNREPORTED.items()}
+    reported = {
+        "domain": "", "kind": "stream", "account": "A", "stream": "S", "consumer": "", "cluster": "C1", "created": NOON,
+        "taken": NOON, "begin": NOON, "end": NOON, "snapshots": 1, "leader": "n3", "state": "ok", "behind": [],
+        "members": ["n3"], "hosts": ["n3"], "num_replicas": 1, "alike": 1, "first_snapshot": "0", "last_snapshot": "0",
+    }  # fmt: skip
+    hourly_rows = spark.createDataFrame([{"fleet": case, **reported} for case in UNREPORTED], schema(columns.RUNS))
+    past = spark.createDataFrame([], schema(columns.TIMELINE))
+    states = dict.fromkeys(UNREPORTED) | {
+        row["fleet"]: row["state"]
+        for row in timeline(numbered, hourly_rows, past, F.lit(LAST), DEFAULTS).collect()
+        if row["run"] == 2
+    }
+    assert states == {case: state for case, (_answer, _lists, state) in UNREPORTED.items()}
 
 
 def test_a_snapshot_without_jsz_makes_nobody_a_suspect(spark: SparkSession) -> None:

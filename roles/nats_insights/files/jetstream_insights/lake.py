@@ -31,7 +31,7 @@ BRONZE_FORMATS = (1, 2)
 SILVER_FORMAT = 4
 GOLD_FORMAT = 3
 #: Facts are kept, and read beside those of other hours: a new one for whatever they hold otherwise, columns or rows.
-FACTS_FORMAT = 4
+FACTS_FORMAT = 5
 FINDINGS_FORMAT = 4
 JUDGED_FORMAT = 2
 ADVISORIES_FORMAT = 3

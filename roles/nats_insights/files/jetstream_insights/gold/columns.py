@@ -37,7 +37,8 @@ MOMENTS = (
     Col("number", "int", "its number in the day of the fleet, from 1"),
     Col("complete", "boolean", "whether every known server answered everything"),
     Col("absent", "array<string>", "servers that did not answer: expected ones, and members of the meta group"),
-    Col("silent", "array<string>", "those, and the ones that answered, but not to JSZ"),
+    Col("disabled", "array<string>", "servers that answered and have JetStream disabled"),
+    Col("silent", "array<string>", "all of these, and servers that returned no JSZ or only a part of it"),
 )
 REPORT_FLEET = (
     *MOMENT,
@@ -780,7 +781,7 @@ def _named(columns: Sequence[Col], *names: str) -> Iterator[Col]:
     return (column for column in columns if column.name in names)
 
 
-LOOKS = (*_TAKEN, *_named(MOMENTS, "snapshot", "complete", "absent", "silent"))
+LOOKS = (*_TAKEN, *_named(MOMENTS, "snapshot", "complete", "absent", "disabled", "silent"))
 ANSWERS = (
     *_TAKEN,
     Col("snapshot", "string", "the snapshot"),

@@ -25,7 +25,7 @@ from jetstream_insights.gold.common import (
     in_maintenance,
     spans,
 )
-from jetstream_insights.gold.report import looks, meta_groups, moments
+from jetstream_insights.gold.report import meta_groups, moments, with_absent
 from jetstream_insights.gold.tables import GROUP_KEY, Table
 from jetstream_insights.keys import CONSUMER, DOMAIN, STREAM
 from jetstream_insights.times import seconds
@@ -64,7 +64,7 @@ def runs(
     settings: Settings,
 ) -> DataFrame:
     """Return the runs of each Raft group in an hour, with their first and last snapshot."""
-    of_all = in_blocks(moments(looks(snapshots, servers, meta_peers)), settings.longest_gap)
+    of_all = in_blocks(moments(with_absent(snapshots, servers, meta_peers)), settings.longest_gap)
     states = (
         groups(servers, meta_peers, streams, consumers)
         .join(F.broadcast(of_all.select(*SNAPSHOT_KEY, "absent", *BLOCK, "place")), on=SNAPSHOT_KEY)
@@ -96,8 +96,9 @@ def runs(
 def timeline(of_moments: DataFrame, of_hours: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
     """Return the runs of each Raft group: snapshots in a row with the same leader, state and members.
 
-    A group that no server reports while all that did are away has no leader; while they answer, but not to JSZ, nothing is
-    known of it; otherwise it was deleted, if it does not come back. `past`: the timeline of the day before, where this begins.
+    A group that no server reports has no leader if all servers that reported it are away or have JetStream disabled. Its state is
+    unknown if they answer, but return no complete JSZ. Otherwise it was deleted, unless it comes back. `past`: the timeline of
+    the day before, where this begins.
     """
     numbered = of_hours
     for number, snapshot in (("from", "first_snapshot"), ("to", "last_snapshot")):
@@ -156,7 +157,7 @@ def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
     group = Window.partitionBy("fleet", *GROUP_KEY).orderBy("from")
     count = of_moments.groupBy("fleet").agg(F.max("number").alias("count"))
     first = of_moments.select(
-        "fleet", F.col("number").alias("gap_from"), F.col("taken").alias("gap_begin"), "absent", "silent"
+        "fleet", F.col("number").alias("gap_from"), F.col("taken").alias("gap_begin"), "absent", "disabled", "silent"
     )
     last = of_moments.select("fleet", F.col("number").alias("gap_to"), F.col("taken").alias("gap_end"))
     followed = (
@@ -166,7 +167,8 @@ def _with_unseen(runs: DataFrame, of_moments: DataFrame) -> DataFrame:
         .join(F.broadcast(first), on=["fleet", "gap_from"], how="left")
         .join(F.broadcast(last), on=["fleet", "gap_to"], how="left")
     )
-    away = F.size(F.array_except("hosts", "absent")) == 0
+    unavailable = F.array_union("absent", F.coalesce("disabled", F.array().cast(_STRINGS)))
+    away = F.size(F.array_except("hosts", unavailable)) == 0
     silent = F.size(F.array_except("hosts", "silent")) == 0
     same = F.col("next").isNotNull() & F.col("next_created").eqNullSafe(F.col("created"))
     instead = {

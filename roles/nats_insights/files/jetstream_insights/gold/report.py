@@ -77,20 +77,35 @@ def api_level() -> Column:
     return F.coalesce(F.col("metadata")["_nats.req.level"].try_cast("int"), F.lit(0))
 
 
-def looks(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return the snapshots, and who did not answer in each."""
+def with_absent(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
+    """Add the servers of each snapshot that did not answer, answered without JSZ, or have JetStream disabled."""
     reported = F.coalesce(F.col("jsz_reported"), F.lit(False))
     answered = servers.groupBy(*SNAPSHOT_KEY).agg(
-        F.collect_set("server").alias("answered"), F.collect_set(F.when(~reported, F.col("server"))).alias("unreported")
+        F.collect_set("server").alias("answered"),
+        F.collect_set(F.when(~reported, F.col("server"))).alias("unreported"),
+        F.collect_set(F.when(F.col("js_disabled"), F.col("server"))).alias("disabled"),
     )
     members = meta_peers.groupBy(*SNAPSHOT_KEY).agg(F.collect_set("peer").alias("meta_members"))
     nobody = F.array().cast(_STRINGS)
     known = F.array_union(F.coalesce("missing", nobody), F.coalesce("meta_members", nobody))
     absent = F.array_except(known, F.coalesce("answered", nobody))
     joined = snapshots.join(answered, on=SNAPSHOT_KEY, how="left").join(members, on=SNAPSHOT_KEY, how="left")
-    return joined.withColumn("absent", F.array_sort(absent)).withColumn(
-        "silent", F.array_union("absent", F.coalesce("unreported", nobody))
+    return joined.withColumns(
+        {
+            "absent": F.array_sort(absent),
+            "unreported": F.coalesce("unreported", nobody),
+            "disabled": F.array_sort(F.coalesce("disabled", nobody)),
+        }
     )
+
+
+def looks(snapshots: DataFrame, servers: DataFrame, meta_peers: DataFrame, failures: DataFrame) -> DataFrame:
+    """Return the snapshots with the servers that did not answer, have JetStream disabled, or returned an incomplete JSZ."""
+    failed = failures.where("endpoint = 'jsz'").groupBy(*SNAPSHOT_KEY).agg(F.collect_set("server").alias("incomplete"))
+    incomplete = F.coalesce("incomplete", F.array().cast(_STRINGS))
+    silent = F.array_distinct(F.flatten(F.array("absent", "unreported", "disabled", incomplete)))
+    joined = with_absent(snapshots, servers, meta_peers).join(failed, on=SNAPSHOT_KEY, how="left")
+    return joined.withColumn("silent", silent)
 
 
 def moments(of_looks: DataFrame) -> DataFrame:
@@ -297,7 +312,15 @@ def report_fleet(
 
 
 _ASSETS = ("last.streams", "last.consumers")
-FACTS = (Table("looks", "snapshot", columns.LOOKS, ("silver.snapshots", "silver.servers", "silver.meta_peers"), looks),)
+FACTS = (
+    Table(
+        "looks",
+        "snapshot",
+        columns.LOOKS,
+        tuple(f"silver.{name}" for name in ("snapshots", "servers", "meta_peers", "failures")),
+        looks,
+    ),
+)
 TABLES = (
     Table("moments", "snapshot of the day", columns.MOMENTS, ("hours.looks",), moments),
     Table(
