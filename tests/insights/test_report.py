@@ -23,8 +23,10 @@ from typing import Any
 import pytest
 from jetstream_insights.cli import FOUND, main
 from jetstream_insights.collection import module_util
+from jetstream_insights.days import usual_intervals
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.report.causes import CODES, with_causes
+from jetstream_insights.lake import Lake
+from jetstream_insights.report.causes import CODES, Newest, with_causes
 from jetstream_insights.report.content import account_names, plain
 from jetstream_insights.report.page import packed, page
 from jetstream_insights.report.plain import csv_of, markdown, quoted, show
@@ -426,12 +428,15 @@ def test_servers_that_are_away_on_purpose_are_a_note(
     assert cause["title"].endswith("(in maintenance by ops (new disks))") == (severity == "info")
 
 
-@pytest.mark.parametrize(("hours", "stopped"), [(18.9, False), (19.1, True)])
-def test_a_report_of_the_present_says_that_snapshots_have_stopped(hours: float, stopped: bool) -> None:
+@pytest.mark.parametrize(
+    ("hours", "usual", "stopped"),
+    [(18.9, 60, False), (19.1, 60, True), (18 + 71, 86_400, False), (18 + 73, 86_400, True)],
+)
+def test_a_report_of_the_present_says_that_snapshots_have_stopped(hours: float, usual: float, stopped: bool) -> None:
     tables = {"fleets": rows("fleets", {"taken": moment(18), "servers": 5, "missing": [], "complete": True})}
     now = BEGIN + timedelta(hours=hours)
     # A fresh snapshot of one fleet does not hide the other one.
-    newest = {"prod": BEGIN + timedelta(hours=18), "alive": now}
+    newest = {"prod": Newest(BEGIN + timedelta(hours=18), usual), "alive": Newest(now)}
     content = {"tables": with_causes(tables, [], now=now, newest=newest)}
     assert [(cause["fleet"], cause["kind"], cause["severity"]) for cause in dicts(content, "causes")] == (
         [("prod", "snapshots_stopped", "critical")] if stopped else []
@@ -442,7 +447,7 @@ def test_a_report_of_the_present_says_that_snapshots_have_stopped(hours: float, 
 
 
 def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
-    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The report shows the last day with a critical cause where the default time has no tables."""
     command = ["report", "--lake", str(golden.path), "--output", str(tmp_path), "--fail-on", "critical"]
@@ -452,6 +457,8 @@ def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
     content = json.loads((tmp_path / "report.json").read_text())
     (cause,) = [cause for cause in dicts(content, "causes") if cause["kind"] == "snapshots_stopped"]
     assert cause["title"].startswith(f"the last snapshot of {cause['fleet']} was taken {DAY}T01:00:00Z")
+    # A snapshot after 60 s, another one after 3,540 s.
+    assert usual_intervals(Lake(spark, str(golden.path))) == {cause["fleet"]: 1800.0}
     main([*command, "--retired", cause["fleet"]])
     retired = json.loads((tmp_path / "report.json").read_text())
     assert "snapshots_stopped" not in {cause["kind"] for cause in dicts(retired, "causes")}

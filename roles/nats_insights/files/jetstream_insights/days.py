@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
@@ -25,6 +25,10 @@ from jetstream_insights.gold.tables import Table, days_before
 from jetstream_insights.jobs import Outcome, Say, silver_of
 from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hours, new_run
 from jetstream_insights.side_by_side import each, make_all
+from jetstream_insights.times import seconds
+
+#: Days with snapshots that show how often a fleet usually takes one, also if it takes one a day.
+_RECENT = 8
 
 
 def newest_snapshots(lake: Lake, before: date | None = None) -> DataFrame | None:
@@ -32,6 +36,17 @@ def newest_snapshots(lake: Lake, before: date | None = None) -> DataFrame | None
     published = [day for day in lake.published_days("gold") if before is None or day < before]
     fleets = lake.read_days("gold", "report_fleet", published)
     return None if fleets is None else fleets.groupBy("fleet").agg(F.max("taken").alias("taken"))
+
+
+def usual_intervals(lake: Lake) -> dict[str, float]:
+    """Return the median of the seconds between the recent snapshots of each fleet that has several."""
+    recent = lake.read_days("gold", "moments", lake.published_days("gold")[-_RECENT:])
+    if recent is None:
+        return {}
+    before = F.lag("taken").over(Window.partitionBy("fleet").orderBy("taken"))
+    intervals = recent.select("fleet", seconds(before, F.col("taken")).alias("interval"))
+    found = intervals.groupBy("fleet").agg(F.median("interval").alias("usual")).where("usual IS NOT NULL")
+    return {row["fleet"]: row["usual"] for row in found.collect()}
 
 
 def days(start: datetime, end: datetime) -> Iterator[date]:

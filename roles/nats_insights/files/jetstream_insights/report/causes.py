@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from jetstream_insights.collection import module_util
 from jetstream_insights.keys import STREAM
@@ -60,10 +60,17 @@ _OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
 _SEVERITY = {"critical": "error"}
 #: How much evidence, and how many remedies, a cause shows.
 _EVIDENCE, _REMEDIES = 3, 2
-#: Seconds without a snapshot after which a fleet's collector counts as stopped.
-STOPPED = 3600
+#: Seconds without a snapshot after which a fleet's collector counts as stopped, and the multiple of its usual interval if longer.
+STOPPED, _MISSED = 3600, 3
 
 Row = Mapping[str, Any]
+
+
+class Newest(NamedTuple):
+    """The time of a fleet's newest snapshot, and the usual seconds between its snapshots, 0 if unknown."""
+
+    taken: datetime
+    usual: float = 0.0
 
 
 def with_causes(
@@ -71,11 +78,11 @@ def with_causes(
     failing: Iterable[Row],
     meant: Sequence[Any] = (),
     now: datetime | None = None,
-    newest: Mapping[str, datetime] | None = None,
+    newest: Mapping[str, Newest] | None = None,
 ) -> dict[str, Any]:
     """Return the report's tables in their order, with that of the root causes. `failing`: all findings that failed, by the names
     of their columns; `meant`: windows of the journal (cluster/journal.py); `now`: the time for a report of the present,
-    which also needs `newest`: the time of each fleet's newest snapshot on any day."""
+    which also needs the `newest` snapshot of each fleet on any day."""
     made = {**tables, "causes": _causes_table(tables, failing, meant, now, newest or {})}
     return {table.name: made[table.name] for table in TABLES if table.name in made}
 
@@ -85,7 +92,7 @@ def _causes_table(
     failing: Iterable[Row],
     meant: Sequence[Any],
     now: datetime | None,
-    newest: Mapping[str, datetime],
+    newest: Mapping[str, Newest],
 ) -> dict[str, Any]:
     by_fleet: dict[str, list[Row]] = {}
     for row in failing:
@@ -98,21 +105,22 @@ def _causes_table(
     return filled(table, [[row[column.name] for column in table.columns] for row in made[: table.most]], len(made))
 
 
-def _stopped(newest: Mapping[str, datetime], now: datetime) -> list[dict[str, Any]]:
+def _stopped(newest: Mapping[str, Newest], now: datetime) -> list[dict[str, Any]]:
     """Return a critical cause for each fleet whose collector stopped. Checks cannot find it: they judge snapshots."""
     return [
         {
             "fleet": fleet,
             "severity": "critical",
             "kind": "snapshots_stopped",
-            "title": f"the last snapshot of {fleet} was taken {taken:%Y-%m-%dT%H:%M:%SZ}: nothing is known of the time since",
+            "title": f"the last snapshot of {fleet} was taken {last.taken:%Y-%m-%dT%H:%M:%SZ}: "
+            "nothing is known of the time since",
             "servers": [],
             "findings": 0,
             "evidence": [],
             "commands": ["systemctl status nats-insights-snapshot.timer nats-insights-snapshot.service"],
         }
-        for fleet, taken in sorted(newest.items())
-        if (now - taken).total_seconds() > STOPPED
+        for fleet, last in sorted(newest.items())
+        if (now - last.taken).total_seconds() > max(STOPPED, _MISSED * last.usual)
     ]
 
 

@@ -18,9 +18,9 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from jetstream_insights.days import newest_snapshots
+from jetstream_insights.days import newest_snapshots, usual_intervals
 from jetstream_insights.lake import Lake
-from jetstream_insights.report.causes import with_causes
+from jetstream_insights.report.causes import STOPPED, Newest, with_causes
 from jetstream_insights.report.page import page
 from jetstream_insights.report.plain import csv_files, markdown
 from jetstream_insights.report.shape import (
@@ -112,8 +112,10 @@ def read_content(
         failing = dicts({"tables": tables}, "findings")
         newest = newest_snapshots(lake) if present else None
         rows = newest.select("fleet", F.unix_seconds("taken").alias("taken")).collect() if newest is not None else []
+        late = any(now.timestamp() - row["taken"] > STOPPED for row in rows)
+        usual = usual_intervals(lake) if late else {}
         expected = {
-            row["fleet"]: datetime.fromtimestamp(row["taken"], timezone.utc)
+            row["fleet"]: Newest(datetime.fromtimestamp(row["taken"], timezone.utc), usual.get(row["fleet"], 0.0))
             for row in rows
             if present and row["fleet"] not in present.retired
         }
