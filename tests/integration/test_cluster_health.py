@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
-from threading import Event
 from typing import Any
 
 import pytest
@@ -298,23 +297,33 @@ def test_the_gate_outlives_the_server_it_is_connected_to(
     assert span[-1][1] - span[first_good][1] >= 4, "the span must begin again after the bad samples"
 
 
-def test_an_election_in_each_look_is_not_healthy(healthy: NatsProcesses, run_module: Runner) -> None:
-    ended = Event()
+def test_elections_between_all_samples_are_not_healthy(
+    healthy: NatsProcesses, run_module: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stream_leader() -> str:
+        return str(healthy.app_request("$JS.API.STREAM.INFO.ORDERS", members=3)["cluster"].get("leader") or "")
 
     def elect() -> None:
-        while not ended.wait(0.2):
+        before, end = stream_leader(), time.monotonic() + 30
+        while stream_leader() in ("", before):
             healthy.app_request("$JS.API.STREAM.LEADER.STEPDOWN.ORDERS", members=0)
+            assert time.monotonic() < end, f"{before} still leads ORDERS"
 
-    options = {"expected_servers": healthy.names, "samples": 3, "span": 2, "interval": 0.5, "wait_timeout": 8}
-    with ThreadPoolExecutor(1) as pool:
-        steps = pool.submit(elect)
-        try:
-            result = run_module("nats_cluster_health", healthy.sys_connection(), **options)
-        finally:
-            ended.set()
-        steps.result(60)
+    def electing(*arguments: Any, **options: Any) -> Callable[[], Sample]:
+        sample = make_sampler(*arguments, **options)
+
+        def sample_after_election() -> Sample:
+            elect()
+            return sample()
+
+        return sample_after_election
+
+    options = {"expected_servers": healthy.names, "samples": 3, "span": 2, "interval": 0.5}
+    with monkeypatch.context() as patch:
+        patch.setattr(nats_cluster_health, "make_sampler", electing)
+        result = run_module("nats_cluster_health", healthy.sys_connection(), **options, wait_timeout=8)
     assert result["failed"], result
-    passes(run_module("nats_cluster_health", healthy.sys_connection(), **{**options, "wait_timeout": 60}))
+    passes(run_module("nats_cluster_health", healthy.sys_connection(), **options, wait_timeout=60))
 
 
 def test_an_election_that_the_same_server_won_is_seen_from_2_12_on(healthy: NatsProcesses, version: str) -> None:
