@@ -10,20 +10,22 @@ class ModuleDocFragment:
 options:
   account:
     description:
-      - Read only this account, by name or, in operator mode, by public key. A name that several accounts have is refused with
-        their keys. By default every account that the credentials reach is read.
+      - Read only this account, given by name or, in operator mode, by public key. A name shared by several accounts
+        is refused with a list of their keys. By default all accounts that the credentials reach are read.
     type: str
   stream:
     description:
-      - Name of one stream. One that does not exist is not an error, and leaves the result empty.
+      - Name of one stream. If it does not exist, the result is empty and the task does not fail.
     type: str
 notes:
-  - "The credentials decide by whose eyes the assets are seen, and RV(ignore:view) tells which it was. With O(account_users) a
-    user of each account asks the JetStream API (V(account)). Otherwise the task's own user asks: one of an account for the
-    assets of that account (V(account)), one of the system account for those of all accounts (V(system))."
-  - In the view V(account) the meta leader names every asset, also those that no server can tell the state of, and the leader
-    of each tells its state, or one of its replicas when they have no leader. Whether a replica is up is what the leader says.
-  - In the view V(system) every server tells what it holds. An asset all of whose replicas are on servers that do not answer is
-    not seen at all. A replica on a server that did not answer counts as behind, although its leader may not have noticed yet.
-  - It never fails because of what it finds wrong. Durations are in seconds, sizes in bytes.
+  - "The credentials determine which view is returned, see RV(ignore:view). With O(account_users), a user of each
+    account queries the JetStream API (V(account)). Otherwise the task's own user does: a user of an account for its
+    assets (V(account)), a user of the system account for the assets of all accounts (V(system))."
+  - In the view V(account), the meta leader lists every asset, including those whose state no server can report. The
+    state comes from the asset's leader or, if it has none, from one of its replicas. The leader reports whether a
+    replica is up.
+  - In the view V(system), every server reports the assets that it holds. An asset with replicas only on servers that
+    do not answer is missing from the result. A replica on a server that did not answer counts as behind, although its
+    leader may not have noticed yet.
+  - Faults that it finds never make the task fail. Durations are in seconds, sizes in bytes.
 """

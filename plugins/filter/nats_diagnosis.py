@@ -6,27 +6,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_diagnosis
-short_description: Judge what the info modules and the hosts say of a cluster
+short_description: Diagnose a cluster from the results of info modules and hosts
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Looks at servers, round trips, health, meta group, streams, routes, gateways, logs, configurations, versions, clocks, slow
-    consumers, storage and certificates, and says what is wrong and what to do next.
-  - What could not be looked at is named, and is not taken for good. The playbook C(natsops.jetstream.diagnose) does it all.
+  - Checks servers, round trips, health, meta group, streams, routes, gateways, logs, configurations, versions,
+    clocks, slow consumers, storage and certificates, and reports problems and the next steps.
+  - Anything that could not be checked is listed, and does not count as healthy. The playbook
+    C(natsops.jetstream.diagnose) does it all.
 positional: _input, server_info
 options:
   _input:
-    description: The registered result of M(natsops.jetstream.nats_cluster_info), also when it failed.
+    description: The registered result of M(natsops.jetstream.nats_cluster_info), even if it failed.
     type: dict
     required: true
   server_info:
     description:
-      - The registered result of M(natsops.jetstream.nats_server_info) with the endpoints C(varz), C(routez), C(gatewayz) and
-        C(statsz), also when it failed.
+      - The registered result of M(natsops.jetstream.nats_server_info) with the endpoints C(varz), C(routez),
+        C(gatewayz) and C(statsz), even if it failed.
     type: dict
     required: true
   hosts:
-    description: What the managed hosts say.
+    description: Data from the managed hosts.
     type: list
     elements: dict
     default: []
@@ -39,23 +40,24 @@ options:
         description: Whether the host could not be reached.
         type: bool
       running:
-        description: Whether nats-server runs there.
+        description: Whether nats-server is running on the host.
         type: bool
       log_lines:
-        description: Warnings and errors of its log. Null when the log could not be read.
+        description: Warnings and errors of its log. Null if the log could not be read.
         type: list
         elements: str
       digest:
-        description: What C(nats-server -t) says of the configuration file on the host (C(sha256:...), 2.11 and later).
+        description: Digest of the host's configuration file from C(nats-server -t) (C(sha256:...), 2.11 and later).
         type: str
       disk_percent:
-        description: How full the file system of the store directory is.
+        description: Used space of the file system of the store directory, in percent.
         type: int
       disk_mount:
         description: Where that file system is mounted.
         type: str
       maintenance:
-        description: As C(maintenance) of M(natsops.jetstream.nats_server_process_info). Null when the host is in none.
+        description: As C(maintenance) of M(natsops.jetstream.nats_server_process_info). Null if the host is not in
+          maintenance.
         type: dict
   pinned_accounts:
     description: Accounts with a route of their own (C(cluster.accounts)).

@@ -6,38 +6,39 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_required_action
-short_description: Decide what makes a host run the wanted configuration
+short_description: Decide which action makes a host run the desired configuration
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Compares what was observed on a host with what is wanted, and returns the action that makes them equal.
-  - The decision never rests on whether an earlier task changed a file, so that an interrupted run is finished by the next.
+  - Compares the observed state of a host with the desired one, and returns the action that makes them equal.
+  - The decision never depends on whether an earlier task changed a file, so the next run completes an interrupted
+    one.
 positional: _input
 options:
   _input:
     description:
       - Facts of the process, with C(running), C(instance), C(started), C(binary), C(unit_changed_after_start),
-        C(raft_silent) and C(maintenance). A server that is kept from being started in maintenance needs nothing.
+        C(raft_silent) and C(maintenance). A server that maintenance keeps from starting needs no action.
     type: dict
     required: true
   varz:
-    description: The server's own C(/varz), or an empty dictionary when it could not be read.
+    description: The server's own C(/varz), or an empty dictionary if it could not be read.
     type: dict
     default: {}
   recorded:
-    description: The record of what the process loaded, with the C(instance) of that process and C(config).
+    description: The record of the loaded configuration, with the C(instance) of the process and C(config).
     type: dict
     default: {}
   wanted:
     description:
-      - What is wanted, with C(version), C(binary), C(config), C(digest), C(record), C(config_differs),
+      - The desired state, with C(version), C(binary), C(config), C(digest), C(record), C(config_differs),
         C(config_changed_at) and C(tls_changed_at).
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Decide what this host needs
+- name: Decide which action this host needs
   ansible.builtin.debug:
     msg: "{{ {'running': false} | natsops.jetstream.nats_required_action(wanted={'version': '2.10.27'}) }}"
 """
@@ -47,10 +48,10 @@ _value:
   description:
     - C(required_action), with the C(action) (V(none), V(start), V(reload) or V(restart)), its C(reasons), and the configuration
       C(keys) that differ.
-    - C(untouched), whether there is nothing to do to the process, and what it loaded, if it runs, is recorded as C(record)
-      has it.
-    - C(reload_first), the configuration by whose reload a running server takes the TLS that the wanted one adds to its gateway,
-      and nothing else, before it is restarted; empty where none is added. It holds secrets.
+    - C(untouched) is whether the process needs no action and C(record) matches the configuration that it loaded, if
+      it is running.
+    - C(reload_first) is the configuration to reload before the restart of a running server. It adds only the TLS that
+      the desired configuration adds to the gateway. Empty if none is added. It contains secrets.
   type: dict
   sample:
     required_action: {"action": "reload", "reasons": ["max_connections changed"], "keys": ["max_connections"]}

@@ -10,29 +10,31 @@ short_description: Plan the rotation of the credentials or the certificates of a
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Compares what the servers of a cluster have with what the inventory wants, and returns the steps from one to the other, what
-    each host has after each step, and every reason not to begin.
-  - V(credentials) are users and those of routes. A server knows one password for each name, so a password is replaced without a
-    refused login by a second user of the same account. That plan holds secrets.
-  - V(certificates) are renewed, or issued by another authority.
+  - Compares the servers of a cluster with the inventory, and returns the steps from one to the other, the state of
+    each host after each step, and every reason not to begin.
+  - V(credentials) are users and the credentials of routes. A server accepts a single password for each name, so to
+    replace a password without refusing a login, a second user of the same account is used. The plan contains secrets.
+  - V(certificates) are renewed, or issued by a different authority.
 positional: _input, subject
 options:
   _input:
     description:
       - The hosts by name.
-      - For V(credentials) each has C(running), C(loaded) (the structured configuration that the process has loaded, empty when
-        that is not known), C(wanted) (that of the inventory, with hashed passwords), C(given) (the same with the passwords as
-        they were given) and C(restart_pending) (the service definition is newer than the process).
-      - For V(certificates) C(installed), C(current) and C(new) are the C(ca) and the C(certificate) in PEM form that are on the
-        host, that the inventory has, and that are to replace them (empty without another authority); C(bundle) holds both
-        authorities. C(source) is V(ca), V(files) or V(none); C(rotating), whether the inventory names another authority;
-        C(running) and C(recorded), whether nats-server runs and its loaded configuration is known; C(files_changed_at) (epoch
-        seconds) and C(config_load_time), when files and process last changed; C(will_change), whether this run would make other
-        certificates; C(certificate_path), C(problems) and C(missing), what is wrong with files that the operator supplied.
+      - For V(credentials) each has C(running), C(loaded) (the structured configuration that the process has loaded,
+        empty if unknown), C(wanted) (that of the inventory, with hashed passwords), C(given) (the same with the
+        original passwords) and C(restart_pending) (the service definition is newer than the process).
+      - For V(certificates) C(installed), C(current) and C(new) are the C(ca) and the C(certificate) in PEM form that
+        are on the host, in the inventory, and planned as a replacement (empty without a different authority);
+        C(bundle) contains both authorities. C(source) is V(ca), V(files) or V(none). C(rotating) is whether the
+        inventory names a different authority. C(running) and C(recorded) are whether nats-server runs and whether its
+        loaded configuration is recorded. C(files_changed_at) and C(config_load_time) (epoch seconds) are when the
+        files changed and when the process loaded them. C(will_change) is whether this run would create different
+        certificates. C(certificate_path), C(problems) and C(missing) describe problems with files that the operator
+        supplied.
     type: dict
     required: true
   subject:
-    description: What is rotated.
+    description: Whether to rotate credentials or certificates.
     type: str
     choices: [credentials, certificates]
     required: true
@@ -41,7 +43,7 @@ options:
     type: str
     default: ""
   missing_hosts:
-    description: Hosts of the cluster that the run leaves out.
+    description: Hosts of the cluster that are not part of the run.
     type: list
     elements: str
     default: []
@@ -51,11 +53,11 @@ options:
     choices: [auto, add, remove]
     default: auto
   window:
-    description: For V(credentials), how long both users are accepted within one run, such as V(15m).
+    description: For V(credentials), how long both users are accepted during the run, such as V(15m).
     type: str
     default: ""
   remove_users:
-    description: For V(credentials), names of users to remove although the inventory still has them.
+    description: For V(credentials), names of users to remove although they are still in the inventory.
     type: list
     elements: str
     default: []
@@ -69,7 +71,7 @@ options:
     choices: [guarded, open, at_once]
     default: guarded
   explicit_routes:
-    description: For V(credentials), whether each server has a URL for every other one, so that no route comes from gossip.
+    description: For V(credentials), whether each server has a URL for every other one, so gossip creates no routes.
     type: bool
     default: true
   stop_after:
@@ -82,11 +84,12 @@ options:
     type: bool
     default: false
   api_certificate:
-    description: For V(certificates), the one in PEM form with which the playbook connects, where the servers ask for one.
+    description: For V(certificates), the certificate in PEM form with which the playbook connects, if the servers
+      require one.
     type: str
     default: ""
   check_mode:
-    description: For V(certificates), whether files that a run would make do not exist yet.
+    description: For V(certificates), whether some files are missing because check mode did not create them.
     type: bool
     default: false
 requirements:
@@ -100,7 +103,7 @@ EXAMPLES = r"""
     plan: "{{ hosts | natsops.jetstream.nats_rotation_plan('credentials', phase='add') }}"
   no_log: true
 
-- name: Show the steps to another authority
+- name: Show the steps to a different authority
   ansible.builtin.debug:
     msg: "{{ (states | natsops.jetstream.nats_rotation_plan('certificates', stop_after='trust_new_ca')).lines }}"
 """
@@ -108,11 +111,12 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(refusals), C(steps), C(lines) (the steps for people), and C(hosts), what each host has by step.
-    - For V(credentials) the latter are the C(configurations) and the expected C(logins) of each host. There are also
-      C(remaining) (what is left afterwards, for people), C(removed) users and C(wait_seconds).
-    - For V(certificates) they are the C(ca) (V(current), V(both) or V(new)) and the C(certificate) (V(current) or V(new)) of
-      each host; the step C(keep) leaves a host where it is. There are also C(refusal) (of the refusals what fits a screen),
+    - C(refusals), C(steps), C(lines) (the steps for people), and C(hosts), the state of each host by step.
+    - For V(credentials), C(hosts) has the C(configurations) and the expected C(logins) of each host. The result also
+      has C(remaining) (the remaining work, for people), C(removed) users and C(wait_seconds).
+    - For V(certificates), C(hosts) has the C(ca) (V(current), V(both) or V(new)) and the C(certificate) (V(current)
+      or V(new)) of each host; the step C(keep) leaves a host unchanged. The result also has C(refusal) (the refusals
+      that fit on a screen), C(left) (all remaining steps) and C(expiry) (for people).
       C(left) (all steps to the end) and C(expiry) (for people).
   type: dict
 """

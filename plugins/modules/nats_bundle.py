@@ -7,28 +7,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_bundle
-short_description: Write one archive of an incident for whoever has to help, without secrets
+short_description: Write an incident support bundle without secrets
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Asks every server that answers for all its monitoring endpoints (VARZ, HEALTHZ, JSZ with streams, consumers and Raft groups,
-    STATSZ, ROUTEZ, GATEWAYZ, LEAFZ, ACCOUNTZ, CONNZ, SUBSZ, EXPVARZ; RAFTZ for each account, IPQUEUESZ) and for profiles, adds
-    what O(hosts) reported, the findings of the health gate and the roll journal, and writes one ZIP that only its owner can
-    read. Needs a user of the system account.
-  - The ZIP has the layout of C(nats audit gather), which C(nats audit analyze) and
-    O(natsops.jetstream.nats_snapshot#module:archive) read. Checksums, and what is missing with the reason, are in
-    C(capture/misc/bundle.json).
-  - It changes nothing on the cluster, takes no lock, and works when servers, hosts or the whole cluster are dead.
-  - Passwords, tokens, JWTs, nkeys, the users of connections and command lines are left out, and so are the values of
-    O(secrets). A file in which one of these is found in the end, plain, in Base64, in URLs or compressed, stays out and is
-    named.
+  - Queries every server that answers for all its monitoring endpoints (VARZ, HEALTHZ, JSZ with streams, consumers and
+    Raft groups, STATSZ, ROUTEZ, GATEWAYZ, LEAFZ, ACCOUNTZ, CONNZ, SUBSZ, EXPVARZ; RAFTZ for each account, IPQUEUESZ)
+    and for profiles. Adds the archives of O(hosts), the findings of the health gate and the roll journal, and writes
+    a ZIP that only its owner can read. Needs a user of the system account.
+  - The ZIP has the layout of C(nats audit gather), so C(nats audit analyze) and
+    O(natsops.jetstream.nats_snapshot#module:archive) can read it. C(capture/misc/bundle.json) has checksums, and
+    lists the missing parts with reasons.
+  - It changes nothing on the cluster, takes no lock, and works when servers, hosts or all of the cluster are dead.
+  - Passwords, tokens, JWTs, nkeys, command lines, the users of connections and the values of O(secrets) are left out.
+    As a last check, a file that still contains one of them, in plain text, Base64, a URL or compressed data, is
+    excluded and listed.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
 attributes:
   check_mode:
-    description: Finds the servers, asks them for nothing else, and writes nothing.
+    description: Discovers the servers, sends no other requests, and writes nothing.
     support: full
   diff_mode:
     description: There is nothing to compare.
@@ -38,32 +38,32 @@ attributes:
     support: none
 options:
   path:
-    description: Path of the ZIP, where the module runs. One that is there is replaced.
+    description: Path of the ZIP on the machine where the module runs. An existing file is replaced.
     type: path
     required: true
   expected_servers:
-    description: Names of servers that should answer. One that does not is named as missing.
+    description: Names of servers that should answer. Those that do not are listed as missing.
     type: list
     elements: str
     default: []
   profiles:
     description:
-      - Profiles to read from each server. V(goroutine) are the stacks, as two texts.
+      - Profiles to read from each server. V(goroutine) gives the stacks, as two texts.
       - V(cpu) is measured for 15 seconds, or for O(timeout) less 2 seconds. V(block) is empty unless C(prof_block_rate) is set.
     type: list
     elements: str
     choices: [goroutine, heap, allocs, mutex, block, threadcreate, cpu]
     default: [goroutine, heap, allocs, mutex, block, threadcreate]
   deadline:
-    description: Seconds after which nothing more is asked. What was not answered by then is named as missing.
+    description: Seconds after which no more requests are sent. Data not received in this time is listed as missing.
     type: float
     default: 120.0
   max_size:
-    description: Most bytes of the ZIP, at least V(1MiB). What has no room is named.
+    description: Maximum size of the ZIP in bytes, at least V(1MiB). Parts that do not fit are listed.
     type: str
     default: 200MB
   hosts:
-    description: The hosts that were asked by M(natsops.jetstream.nats_host_bundle).
+    description: The hosts from which M(natsops.jetstream.nats_host_bundle) collected data.
     type: list
     elements: dict
     default: []
@@ -73,26 +73,26 @@ options:
         type: str
         required: true
       failure:
-        description: Why there is no archive of the host.
+        description: Why the host has no archive.
         type: str
         default: ""
   work_directory:
-    description: Directory with the archives of O(hosts), where the module runs.
+    description: Directory with the archives of O(hosts) on the machine where the module runs.
     type: path
   journal:
-    description: File of the roll journal, where the module runs. Its end is taken.
+    description: File of the roll journal on the machine where the module runs. Only its end is included.
     type: path
   secrets:
     description:
-      - What must not be in the bundle. That is each text, and of each dictionary of variables or configuration, at any depth,
-        the values whose key ends in C(password), C(pass), C(token), C(secret), C(seed), C(jwt), C(key) or C(ek), and the
-        passwords, or tokens, of URLs.
-      - Those of the connection are added.
+      - Secrets to keep out of the bundle. A text is a secret itself. In a dictionary of variables or configuration,
+        secrets are the values, at any depth, with a key that ends in C(password), C(pass), C(token), C(secret),
+        C(seed), C(jwt), C(key) or C(ek), and the passwords or tokens in URLs.
+      - The connection's own secrets are added.
     type: list
     elements: raw
     default: []
   versions:
-    description: Versions to note down, such as that of the collection.
+    description: Versions to record, such as the version of the collection.
     type: dict
     default: {}
 seealso:
@@ -101,7 +101,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Write what the servers tell
+- name: Write a bundle from the servers
   natsops.jetstream.nats_bundle:
     servers: [nats://n1.example.com:4222]
     user: sys
@@ -111,7 +111,7 @@ EXAMPLES = r"""
     secrets: ["{{ app_password }}", "{{ nats_server_accounts }}"]
   register: bundle
 
-- name: Look into it with the insights
+- name: Analyze the bundle with the insights
   natsops.jetstream.nats_snapshot:
     archive: /home/ops/incident.zip
     lake: /var/lib/nats-insights/lake
@@ -141,7 +141,7 @@ answered:
   elements: str
   sample: [n1-c1, n3-c1]
 missing:
-  description: What is not in it, of which server, and why.
+  description: The missing parts, with the server and the reason.
   returned: success
   type: list
   elements: dict
@@ -149,7 +149,7 @@ missing:
     - {server: n2-c1, what: host, reason: the host cannot be reached}
     - {server: n2-c1, what: server, reason: it did not answer}
 cut:
-  description: What had no room, or is there in part.
+  description: The parts that did not fit, or are included only partly.
   returned: success
   type: list
   elements: dict

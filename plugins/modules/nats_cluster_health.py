@@ -12,14 +12,15 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - The gate to pass before and after anything that stops a server. Needs a user of the system account.
-  - It looks at the servers by name, at the meta group (one leader that all agree on, its size, every member in step), at
-    each server's own health, and at every stream and consumer as its leader sees it (one leader, all replicas, all in step).
-  - It sees what the servers' own /healthz does not, such as a stream that lost its quorum, which no server leads.
-  - Healthy means O(samples) good samples in a row that span at least O(span) seconds. A single good sample can be luck, since
-    a server takes up to ten seconds to notice that it lost its peers.
-  - Assets all of whose replicas are on servers that do not answer cannot be seen. Give O(expected_servers), so that such
-    servers are noticed.
+  - The gate before and after any operation that stops a server. Needs a user of the system account.
+  - It checks the servers by name, the meta group (a single leader on which all servers agree, its size, every member
+    in step), each server's own health, and every stream and consumer as reported by its leader (a single leader, all
+    replicas present and in step).
+  - It finds faults that the servers' own /healthz misses, such as a stream without a quorum, which no server leads.
+  - Healthy means O(samples) good samples in a row that span at least O(span) seconds. A single good sample is not
+    enough, because a server takes up to ten seconds to notice that it lost its peers.
+  - Assets with replicas only on servers that do not answer are invisible. Set O(expected_servers), so such servers
+    are reported as missing.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.health
@@ -29,36 +30,36 @@ extends_documentation_fragment:
 options:
   wait:
     description:
-      - Whether to wait for a healthy cluster. With V(false) one sample is taken and judged.
+      - Whether to wait for a healthy cluster. With V(false), one sample is taken and evaluated.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds after which a cluster that is not healthy is a failure. Must be more than O(span).
+      - Seconds after which the task fails if the cluster is still not healthy. Must be more than O(span).
     type: float
     default: 120
   stall_timeout:
     description:
-      - Seconds without any change of what is wrong after which waiting ends in a failure before O(wait_timeout), for an operation
-        that may take long while it makes progress. A replica that is fewer entries behind than before is a change; the time for
-        which a server has been silent is none.
-      - The failure has the code V(stalled) in place of V(unhealthy). By default O(wait_timeout) alone ends the wait.
+      - Seconds without any change in the problems after which the task fails before O(wait_timeout). For operations
+        that may take long while they make progress. A replica that is fewer entries behind than before counts as a
+        change; a longer silence of a server does not.
+      - The failure has the code V(stalled) instead of V(unhealthy). By default only O(wait_timeout) ends the wait.
     type: float
   stuck_timeout:
     description:
-      - Seconds without any change after which waiting ends in a failure before O(wait_timeout) when a root cause is one that
-        waiting alone does not heal, such as an expected server that does not answer, JetStream that is off for want of storage,
-        or a server that is raft-silent. For a gate before a stop, where an early refusal costs nothing.
-      - The failure has the code V(stuck) in place of V(unhealthy). By default O(wait_timeout) alone ends the wait.
+      - Seconds without any change after which the task fails before O(wait_timeout) if waiting alone does not resolve
+        a root cause, such as an expected server that does not answer, JetStream that is off for lack of storage, or a
+        raft-silent server. For a gate before a stop, where an early refusal costs nothing.
+      - The failure has the code V(stuck) instead of V(unhealthy). By default only O(wait_timeout) ends the wait.
     type: float
   interval:
     description:
-      - Seconds between the starts of two samples.
+      - Seconds from the start of one sample to the start of the next.
     type: float
     default: 2
   samples:
     description:
-      - How many good samples in a row are needed.
+      - Number of good samples in a row that are needed.
     type: int
     default: 4
   span:
@@ -68,56 +69,57 @@ options:
     default: 10
   stop_servers:
     description:
-      - Names of servers that are about to be stopped together. Every group that would lose its quorum by that is a problem.
+      - Names of servers that are about to be stopped together. Every group that would lose its quorum is a problem.
     type: list
     elements: str
     default: []
   stop_policy:
     description:
-      - Whether what speaks against nothing but stopping O(stop_servers) is a failure (V(fail)), or is waited for and then only
-        returned, with RV(healthy) V(false) (V(report)). For the gate after one batch that also looks at the next one.
+      - What happens if the only problems left are those of stopping O(stop_servers). V(fail) makes the task fail.
+        V(report) waits for them to clear, and otherwise returns them with RV(healthy) V(false). Use V(report) for a
+        gate after one batch that also checks the next batch.
     type: str
     choices: [fail, report]
     default: fail
   r1_policy:
     description:
-      - Whether streams and consumers with a single replica on one of O(stop_servers) are a problem (V(fail)) or only
-        a warning (V(accept)). They are away while their server is. Ephemeral consumers are only ever a warning.
+      - Whether streams and consumers with a single replica on one of O(stop_servers), which are unavailable while
+        their server is stopped, are a problem (V(fail)) or only a warning (V(accept)). Ephemeral consumers are always
+        only a warning.
     type: str
     choices: [accept, fail]
     default: accept
   maintenance:
     description:
-      - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). What only they cause is
-        in RV(tolerated), and that they are in maintenance is in RV(warnings_found), with the code V(maintenance), or
-        V(maintenance_overdue) when the time is over. They do not count as up for O(stop_servers).
+      - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). Problems
+        that only they cause are in RV(tolerated). RV(warnings_found) lists each with the code V(maintenance), or
+        V(maintenance_overdue) after its end time. They do not count as up for O(stop_servers).
     type: list
     elements: dict
     default: []
   problems:
     description:
-      - How many problems RV(problems), RV(warnings_found) and RV(tolerated) hold, all of them or the first five each.
-        RV(problem_codes) counts all of them in any case, and where the result does not hold all problems, they are in
+      - Whether RV(problems), RV(warnings_found) and RV(tolerated) hold all problems or the first five each.
+        RV(problem_codes) always counts all of them. If the result does not hold all problems, they are in
         RV(problems_file).
-      - By default a task that fails prints the root causes and what to run, and returns little more than C(msg), C(failure) and
-        RV(problems_file), so that it fits on a screen with every callback. It returns everything else with V(first) or V(all),
-        with C(-v), and when C(failed_when) is set.
+      - By default a task that fails prints the root causes and the commands to run, and returns little more than
+        C(msg), C(failure) and RV(problems_file), so it fits on a screen with every callback. It returns everything
+        else with V(first) or V(all), with C(-v), and if C(failed_when) is set.
     type: str
     choices: [first, all]
   problems_dir:
     description:
-      - Directory for RV(problems_file) on the machine on which the module runs, by default V(natsops) in Ansible's home
+      - Directory for RV(problems_file) on the machine where the module runs. Defaults to V(natsops) in Ansible's home
         (C(~/.ansible)).
     type: path
   tolerate:
     description:
-      - Codes of problems that are acceptable, names of servers that may be missing or behind, and streams and consumers as
-        RV(problems) names them in C(subject), such as V(consumer APP/ORDERS/worker), whose state is no obstacle. The account
+      - Codes of acceptable problems, names of servers that may be missing or behind, and streams and consumers whose
+        state is acceptable, named as C(subject) in RV(problems), such as V(consumer APP/ORDERS/worker). The account
         may also be its public key.
-      - What O(stop_servers) would break is excused by its code alone.
-      - A server's name excuses the problems that only this server causes; a group without a leader or without quorum is never
-        excused by it.
-        It does not count as up for O(stop_servers) either.
+      - Problems of stopping O(stop_servers) are tolerated only by their code.
+      - A server's name covers the problems that only this server causes, but never a group without a leader or
+        without a quorum. The server does not count as up for O(stop_servers).
     type: list
     elements: str
     default: []
@@ -133,7 +135,7 @@ EXAMPLES = r"""
     password: "{{ nats_system_password }}"
     expected_servers: [n1-c1, n2-c1, n3-c1]
 
-- name: Ask whether n2-c1 can be stopped now, without waiting
+- name: Check whether n2-c1 can be stopped now, without waiting
   natsops.jetstream.nats_cluster_health:
     expected_servers: [n1-c1, n2-c1, n3-c1]
     stop_servers: [n2-c1]
@@ -147,7 +149,7 @@ EXAMPLES = r"""
     expected_clusters: {n1: east, n2: central, n3: west}
     context: east-sys
 
-- name: Wait until a server that joined holds its replicas, as long as that makes progress
+- name: Wait until a new server holds its replicas, while it makes progress
   natsops.jetstream.nats_cluster_health:
     expected_servers: [n1-c1, n2-c1, n3-c1, n4-c1]
     wait_timeout: 3600
@@ -164,23 +166,23 @@ EXAMPLES = r"""
 RETURN = r"""
 problems:
   description:
-    - What is wrong in the last sample, except for what O(tolerate) covers. Empty on success. See O(problems).
-    - Codes of the servers are V(unreachable), V(cluster_missing), V(server_missing), V(server_unexpected),
-      V(server_wrong_cluster), V(server_duplicate), V(server_isolated) (it answers at its own address alone, and
-      why), V(server_silent), V(server_unhealthy) and V(jetstream_disabled).
-    - V(gateway_missing) is a server that has no gateway connection to another cluster of its supercluster, of which a server
-      answered.
+    - The problems of the last sample, except those that O(tolerate) covers. Empty on success. See O(problems).
+    - Codes of servers are V(unreachable), V(cluster_missing), V(server_missing), V(server_unexpected),
+      V(server_wrong_cluster), V(server_duplicate), V(server_isolated) (it answers only at its own address; the
+      message has the reason), V(server_silent), V(server_unhealthy) and V(jetstream_disabled).
+    - V(gateway_missing) means that a server has no gateway connection to another cluster of its supercluster,
+      although a server of that cluster answered.
     - Codes of the meta group are V(meta_no_leader), V(meta_leader_disputed), V(meta_no_quorum), V(meta_size),
-      V(meta_peer_missing), V(meta_peer_unexpected), V(meta_replica_behind), V(meta_pending), V(meta_outsider) (a server that is
-      not a member in its own store, as after a new name), V(meta_group_foreign) (servers of another meta group answer) and
-      V(meta_leader_changed) (another leader than in the last sample).
-    - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum), V(stream_replica_count),
-      V(stream_replica_behind), V(stream_moving), V(stream_unhealthy) (a server says so of its replica), V(stream_api_level)
-      (a member runs a version without what it needs) and V(stream_leader_changed) (another leader than in the last sample), and
-      the same for consumers with C(consumer). V(stream_replica_differs) is a replica that lacks messages and gets none, although
-      its leader counts on it.
+      V(meta_peer_missing), V(meta_peer_unexpected), V(meta_replica_behind), V(meta_pending), V(meta_outsider) (a
+      server that is not a member in its own store, as after a change of name), V(meta_group_foreign) (servers of a
+      different meta group answer) and V(meta_leader_changed) (the leader differs from the last sample).
+    - Codes of streams are V(stream_no_leader), V(stream_leader_disputed), V(stream_no_quorum),
+      V(stream_replica_count), V(stream_replica_behind), V(stream_moving), V(stream_unhealthy) (a server reports it
+      for its replica), V(stream_api_level) (a member's version lacks a feature that the stream uses) and
+      V(stream_leader_changed) (the leader differs from the last sample), and the same for consumers with C(consumer).
+      V(stream_replica_differs) is a replica that lacks messages and receives none, although its leader counts on it.
     - Codes of O(stop_servers) are V(stop_breaks_quorum), V(stop_r1) and V(stop_unknown_server).
-    - C(absent) are the members of a group that cannot be counted on, which explains the problem.
+    - C(absent) lists the unavailable members of the group, which explain the problem.
   returned: always
   type: list
   elements: dict
@@ -194,29 +196,28 @@ problems:
       servers: []
       absent: [n2-c1, n3-c1]
 problem_count:
-  description: How many problems there are.
+  description: Number of problems.
   returned: always
   type: int
   sample: 1403
 problem_codes:
-  description: How many problems of each code there are.
+  description: Number of problems of each code.
   returned: always
   type: dict
   sample: {server_missing: 2, stream_no_leader: 411, consumer_no_leader: 402, stream_replica_behind: 588}
 problems_file:
-  description: File with all problems, warnings and causes as JSON, mode 0600, null where RV(problems) holds all of them.
+  description: JSON file with all problems, warnings and causes, mode 0600. Null if RV(problems) holds all of them.
   returned: always
   type: str
   sample: /home/ops/.ansible/natsops/health-C1.json
 causes:
   description:
-    - The root causes of RV(problems) and RV(warnings_found), those with errors first and then the most fundamental. Each problem
-      has one. At most ten.
+    - The root causes of RV(problems) and RV(warnings_found), those with errors first and then the most fundamental.
+      Each problem belongs to one cause. At most ten.
     - Kinds are V(cluster_unreachable), V(site_down), V(servers_down), V(maintenance), V(storage), V(version_defect),
-      V(routes_cut), V(meta_group), V(server_fault), V(asset_fault) (the fault of single streams and consumers, which is no
-      server's),
-      V(catching_up), V(membership) (inventory and cluster differ), V(request) (what speaks against O(stop_servers) alone) and
-      V(unknown).
+      V(routes_cut), V(meta_group), V(server_fault), V(asset_fault) (single streams and consumers are at fault, but no
+      server is), V(catching_up), V(membership) (inventory and cluster differ), V(request) (only stopping
+      O(stop_servers) is a problem) and V(unknown).
   returned: always
   type: list
   elements: dict
@@ -233,8 +234,8 @@ causes:
         - "systemctl status nats-server; journalctl -u nats-server -n 50  # on n4-c1 and n5-c1"
 warnings_found:
   description:
-    - What is worth knowing, but does not fail, in the same form as RV(problems). V(stream_ghost) and V(consumer_ghost) are assets
-      that the meta group's log has and that no server holds, so that every member's /healthz fails.
+    - Findings that do not fail the task, in the same form as RV(problems). V(stream_ghost) and V(consumer_ghost) are
+      assets that are in the meta group's log but on no server, which makes every member's /healthz fail.
   returned: always
   type: list
   elements: dict
@@ -251,12 +252,12 @@ healthy:
   type: bool
   sample: true
 samples:
-  description: How many samples were taken.
+  description: Number of samples taken.
   returned: always
   type: int
   sample: 6
 waited:
-  description: Seconds that it took.
+  description: Seconds waited.
   returned: always
   type: float
   sample: 10.4
@@ -267,7 +268,7 @@ servers:
   elements: str
   sample: [n1-c1, n2-c1, n3-c1]
 meta_leader:
-  description: Name of the meta leader, null when there is none.
+  description: Name of the meta leader. Null if there is none.
   returned: always
   type: str
   sample: n2-c1

@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns the servers with their figures, each server's JetStream summary, the meta group, and every stream and consumer
-    with its replicas as its leader sees them, in one consistent shape over all server versions.
+  - Returns the servers with their figures, each server's JetStream summary, the meta group, and every stream and
+    consumer with its replicas as reported by its leader, in the same form for all server versions.
   - Needs a user of the system account.
-  - It never fails because of what it finds. What is wrong is in RV(problems), with the codes of
-    M(natsops.jetstream.nats_cluster_health), which is the module to wait with.
+  - Faults that it finds never make the task fail. They are in RV(problems), with the codes of
+    M(natsops.jetstream.nats_cluster_health). Use that module to wait for a healthy cluster.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.cluster_info
@@ -29,7 +29,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read the whole cluster
+- name: Read the complete cluster
   natsops.jetstream.nats_cluster_info:
     servers: [nats://n1.example.com:4222]
     user: sys
@@ -40,7 +40,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ cluster.meta.leader }} leads {{ cluster.meta.size }} servers"
 
-- name: Read the servers only, and say which are missing
+- name: Read only the servers, and list the missing ones
   natsops.jetstream.nats_cluster_info:
     detail: servers
     expected_servers: [n1-c1, n2-c1, n3-c1]
@@ -57,9 +57,11 @@ RETURN = r"""
 servers:
   description:
     - The servers that answered, by name. C(mem) is in bytes, C(cpu) in percent of one core, C(uptime) and C(rtt) in seconds.
-    - C(clock_offset) is by how many seconds the server's clock is ahead of the controller's, give or take half of C(rtt).
-    - C(js) is the JetStream summary (sizes in bytes, counts of this server's replicas), null where JetStream does not run.
-    - C(health) is what the server says of itself, null when it did not say.
+    - C(clock_offset) is the number of seconds by which the server's clock is ahead of the controller's, plus or minus
+      half of C(rtt).
+    - C(js) is the JetStream summary (sizes in bytes, counts of this server's replicas), null if JetStream is not
+      running.
+    - C(health) is the server's own health report, null if it sent none.
     - C(gateways) counts the outbound gateway connections, and C(reaches) names the clusters at their other ends.
   returned: success
   type: list
@@ -93,8 +95,9 @@ servers:
       health: {status: ok, status_code: 200, errors: []}
 meta:
   description:
-    - The meta group. C(replicas) holds the leader too; C(active) is the seconds since the leader last heard of it, C(lag) in
-      Raft entries. C(leader) is null when nobody or more than one server claims to lead. Null without a JetStream cluster.
+    - The meta group. C(replicas) includes the leader. C(active) is the number of seconds since the leader last
+      received data from the replica, C(lag) is in Raft entries. C(leader) is null if no server, or more than one,
+      claims to lead. Null without a JetStream cluster.
   returned: success
   type: dict
   sample:
@@ -152,16 +155,17 @@ streams:
            leader: n2-c1, leaders: [n2-c1], size: 3, quorum: 2, members: [n1-c1, n2-c1, n3-c1], replicas: []}
 nameless:
   description:
-    - Raft ids of members of groups whose names no server and no option tells. In the groups they stand in place of names.
+    - Raft ids of group members whose names are unknown to all servers and options. The groups list these ids instead
+      of names.
   returned: success
   type: list
   elements: str
   sample: []
 raft_silent:
   description:
-    - Names of the servers that answer requests and that the meta leader has not heard of for more than 10 s, although they have
-      run for 15 s. With O(detail=assets) also those of which the leader of a stream or consumer has not heard. Only a restart
-      helps them, see docs/health-gate.md.
+    - Names of servers that answer requests although the meta leader has received nothing from them for more than 10 s
+      and they have been running for 15 s. With O(detail=assets), servers silent towards the leader of a stream or
+      consumer are included. Only a restart fixes this, see docs/health-gate.md.
   returned: success
   type: list
   elements: str
@@ -173,7 +177,7 @@ missing:
   elements: str
   sample: []
 problems:
-  description: What is wrong, as M(natsops.jetstream.nats_cluster_health) would see it with its default limits.
+  description: The problems that M(natsops.jetstream.nats_cluster_health) would find with its default limits.
   returned: success
   type: list
   elements: dict

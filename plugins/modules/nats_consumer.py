@@ -12,17 +12,18 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a durable consumer of a stream, pull or push, to the desired configuration, and sees by reading again that the servers
-    have it and that its group is whole and in step. Knows the keys of the server's consumer configuration up to nats-server 2.15,
-    except those of the servers' own consumers (C(direct), C(sourcing)).
+  - Brings a durable consumer of a stream, pull or push, to the desired configuration, then reads it again to verify
+    that the servers have it and that its group is complete and in step. Supports the keys of the server's consumer
+    configuration up to nats-server 2.15, except those of the servers' own consumers (C(direct), C(sourcing)).
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
-  - An option that is not given stays as it is on an existing consumer, and gets the server's default on a new one, except that
-    O(ack_policy) is V(explicit) then, as in every client.
-  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) sets an option back to the server's
-    default. A dictionary or list replaces the whole old value.
-  - What a consumer cannot change, such as where it starts, is refused with the old and new values, before anything is done.
-  - What is dangerous is refused unless O(allow) names it, and an option that the servers do not know yet with the version that
-    it needs, before anything is done.
+  - An omitted option is left unchanged on an existing consumer, and gets the server's default on a new one, except
+    that O(ack_policy) then is V(explicit), as in every client.
+  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the server's
+    default. A dictionary or list replaces the old value completely.
+  - Changes that a consumer does not allow, such as a different start, are refused with the old and new values before
+    anything is done.
+  - Dangerous changes are refused unless O(allow) names them, and options that the servers do not support are refused
+    with the version that they need, before anything is done.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -33,11 +34,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - The servers' own validation of what can be combined happens only in a real run.
+      - The servers check the combination of options only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the keys that differ, in the server's words and units.
+      - Shows the keys that differ, with the server's names and units.
   idempotent:
     support: full
 options:
@@ -46,19 +47,19 @@ options:
     type: str
     required: true
   consumer:
-    description: Name of the consumer, which is its durable name too.
+    description: Name of the consumer, also used as its durable name.
     type: str
     required: true
   state:
     description:
       - V(present) creates or changes the consumer, V(absent) deletes it with its position in the stream.
-      - For V(absent) no other option of the configuration counts than O(metadata), which may tell that the consumer is the
-        task's own.
+      - With V(absent), the only other configuration option that counts is O(metadata), which may show that the task
+        owns the consumer.
     type: str
     choices: [present, absent]
     default: present
   description:
-    description: What the consumer is for.
+    description: Purpose of the consumer.
     type: str
   deliver_policy:
     description: Where the consumer starts. Cannot be changed.
@@ -71,19 +72,19 @@ options:
     description: Time (RFC 3339) of the first message, with O(deliver_policy=by_start_time). Cannot be changed.
     type: str
   ack_policy:
-    description: What has to be acknowledged. V(flow_control) needs 2.14. Cannot be changed.
+    description: Which messages must be acknowledged. V(flow_control) needs 2.14. Cannot be changed.
     type: str
     choices: [none, all, explicit, flow_control]
   ack_wait:
     description:
-      - How long to wait for an acknowledgement. Such as V(30s), V(2m) or V(1h). A bare number is seconds.
-      - With O(backoff) the server takes the first value of that.
+      - Time to wait for an acknowledgement, such as V(30s), V(2m) or V(1h). A bare number is seconds.
+      - With O(backoff), the server uses its first value.
     type: str
   max_deliver:
-    description: How often a message is delivered at most, V(-1) for any.
+    description: Maximum number of deliveries of a message, V(-1) for no limit.
     type: int
   backoff:
-    description: How long to wait for an acknowledgement of each delivery in turn; units as in O(ack_wait).
+    description: Time to wait for an acknowledgement of each delivery in turn; units as in O(ack_wait).
     type: list
     elements: str
   filter_subjects:
@@ -92,51 +93,56 @@ options:
     elements: str
     aliases: [filter_subject]
   replay_policy:
-    description: Whether messages come as fast as possible, or at the pace at which they were stored. Cannot be changed.
+    description: Whether messages are delivered as fast as possible, or at the pace at which they were stored. Cannot
+      be changed.
     type: str
     choices: [instant, original]
   rate_limit_bps:
-    description: Greatest rate of a push consumer in bits per second, V(0) for any.
+    description: Maximum rate of a push consumer in bits per second, V(0) for no limit.
     type: int
   sample_freq:
     description: Share of acknowledgements that are sampled, in percent.
     type: str
   max_waiting:
-    description: Greatest number of pull requests that wait. Cannot be changed.
+    description: Maximum number of waiting pull requests. Cannot be changed.
     type: int
   max_ack_pending:
     description:
-      - Greatest number of messages that are delivered and not acknowledged, V(-1) for any, V(0) for the server's default.
+      - Maximum number of delivered messages without an acknowledgement, V(-1) for no limit, V(0) for the server's
+        default.
     type: int
   flow_control:
     description: Whether a push consumer waits for its subscriber; needs O(idle_heartbeat). Cannot be changed.
     type: bool
   headers_only:
-    description: Whether messages come without their data.
+    description: Whether messages are delivered without their data.
     type: bool
   max_batch:
-    description: Greatest number of messages of one pull request, V(0) for any.
+    description: Maximum number of messages in one pull request, V(0) for no limit.
     type: int
   max_expires:
-    description: Longest wait of one pull request, V(0) for any; units as in O(ack_wait).
+    description: Maximum wait of one pull request, V(0) for no limit; units as in O(ack_wait).
     type: str
   max_bytes:
     description:
-      - Greatest size of what one pull request gets, V(0) for any. Such as V(512KB) or V(1MiB). A bare number is bytes.
+      - Maximum size of the messages of one pull request, V(0) for no limit, such as V(512KB) or V(1MiB). A bare
+        number is bytes.
       - C(KB), C(MB) and C(KiB), C(MiB) are powers of 1024, as in nats-server's configuration.
     type: str
   deliver_subject:
-    description: Subject that a push consumer delivers to. A consumer without it is a pull consumer, and stays one.
+    description: Subject to which a push consumer delivers. A consumer without it is a pull consumer, and this cannot
+      be changed.
     type: str
   deliver_group:
     description: Queue group of a push consumer's subscribers.
     type: str
   idle_heartbeat:
     description:
-      - After how long without messages a push consumer says that it is alive; units as in O(ack_wait). Cannot be changed.
+      - Time without messages after which a push consumer sends a heartbeat; units as in O(ack_wait).
+        Cannot be changed.
     type: str
   inactive_threshold:
-    description: After how long without use the consumer is removed, V(0) for never; units as in O(ack_wait).
+    description: Time without use after which the consumer is removed, V(0) for never; units as in O(ack_wait).
     type: str
   num_replicas:
     description: Number of replicas, V(0) for as many as the stream has.
@@ -146,22 +152,23 @@ options:
     type: bool
   pause_until:
     description:
-      - Time (RFC 3339) until which nothing is delivered (2.11). An empty string, or a time that is over, ends a pause.
+      - Time (RFC 3339) until which nothing is delivered (2.11). An empty string or a time in the past ends a pause.
     type: str
   priority_groups:
     description: Names of the consumer's priority groups (2.11).
     type: list
     elements: str
   priority_policy:
-    description: How clients of a priority group get messages (2.11, V(prioritized) 2.12).
+    description: How messages are distributed to the clients of a priority group (2.11, V(prioritized) 2.12).
     type: str
     choices: [none, overflow, pinned_client, prioritized]
   priority_timeout:
-    description: After how long a pinned client that asks no more is replaced (2.11); units as in O(ack_wait).
+    description: Time after which a pinned client that sends no more requests is replaced (2.11); units as in
+      O(ack_wait).
     type: str
   metadata:
     description:
-      - Keys and values of your own. Keys that begin with C(_nats.) are the server's, and left alone.
+      - Your own keys and values. Keys that begin with C(_nats.) belong to the server and are left alone.
     type: dict
 seealso:
   - module: natsops.jetstream.nats_stream
@@ -171,7 +178,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Workers take orders, and an order that fails is tried again later and later
+- name: Let workers process orders, and retry a failed order at growing intervals
   natsops.jetstream.nats_consumer:
     stream: ORDERS
     consumer: worker
@@ -192,7 +199,7 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
-- name: Go on now
+- name: Resume delivery now
   natsops.jetstream.nats_consumer:
     stream: ORDERS
     consumer: worker
@@ -201,7 +208,7 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
-- name: Delete the consumer, which nobody must be using
+- name: Delete the consumer, which must be unused
   natsops.jetstream.nats_consumer:
     stream: ORDERS
     consumer: worker
@@ -213,23 +220,24 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration before, in the server's words; null when there was no such consumer.
+  description: The configuration before the change, with the server's names. Null if there was no such consumer.
   returned: success
   type: dict
   sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 1000}
 after:
-  description: The configuration afterwards, as read again; in check mode as it would be. Null when there is no such consumer.
+  description: The configuration afterwards, as read from the servers; in check mode, as planned. Null if there is no
+    such consumer.
   returned: success
   type: dict
   sample: {name: worker, durable_name: worker, ack_policy: explicit, ack_wait: 30000000000, max_ack_pending: 200}
 dangers:
-  description: What was dangerous about the change, and was allowed.
+  description: Dangers of the change that were allowed.
   returned: success
   type: list
   elements: dict
   sample: [{kind: in_use, message: 3 waiting pull requests}]
 waited:
-  description: Seconds that the run took, with the wait until its success was seen.
+  description: Seconds that the run took, including the verification.
   returned: success
   type: float
   sample: 0.3

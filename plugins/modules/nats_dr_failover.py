@@ -7,19 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_dr_failover
-short_description: Let the copies of streams at a second site take the place of their origins
+short_description: Fail over streams to their copies at a second site
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Fences the origin, waits until the site has all of it, promotes the copy, and creates its consumers at their ack floors.
-    Nothing is changed unless all streams can fail over, and nothing is promoted while the origin may take messages.
-  - From nats-server 2.12 on, the mirror becomes the stream. Before, a mirror cannot be promoted, and another stream takes over
-    its messages; see O(streams[].promoted).
-  - How far it came is recorded at the site. Another run goes on there, and changes nothing after the last step.
-  - Messages are promised, not consumers' acknowledgements since the last M(natsops.jetstream.nats_dr_checkpoint) where the origin
-    is dead; RV(streams[].consumers) tells how many may come again.
-  - It moves no clients. Give them the addresses of the site.
+  - Fences the origin, waits until the site has all its messages, promotes the copy, and creates its consumers at
+    their ack floors. Nothing is changed unless all streams can fail over, and nothing is promoted while the origin
+    may accept messages.
+  - From nats-server 2.12 on, the mirror becomes the stream. Before, a mirror cannot be promoted, so a new stream
+    takes over its messages; see O(streams[].promoted).
+  - Progress is recorded at the site. Another run resumes from there, and changes nothing once the last step is done.
+  - Messages are guaranteed. If the origin is dead, acknowledgements since the last
+    M(natsops.jetstream.nats_dr_checkpoint) are not; RV(streams[].consumers) returns how many messages may be
+    delivered again.
+  - It does not move clients. Give them the addresses of the site.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -28,28 +30,30 @@ extends_documentation_fragment:
 options:
   fence:
     description:
-      - Why the origin takes no messages.
-      - V(subjects) takes the subjects from its stream, so that publishers there get no acknowledgement any more.
+      - Why the origin accepts no messages.
+      - V(subjects) removes the subjects from its stream, so publishers there get no acknowledgements.
       - V(sealed) requires that its stream is sealed.
-      - V(permissions) means that its clients may not publish any more. The stream is watched for O(watch) seconds, and must not
-        take a message.
-      - V(dead) means that it is gone, and must not come back by itself. It is refused while the origin answers.
+      - V(permissions) means that its clients are no longer allowed to publish. The stream is watched for O(watch)
+        seconds, and must not accept a message in that time.
+      - V(dead) means that the origin is gone and must not come back by itself. It is refused while the origin
+        answers.
     type: str
     choices: [subjects, sealed, permissions, dead]
     required: true
   dead:
     description:
-      - Name of the origin, for O(fence=dead). Only you can know that it is no partition of the network.
+      - Name of the origin, for O(fence=dead). Make sure that the network is not merely partitioned; the module cannot
+        detect this.
     type: str
   allow_loss:
     description:
-      - Promote although the site does not catch up with the fenced origin within O(wait_timeout). Otherwise the origin gets its
-        subjects back.
+      - Promote even if the site does not catch up with the fenced origin within O(wait_timeout). Otherwise the origin
+        gets its subjects back.
     type: bool
     default: false
   max_loss_messages:
     description:
-      - Refuse where more messages than this would be lost at the least. By default any number may be.
+      - Refuse if the minimum loss exceeds this many messages. By default any loss is allowed.
     type: int
   consumers:
     description:
@@ -58,7 +62,7 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds for the site to catch up, and for another stream to take over the messages of a mirror.
+      - Seconds for the site to catch up, and for a new stream to take over the messages of a mirror.
     type: float
     default: 60
   watch:
@@ -70,7 +74,7 @@ attributes:
   check_mode:
     support: full
   diff_mode:
-    description: The plan of check mode tells what would change.
+    description: There is no diff. Check mode returns the plan.
     support: none
   idempotent:
     support: full
@@ -108,7 +112,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: What was promised and what is there, or in check mode what would be done, for people.
+  description: The expected and the actual result, or in check mode the plan, for people.
   returned: success
   type: list
   elements: str
@@ -131,15 +135,15 @@ streams:
       type: str
       sample: APP/ORDERS
     stream:
-      description: Name of the stream that took its place.
+      description: Name of the stream that replaces it.
       type: str
       sample: ORDERS
     changed:
-      description: Whether this run did something.
+      description: Whether this run changed anything.
       type: bool
       sample: true
     steps:
-      description: What this run did.
+      description: The steps that this run carried out.
       type: list
       elements: str
       sample: ["fenced (subjects)", "promoted (end mirror)", "3 consumers"]
@@ -148,7 +152,7 @@ streams:
       type: str
       sample: subjects
     method:
-      description: How the copy was promoted, C(end mirror), C(end sources), or C(take over) (by another stream).
+      description: How the copy was promoted, C(end mirror), C(end sources), or C(take over) (by a new stream).
       type: str
       sample: end mirror
     subjects:
@@ -157,22 +161,22 @@ streams:
       elements: str
       sample: ["orders.>"]
     promised:
-      description: What would be lost when the failover began, as C(loss) of M(natsops.jetstream.nats_dr_info).
+      description: The expected loss when the failover began, as C(loss) of M(natsops.jetstream.nats_dr_info).
       type: dict
     complete:
-      description: Whether the site was seen to have all that its fenced origin has.
+      description: Whether the site was observed to have all messages of its fenced origin.
       type: bool
       sample: true
     position:
-      description: Sequence of the origin up to which everything is there.
+      description: Sequence of the origin up to which the stream is complete.
       type: int
       sample: 2000
     last_copied:
-      description: The sequence of that message at the site. What follows was written there.
+      description: The sequence of that message at the site. Later messages were written at the site.
       type: int
       sample: 2000
     messages:
-      description: How many messages it has.
+      description: Number of messages.
       type: int
       sample: 2000
     first_seq:
@@ -184,7 +188,8 @@ streams:
       type: int
       sample: 2000
     consumers:
-      description: The durable consumers, with their ack floors at the origin and here, and how many messages each may get again.
+      description: The durable consumers, with their ack floors at the origin and at the site, and how many messages
+        each may get again.
       type: list
       elements: dict
       sample: [{name: worker, origin_floor: 1850, floor: 1850, again: 3}]

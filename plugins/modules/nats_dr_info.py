@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_dr_info
-short_description: Read how far a second site is behind, and what would be lost now
+short_description: Read how far a second site is behind, and the loss of a failover now
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
   - Reads streams at their origin and their copies at a second site, which is another cluster of a supercluster, a JetStream
     domain behind leaf nodes, or a cluster with addresses of its own.
-  - Tells for each stream what would be lost if the origin were lost now. A mirror goes on reporting a lag of 0 when its origin is
-    gone; what would be lost is then unknown, and said to be.
-  - It is no failure of the module when a side does not answer.
+  - Returns for each stream the loss if the origin were lost now. A mirror whose origin is gone continues to report a
+    lag of 0; its loss is returned as unknown.
+  - The task does not fail if a side does not answer.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -26,20 +26,21 @@ extends_documentation_fragment:
 options:
   max_loss_messages:
     description:
-      - The recovery point objective in messages. More is a problem.
+      - The recovery point objective in messages. A larger loss is a problem.
     type: int
   max_loss_seconds:
     description:
-      - The recovery point objective in seconds. More is a problem.
+      - The recovery point objective in seconds. A larger loss is a problem.
     type: float
   max_checkpoint_age:
     description:
-      - Seconds after which the checkpoint of M(natsops.jetstream.nats_dr_checkpoint) is a problem.
+      - Maximum age in seconds of the checkpoint of M(natsops.jetstream.nats_dr_checkpoint). An older one is a
+        problem.
     type: float
   max_drill_age:
     description:
-      - Seconds after which the last drill of M(natsops.jetstream.nats_dr_drill) that succeeded is a problem. By default it may be
-        of any age, and there need be none; one that failed is a problem in any case.
+      - Maximum age in seconds of the last successful drill of M(natsops.jetstream.nats_dr_drill). An older one is a
+        problem. By default drills may be of any age or missing. A failed drill is always a problem.
     type: float
 seealso:
   - module: natsops.jetstream.nats_dr_checkpoint
@@ -48,7 +49,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read what would be lost now
+- name: Read the loss of a failover now
   natsops.jetstream.nats_dr_info:
     origin: {name: east, servers: [nats://n1.east.example.com:4222], jetstream_domain: east}
     site: {name: west, servers: [nats://n1.west.example.com:4222], jetstream_domain: west}
@@ -77,12 +78,12 @@ screen:
   type: list
   elements: str
 in_order:
-  description: Whether every stream is, and has no problem.
+  description: Whether every stream is in order (RV(streams[].in_order)).
   returned: success
   type: bool
   sample: true
 problem:
-  description: The first problems, and how many more there are; empty without one.
+  description: The first problems, and the number of further ones. Empty if there are none.
   returned: success
   type: str
   sample: "APP/ORDERS: RPO exceeded: 12 messages, the limit is 10"
@@ -97,7 +98,7 @@ streams:
       type: str
       sample: APP/ORDERS
     account:
-      description: Account, null for that of the task's own user.
+      description: Account. Null for the account of the task's own user.
       type: str
       sample: APP
     stream:
@@ -110,58 +111,61 @@ streams:
       sample: ORDERS
     state:
       description:
-        - C(following) (nothing is missing), C(behind), C(disconnected) (the site does not hear the origin, although it answers),
-          C(origin silent), C(site silent), C(missing) (no copy), C(unrelated) (a stream that copies something else), C(diverged)
-          (the site has messages that the origin has not), or C(promoted) (the site took the origin's place).
+        - C(following) (nothing is missing), C(behind), C(disconnected) (the site receives nothing from the origin,
+          although the origin answers), C(origin silent), C(site silent), C(missing) (no copy), C(unrelated) (a stream
+          that copies a different stream), C(diverged) (the site has messages that the origin does not have), or
+          C(promoted) (the site has taken over from the origin).
       type: str
       sample: behind
     position:
-      description: Sequence of the origin up to which the site has the messages; null where it is not known.
+      description: Sequence of the origin up to which the site has the messages. Null if unknown.
       type: int
       sample: 1988
     behind:
-      description: How many messages the site lacks at most, null unless both sides answer.
+      description: Maximum number of messages that the site lacks. Null unless both sides answer.
       type: int
       sample: 12
     seconds_behind:
-      description: Since how many seconds the origin has a message that the site lacks, null unless both sides answer.
+      description: Seconds since the origin stored a message that the site still lacks. Null unless both sides answer.
       type: float
       sample: 0.035
     contact:
-      description: Seconds since the site last heard of the origin, null for never.
+      description: Seconds since the site last received data from the origin. Null for never.
       type: float
       sample: 0.2
     loss:
       description:
-        - What would be lost now. C(messages) is the most that it can be where C(known), and the least otherwise. C(seconds) is
-          null where nobody knows. C(since) is when the origin stored the newest message that the site has.
+        - The loss if the origin were lost now. C(messages) is an upper bound if C(known), and a lower bound
+          otherwise. C(seconds) is null if unknown. C(since) is when the origin stored the newest message that the
+          site has.
       type: dict
       sample: {known: true, messages: 12, seconds: 0.035, since: "2026-11-24T11:05:27.6151Z", text: "at most 12 messages"}
     consumers:
-      description: The ack floor of each consumer at the origin (null when that does not answer), and the one that was saved.
+      description: The ack floor of each consumer at the origin (null if the origin does not answer), and the saved
+        one.
       type: list
       elements: dict
       sample: [{name: worker, origin: 1900, saved: 1850}]
     checkpoint_age:
-      description: Seconds since the consumers were saved, null without a checkpoint.
+      description: Seconds since the consumers were saved. Null without a checkpoint.
       type: float
       sample: 41.2
     drill:
-      description: The last drill, as M(natsops.jetstream.nats_dr_drill) returns it; null without one.
+      description: The last drill, as M(natsops.jetstream.nats_dr_drill) returns it. Null if there was none.
       type: dict
       sample: {time: "2026-11-22T03:00:00.123456Z", ok: true, reason: "", method: end mirror, messages: 2000, position: 2000,
                consumers: 3, copied: 1.2, seconds: 0.4, proven: "2026-11-22T03:00:00.123456Z"}
     drill_age:
-      description: Seconds since the last drill that succeeded, null without one.
+      description: Seconds since the last successful drill. Null if there was none.
       type: float
       sample: 172800.5
     problems:
-      description: What is wrong.
+      description: The stream's problems.
       type: list
       elements: str
       sample: ["RPO exceeded: 12 messages, the limit is 10"]
     in_order:
-      description: Whether the state is C(following), C(behind) or C(promoted), and there is no problem.
+      description: Whether the state is C(following), C(behind) or C(promoted), and the stream has no problem.
       type: bool
       sample: true
 """

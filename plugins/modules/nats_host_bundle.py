@@ -7,43 +7,45 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_host_bundle
-short_description: Collect what a host tells of an incident into an archive without secrets
+short_description: Collect incident data of a host into an archive without secrets
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Writes the journal of the unit, the kernel log, disks with SMART values and latencies, limits, sockets, unit, clock, kernel
-    parameters, the configuration without secrets and the list of the store's files into a compressed tar archive on the host.
-  - Runs on the managed host and needs no connection to NATS; most of it needs root. It changes nothing but that archive.
-  - Each command is bounded in seconds and bytes, and so is the whole. What could not be had is returned with its reason; that is
-    no failure. Of a log that is too big its end is kept.
-  - Secrets of the file of secrets, private keys, seeds, JWTs, bcrypt hashes, users in URLs and what a key calls a password are
-    left out. The content of messages is never read.
+  - Writes the journal of the unit, the kernel log, disks with SMART values and latencies, limits, sockets, unit,
+    clock, kernel parameters, the configuration without secrets and the list of the store's files into a compressed
+    tar archive on the host.
+  - Runs on the managed host and needs no connection to NATS. Most of the data can only be read by root. It changes
+    nothing except that archive.
+  - Each command and the complete run have a time and size limit. Data that cannot be collected is returned with the
+    reason and does not fail the task. Only the end of an oversized log is kept.
+  - The secrets of the secrets file, private keys, seeds, JWTs, bcrypt hashes, users in URLs and the values of
+    password-like keys are left out. Message contents are never read.
 options:
   config:
     description: Path of the configuration file on the server's command line. It identifies the server.
     type: path
     required: true
   unit:
-    description: Name of the systemd unit that runs the server. Leave out where systemd is not used.
+    description: Name of the systemd unit that runs the server. Omit it if the host does not use systemd.
     type: str
   secrets:
-    description: File beside O(config) with the secrets that it refers to. Their values are left out of everything.
+    description: File next to O(config) with the secrets to which it refers. Their values are removed from all files.
     type: path
   files:
-    description: Further configuration files, which lose their secrets like O(config).
+    description: Further configuration files, whose secrets are removed as in O(config).
     type: list
     elements: path
     default: []
   log_file:
     description:
-      - The server's own log file. Its end is kept, whatever O(since) says. Where systemd runs the server, it need not be there.
+      - The server's own log file. Its end is kept, regardless of O(since). It is optional if systemd runs the server.
     type: path
   store_dir:
     description: Directory of the store, whose files are listed.
     type: path
   since:
-    description: How far back logs are read, such as V(2h).
+    description: How far back to read logs, such as V(2h).
     type: str
     default: 2h
   directory:
@@ -51,22 +53,22 @@ options:
     type: path
     default: /var/tmp
   max_size:
-    description: Most bytes that are kept of the host before they are compressed, such as V(64MB).
+    description: Maximum size of the host's data before compression, such as V(64MB).
     type: str
     default: 64MB
   command_timeout:
-    description: Seconds after which a command is ended.
+    description: Seconds after which a command is stopped.
     type: float
     default: 20
   timeout:
-    description: Seconds after which no further command is started.
+    description: Seconds after which no more commands are started.
     type: float
     default: 120
 extends_documentation_fragment:
   - natsops.jetstream.attributes
 attributes:
   check_mode:
-    description: Returns what would be collected, and writes nothing.
+    description: Returns the files that would be collected, and writes nothing.
     support: full
   diff_mode:
     description: There is nothing to compare.
@@ -79,7 +81,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Collect what the host tells
+- name: Collect the host's data
   natsops.jetstream.nats_host_bundle:
     config: /etc/nats-server/nats-server.conf
     secrets: /etc/nats-server/secrets.conf
@@ -89,7 +91,7 @@ EXAMPLES = r"""
   become: true
   register: evidence
 
-- name: Bring it here
+- name: Fetch the archive
   ansible.builtin.fetch:
     src: "{{ evidence.path }}"
     dest: "/tmp/{{ inventory_hostname }}.tar.gz"
@@ -109,20 +111,20 @@ size:
   type: int
   sample: 183402
 files:
-  description: What is in it; in check mode, what would be tried.
+  description: The archive's files; in check mode, those that would be attempted.
   returned: success
   type: list
   elements: str
   sample: [configuration/nats-server.conf, journal.log, kernel.log, store.txt]
 missing:
-  description: What is not in it, with the reason.
+  description: The missing files, with the reasons.
   returned: success
   type: list
   elements: dict
   sample:
     - {what: disks/smart-sda.txt, reason: smartctl is not installed}
 cut:
-  description: What is in it in part, with the reason.
+  description: The incomplete files, with the reasons.
   returned: success
   type: list
   elements: dict

@@ -7,64 +7,66 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_host_lock
-short_description: Take or give back a lock on a host
+short_description: Acquire or release a lock on a host
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Takes a lock on the host for this run of Ansible, or gives it back. Whoever holds it on more than half of a cluster's hosts
-    may operate the cluster; it needs no JetStream, which may be what is to be repaired.
-  - A lock that somebody else holds is no failure, see RV(acquired) and RV(holder). One that a run on this controller left
-    behind, whose process has ended, or an earlier run of the same O(name), is taken over.
-  - Runs on the managed host and needs no connection to NATS. Who takes the lock is read on the controller, from C(/proc).
+  - Acquires a lock on the host for this run of Ansible, or releases it. A run that holds the lock on more than half
+    of a cluster's hosts may operate the cluster. The lock does not depend on JetStream, which may itself be broken.
+  - The task does not fail if another owner holds the lock, see RV(acquired) and RV(holder). A lock left behind by an
+    ended process on this controller, or by an earlier run with the same O(name), is taken over.
+  - Runs on the managed host and needs no connection to NATS. The owner is read on the controller, from C(/proc).
 options:
   path:
     description:
-      - File of the lock. Its directory must exist; in C(/run) a lock ends with a reboot, as does what it stood for.
+      - Lock file. Its directory must exist. In C(/run) the lock disappears on reboot, together with the operation
+        that it protected.
       - Required unless O(state=held).
     type: path
   name:
     description:
-      - Name of whatever starts this operation and never starts it twice at the same time, such as a job template of AWX. A lock
-        that was taken under the same name is one that an ended run left behind.
+      - Name of the scheduler that starts this operation and never starts it twice at the same time, such as a job
+        template of AWX. An existing lock with the same name counts as left behind by an ended run.
     type: str
     default: ''
   purpose:
-    description: What it is taken for, to be shown to others.
+    description: Reason for the lock, shown to others.
     type: str
     default: ''
   ttl:
-    description: Seconds after which the lock no longer counts, by the host's clock.
+    description: Seconds after which the lock expires, by the host's clock.
     type: int
     default: 3600
   break_foreign:
-    description: Take or remove the lock although somebody else holds it.
+    description: Take or remove the lock even if another owner holds it.
     type: bool
     default: false
   owner:
     description:
-      - Who takes the lock; by default this run, with the keys C(name), C(user), C(controller), C(boot), C(pid_namespace), C(pid)
-        and C(started). The same owner may take it again, which renews it.
+      - Owner of the lock, with the keys C(name), C(user), C(controller), C(boot), C(pid_namespace), C(pid) and
+        C(started). Defaults to this run. If the same owner acquires the lock again, the lock is renewed.
     type: dict
   take_over_from:
-    description: An owner that is known to have ended; by default one that this controller sees to have ended.
+    description: An owner that is known to have ended. Defaults to an owner whose process has ended on this
+      controller.
     type: raw
   maintenance:
     description:
-      - File that says that the host is in maintenance, as in M(natsops.jetstream.nats_server_host_info). It is only read, so
-        that whoever operates a cluster learns of its hosts in maintenance without another task.
+      - File that marks the host as in maintenance, as in M(natsops.jetstream.nats_server_host_info). It is only read,
+        which saves a separate task to find the hosts in maintenance.
     type: path
   state:
     description:
-      - V(present) takes it, V(absent) gives it back.
-      - V(held) asks no host. It fails unless O(locks) say that this run holds the lock on more than half of O(members), and then
-        names who holds it, for what and until when.
+      - V(present) acquires the lock, V(absent) releases it.
+      - V(held) contacts no host. It fails unless this run holds the lock on more than half of O(members) according to
+        O(locks); the message names the owner, its purpose and the expiry.
     type: str
     choices: [present, absent, held]
     default: present
   locks:
     description:
-      - Results of this module, each with the name of its host as C(item). Hosts that could not be reached count as not locked,
-        and of a host that was asked more than once the latest counts.
+      - Results of this module, each with the name of its host as C(item). Unreachable hosts count as not locked. For
+        a host with several results, the latest counts.
     type: list
     elements: dict
     default: []
@@ -75,10 +77,10 @@ options:
     default: []
 attributes:
   check_mode:
-    description: Can run in check mode and tells who would hold the lock.
+    description: Can run in check mode, and returns who would hold the lock.
     support: full
   diff_mode:
-    description: Returns who held the lock and who does, when in diff mode.
+    description: Returns the old and the new owner of the lock, in diff mode.
     support: full
   idempotent:
     description: Whether a second run changes nothing.
@@ -113,7 +115,7 @@ EXAMPLES = r"""
     members: "{{ groups['nats'] }}"
   run_once: true
 
-- name: Give it back
+- name: Release the lock
   natsops.jetstream.nats_host_lock:
     path: /run/lock/natsops-C1.json
     state: absent
@@ -132,7 +134,8 @@ hosts:
   returned: when state is held
   sample: [n1, n2, n3]
 holder:
-  description: Who holds the lock now, with C(owner), C(purpose), C(since) and C(expires) (epoch seconds); null for nobody.
+  description: The current holder of the lock, with C(owner), C(purpose), C(since) and C(expires) (epoch seconds).
+    Null if the lock is free.
   type: dict
   returned: success
   sample:
@@ -148,13 +151,15 @@ holder:
     since: 1795254000
     expires: 1795255800
 broken:
-  description: Whose lock was taken away, with O(break_foreign) or since its owner had ended; null otherwise.
+  description: The former holder, if its lock was taken over because of O(break_foreign) or because it had ended. Null
+    otherwise.
   type: dict
   returned: success
 maintenance:
   description:
-    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and C(held),
-      whether the server is kept from being started. Null when the host is in no maintenance, or without O(maintenance).
+    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and
+      C(held), whether the server is kept from starting. Null if the host is not in maintenance, or without
+      O(maintenance).
   type: dict
   returned: success
   sample:
@@ -165,7 +170,7 @@ maintenance:
     reason: new disk
     held: true
 valid_until:
-  description: When a lock that was acquired expires, by the controller's clock (epoch seconds).
+  description: When an acquired lock expires, by the controller's clock (epoch seconds).
   type: float
   returned: when the host could be reached
   sample: 1795255799.6

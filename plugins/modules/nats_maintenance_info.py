@@ -7,26 +7,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_maintenance_info
-short_description: Tell which hosts are in maintenance, and which were forgotten there
+short_description: List the hosts in maintenance, and those left there by mistake
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns the state of each host, the same as a table, and what somebody has to look at. That is a host whose time is over, one
-    that is marked while its server runs, one whose server does not run without a mark, and one that could not be read.
-  - It judges what the hosts have reported already, so run it once, on the controller. The playbook
-    C(natsops.jetstream.maintenance_status) shows it.
+  - Returns the state of each host, a table of the states, and the hosts that need attention. These are hosts whose
+    time is over, that are marked although their server is running, whose server is stopped without a mark, or that
+    could not be read.
+  - It evaluates data that the hosts have already reported, so run it once, on the controller. The playbook
+    C(natsops.jetstream.maintenance_status) shows its result.
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
 options:
   hosts:
     description:
-      - Each host with what M(natsops.jetstream.nats_server_process_info) said of it, C(running) and C(maintenance). A result
-        without C(running), as when the host cannot be reached, says nothing.
+      - Each host with its result of M(natsops.jetstream.nats_server_process_info), of which C(running) and
+        C(maintenance) are used. The state is unknown if C(running) is missing, as for an unreachable host.
     type: dict
     required: true
   server_names:
-    description: The hosts of the inventory, each with the name of its server.
+    description: Inventory hosts, each with the name of its server.
     type: dict
     default: {}
 seealso:
@@ -41,7 +42,7 @@ EXAMPLES = r"""
   become: true
   register: process
 
-- name: Tell in which state the hosts are
+- name: Report the state of the hosts
   natsops.jetstream.nats_maintenance_info:
     hosts: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'process'))) }}"
   delegate_to: localhost
@@ -58,7 +59,7 @@ hosts:
   elements: dict
   sample: [{host: n3, server_name: n3-c1, state: in_service, maintenance: null}]
 findings:
-  description: What somebody has to look at, for people.
+  description: The hosts that need attention, for people.
   returned: success
   type: list
   elements: str

@@ -12,12 +12,12 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads the whole (super)cluster and returns what stopping these servers together does, beside those that are in maintenance
-    already, and why it must not be done where a stream, a consumer or the meta group would lose its quorum.
-  - Returns the mark of each host, which says who took it out of service, since when, until when and why. A server that is out of
-    service already keeps the mark that it has.
-  - It only plans. Ask M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each stop, because the state may
-    have changed since.
+  - Reads the complete (super)cluster and returns the effects of stopping these servers together, in addition to those
+    already in maintenance. Refuses if a stream, a consumer or the meta group would lose its quorum.
+  - Returns the mark of each host, which records who took it out of service, since when, until when and why. A server
+    that is already out of service keeps its mark.
+  - It only plans. Run M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each stop, because
+    the state may have changed since.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -25,11 +25,11 @@ extends_documentation_fragment:
   - natsops.jetstream.attributes.info_module
 options:
   hosts:
-    description: Hosts of the inventory to take out of service, each with the name of its server.
+    description: Inventory hosts to take out of service, each with the name of its server.
     type: dict
     required: true
   running:
-    description: Those of O(hosts) whose server runs, as the hosts say.
+    description: The hosts in O(hosts) that report a running server.
     type: list
     elements: str
     required: true
@@ -39,18 +39,19 @@ options:
     elements: dict
     default: []
   by:
-    description: Who takes them out of service. By default the user and the machine that the module runs as and on.
+    description: Who takes them out of service. Defaults to the user and the machine that run the module.
     type: str
   reason:
-    description: What for.
+    description: Reason for the maintenance.
     type: str
     default: ''
   until:
     description:
-      - When they shall be back, such as V(2026-12-01T04:00:00Z). It also replaces that of a server in maintenance.
+      - When the servers should be back, such as V(2026-12-01T04:00:00Z). It also replaces the end time of a server in
+        maintenance.
     type: str
   duration:
-    description: How long the maintenance may take, where O(until) does not say it.
+    description: How long the maintenance may take, if O(until) is not set.
     type: str
     default: 4h
   gate:
@@ -58,21 +59,22 @@ options:
     type: bool
     default: true
   expected_servers:
-    description: Names of all servers of the (super)cluster. They are waited for, and those that do not answer count as down.
+    description: Names of all servers of the (super)cluster. The module waits for them, and those that do not answer
+      count as down.
     type: list
     elements: str
   r1_policy:
     description:
-      - What becomes of streams and consumers with a single replica on these servers. V(fail) makes them a reason against it,
-        V(accept) names them, as they are away meanwhile, and V(move) names them as what is moved off first.
+      - How to treat streams and consumers with a single replica on these servers. V(fail) refuses the plan, V(accept)
+        reports that they will be unavailable, and V(move) reports that they will be moved first.
     type: str
     choices: [accept, fail, move]
     default: accept
   accept_loss:
     description:
-      - Streams (C(ACCOUNT/STREAM)) whose messages may end with the maintenance, since their only replica is in the memory of one
-        of these servers, or since the server would empty them when it starts (nats-server#6753). Without it they are a reason
-        against it.
+      - Streams (C(ACCOUNT/STREAM)) that may lose their messages, because their only replica is in the memory of one
+        of these servers or because the server would empty them when it starts (nats-server#6753). All other such
+        streams make the plan refused.
     type: list
     elements: str
     default: []
@@ -82,7 +84,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask whether n3-c1 can be taken out of service until the evening
+- name: Check whether n3-c1 can be taken out of service until the evening
   natsops.jetstream.nats_maintenance_plan:
     hosts: {n3-c1: n3-c1}
     running: [n3-c1]
@@ -99,13 +101,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 marks:
-  description: The mark of each host afterwards.
+  description: The marks of the hosts afterwards.
   returned: success
   type: dict
   sample:
     n3-c1: {server: n3-c1, by: ops@ctl-1, since: 1795529600.0, until: 1795544000.0, reason: new disk, held: true}
 entering:
-  description: Those of O(hosts) that are still to be taken out of service. The others are already.
+  description: The hosts in O(hosts) that still have to be taken out of service. The others already are.
   returned: success
   type: list
   elements: str
@@ -119,12 +121,13 @@ lines:
     - "n3-c1 goes out of service until 2026-11-24T20:00:00Z (by ops@ctl-1: new disk)"
     - "while n3-c1 is away: streams and consumers that miss a replica: 31, that need another leader: 12"
 ok:
-  description: Whether nothing speaks against it.
+  description: Whether the maintenance may begin.
   returned: success
   type: bool
   sample: true
 refusal:
-  description: Why it must not be done, as the root causes of the errors among RV(problems). Empty where nothing does.
+  description: Why it must not begin, as the root causes of the errors among RV(problems). Empty if nothing prevents
+    it.
   returned: success
   type: str
   sample: ""

@@ -12,14 +12,15 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Compares the members that are intended with those of the live cluster, and returns who joins, who leaves in which order, and
-    every reason against it, before anything is touched.
-  - Servers that leave are judged together. The meta group must keep enough members and one to spare, every replica must find
-    another server by the rules of the meta leader, and nothing may be lost without consent.
-  - For a server that is down it asks each account for streams and consumers without a leader, of which that server may have the
-    only replica. An election that its death began is waited for, up to 15 seconds.
-  - It only plans. M(natsops.jetstream.nats_server_evacuate) moves, and M(natsops.jetstream.nats_meta_peer) removes.
-  - The connection must be that of a user of the system account.
+  - Compares the intended members with those of the live cluster. Returns the servers that join, those that leave and
+    their order, and every reason against it, before anything is changed.
+  - Servers that leave are checked together. The meta group must keep enough members and one to spare, every replica
+    must find another server by the rules of the meta leader, and nothing may be lost without consent.
+  - If a server is down, every account is queried for streams and consumers without a leader, because that server may
+    have had their only replica. The module waits up to 15 seconds for elections that its failure started.
+  - It only plans. M(natsops.jetstream.nats_server_evacuate) moves replicas, and M(natsops.jetstream.nats_meta_peer)
+    removes members.
+  - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -28,36 +29,36 @@ extends_documentation_fragment:
 options:
   operation:
     description:
-      - What is to be done. With V(scale_out) the servers of O(members) that are not in the cluster yet join. With V(scale_in)
-        those of O(leaving) leave. With V(replace) the host O(replace) never returns. V(keep) changes no members, and
-        needs them all to run.
+      - The operation to plan. With V(scale_out), the servers of O(members) that are not in the cluster yet join. With
+        V(scale_in), those of O(leaving) leave. With V(replace), the host O(replace) never returns. V(keep) changes no
+        members, and requires all of them to run.
     type: str
     choices: [scale_out, scale_in, replace, keep]
     required: true
   members:
     description:
-      - The servers that are intended to be in the cluster afterwards, each with C(host) and C(server_name), and with C(cluster)
-        and C(jetstream) where these are returned, as the C(servers) of P(natsops.jetstream.nats_topology#filter).
+      - The servers that should be in the cluster afterwards, each with C(host) and C(server_name), and with
+        C(cluster) and C(jetstream) if known, as the C(servers) of P(natsops.jetstream.nats_topology#filter).
     type: list
     elements: dict
     default: []
   leaving:
     description:
-      - The servers that leave, in this order, those that are down first. Each is the inventory name of a host of
-        O(leaving_members), or the name of a server. One that the cluster does not know has left already.
+      - The servers that leave, in this order, those that are down first. Each is the inventory name of a host in
+        O(leaving_members), or the name of a server. A server that the cluster does not list has already left.
     type: list
     elements: str
     default: []
   leaving_members:
     description:
-      - What the inventory says of the hosts of O(leaving), in the form of O(members).
+      - Inventory data of the hosts of O(leaving), in the form of O(members).
     type: list
     elements: dict
     default: []
   reachable_hosts:
     description:
-      - Those hosts of O(leaving) that can be reached. A server that runs on another one cannot be stopped, which is a refusal. By
-        default all are.
+      - The reachable hosts of O(leaving). A server that runs on any other host cannot be stopped, so the plan is
+        refused. By default all hosts are reachable.
     type: list
     elements: str
   replace:
@@ -67,60 +68,60 @@ options:
     default: ''
   replacement:
     description:
-      - The host that takes its place under another name. Without it the server comes back under its own name.
+      - The host that replaces it under a different name. Without it, the server comes back under its own name.
     type: str
     default: ''
   replaced_has_data:
     description:
-      - Whether the server comes back with the data that it had, so that nothing is lost.
+      - Whether the server comes back with its old data, so nothing is lost.
     type: bool
     default: false
   cluster:
     description:
-      - Name of the cluster of servers that the inventory has lost.
+      - Cluster of the servers in O(leaving) that are no longer in the inventory.
     type: str
     default: ''
   cluster_label:
     description:
-      - What the messages call the cluster or supercluster.
+      - Name of the cluster or supercluster in messages.
     type: str
     default: the cluster
   cluster_size:
     description:
-      - Number of servers that the inventory says the cluster has. By default it is not compared.
+      - Size of the cluster according to the inventory. By default it is not compared.
     type: int
   cluster_hosts:
     description:
-      - Hosts that the run must have, because it concerns the cluster as a whole.
+      - Hosts that the run must include, because it changes all of the cluster.
     type: list
     elements: str
   run_hosts:
     description:
-      - Hosts that the run has, to be compared with O(cluster_hosts). By default they are not.
+      - Hosts included in the run, compared with O(cluster_hosts). By default they are not compared.
     type: list
     elements: str
   seeds:
     description:
-      - Hosts whose routes the others are configured with, which cannot leave.
+      - Seed hosts in the routes of the other servers. They cannot leave.
     type: list
     elements: str
     default: []
   min_servers:
     description:
-      - Fewest members that the meta group must keep.
+      - Minimum number of members that the meta group must keep.
     type: int
     default: 3
   r1_policy:
     description:
-      - What to do about streams with a single replica on a server that runs and leaves, before nats-server 2.15. V(fail) refuses;
-        with V(move) they are to be moved, and may lose messages that are published meanwhile.
+      - Streams with a single replica on a running server that leaves, before nats-server 2.15. V(fail) refuses; with
+        V(move) they are moved, and may lose messages published during the move.
     type: str
     choices: [fail, move]
     default: fail
   accept_loss:
     description:
-      - What may be lost with a server that is down, each as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), as RV(lost)
-        names it.
+      - Assets that may be lost with a server that is down, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), named
+        as in RV(lost).
     type: list
     elements: str
     default: []
@@ -146,14 +147,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 refusals:
-  description: Every reason for which the operation may not begin, and what to do about it. Empty when it may.
+  description: Every reason against the operation, with its remedy. Empty if the operation may begin.
   returned: success
   type: list
   elements: str
   sample:
     - without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
 refusal:
-  description: The same for people, as much of it as fits a screen.
+  description: The same for people, limited to one screen.
   returned: success
   type: str
   sample: without n3-c1 the meta group has 2 member(s) (n1-c1, n2-c1), and it shall keep at least 3. Add servers first
@@ -164,13 +165,13 @@ lines:
   elements: str
   sample: ['Leave: n5-c1', APP/ORDERS moves from n5-c1 to n2-c1 or another that fits]
 warnings_found:
-  description: What the operation costs, without being a reason against it.
+  description: Costs of the operation that are not reasons against it.
   returned: success
   type: list
   elements: str
   sample: ['without n5-c1 the meta group has 4 members, which stand no more failures than 3 do']
 joining:
-  description: Hosts whose servers are to be installed and started.
+  description: Hosts on which servers will be installed and started.
   returned: success
   type: list
   elements: str
@@ -183,8 +184,9 @@ running:
   sample: [{host: n1, server_name: n1-c1, cluster: C1, jetstream: true}]
 leaving:
   description: >-
-    The servers that leave, in their order, with whether each answers, is a member of the meta group and is on a host that can be
-    reached, and the groups that it is a member of. One that does not answer and is no member has left.
+    The servers that leave, in order. For each, whether it answers, is a member of the meta group and is on a
+    reachable host, and the groups of which it is a member. A server that neither answers nor is a member has already
+    left.
   returned: success
   type: list
   elements: dict
@@ -198,7 +200,7 @@ leaving_down:
   elements: str
   sample: []
 returning:
-  description: Name of the server that is replaced under its own name.
+  description: Name of the server that is replaced under the same name.
   returned: success
   type: list
   elements: str
@@ -210,25 +212,26 @@ remaining:
   elements: str
   sample: [n1-c1, n2-c1, n3-c1, n4-c1]
 moves:
-  description: The streams that leave each server, and who would take their replicas by the meta leader's preference.
+  description: The streams that leave each server, and the servers that would take their replicas by the meta leader's
+    preference.
   returned: success
   type: list
   elements: dict
   sample: [{stream: APP/ORDERS, from: n5-c1, to: n2-c1}]
 lost:
-  description: Streams and consumers without a leader, when one of the servers is down.
+  description: Streams and consumers without a leader, if one of the servers is down.
   returned: success
   type: list
   elements: str
   sample: []
 meta:
-  description: Members of the meta group now and afterwards, and how many must be up then.
+  description: Members of the meta group now and afterwards, and how many of them must be up afterwards.
   returned: success
   type: dict
   sample: {members: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1], size_after: 4, quorum_after: 3}
 problems:
   description:
-    - What speaks against leaving, or what it costs, as in M(natsops.jetstream.nats_cluster_health).
+    - Reasons against leaving and its costs, as in M(natsops.jetstream.nats_cluster_health).
     - Codes are V(meta_no_leader), V(scale_in_too_few), V(scale_in_no_spare), V(scale_in_even), V(scale_in_no_room),
       V(scale_in_single_replica), V(scale_in_loss) and V(scale_in_unread_account).
   returned: success

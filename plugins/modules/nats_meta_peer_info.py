@@ -7,16 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_meta_peer_info
-short_description: Wait until the JetStream meta leader hears a server
+short_description: Wait until the JetStream meta leader receives data from a server
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Tells whether the leader of the meta group has heard from a server since that was started, and waits for it.
-  - A server that answers requests while the leader does not hear it is raft-silent. Some versions of nats-server now and
-    then start so, and only another start helps.
-  - It never fails because of what it finds, nor while the cluster cannot be asked, see RV(reason).
-  - The connection must be that of a user of the system account.
+  - Returns whether the leader of the meta group has received data from a server since the server started, and waits
+    for it.
+  - A server that answers requests while the leader receives nothing from it is raft-silent. Some versions of
+    nats-server occasionally start in this state, and only another restart fixes it.
+  - The task does not fail because of the server's state or because the cluster cannot be read, see RV(reason).
+  - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -28,12 +29,12 @@ options:
     required: true
   in_step:
     description:
-      - Wait also until the server has caught up with the meta group. Meant for one that was down; under load the others are
-        always a little behind.
+      - Also wait until the server has caught up with the meta group. Use it for a server that was down; under load
+        the others are always slightly behind.
     type: bool
     default: false
   wait_timeout:
-    description: Seconds to wait at most; V(0) to look once.
+    description: Maximum seconds to wait; V(0) to check once.
     type: float
     default: 40
 seealso:
@@ -42,13 +43,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Wait until the meta leader hears the server that was just started
+- name: Wait until the meta leader receives data from the server that was just started
   natsops.jetstream.nats_meta_peer_info:
     server_name: n1-c1
     context: c1-sys
   register: peer
 
-- name: Say which server has to be restarted
+- name: Check whether the server must be restarted
   ansible.builtin.debug:
     msg: "{{ peer.reason }}"
   when: peer.raft_silent
@@ -56,22 +57,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 joined:
-  description: Whether the meta leader has heard from the server since it was started.
+  description: Whether the meta leader has received data from the server since it started.
   returned: success
   type: bool
   sample: true
 raft_silent:
-  description: Whether the server answers requests, and the meta leader has not heard from it since it was started.
+  description: Whether the server answers requests although the meta leader has received nothing from it since it
+    started.
   returned: success
   type: bool
   sample: false
 reason:
-  description: Why it has not joined, or why that could not be read; empty if it has.
+  description: Why it has not joined, or why its state could not be read. Empty if it has joined.
   returned: success
   type: str
   sample: n3-c1 answers requests, and the meta leader n1-c1 has not heard from it since it was started
 waited:
-  description: Seconds that the wait took.
+  description: Seconds waited.
   returned: success
   type: float
   sample: 1.2

@@ -7,25 +7,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_rebalance_plan
-short_description: Plan few moves of replicas that even out what NATS servers carry
+short_description: Plan few replica moves that even out the load of NATS servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Compares what the servers of a cluster carry, and returns the moves of replicas that bring each near to its share, such as
-    after servers were added. The goals are, in this order, stored bytes (by the servers' C(max_file_store)), bytes written per
-    second, and replicated assets (streams and consumers with replicas); of equal servers the one with the fewest connections
-    takes a replica. A later goal takes no server out of the O(tolerance) of an earlier one.
-  - Each move is one that the meta leader would allow (cluster, tags, C(unique_tag), C(max_ha_assets), room) and that keeps
-    O(spare) storage free; and no stream is in fewer zones afterwards. Room that a move frees is not used by a later one of the
-    same plan, so that all may run at once.
-  - Where no option ends the plan, no single move is left that these rules allow and that brings a server nearer to its share. So
-    two servers of equal size differ by at most the smallest replica that may go from one to the other, or both are within the
-    tolerance.
-  - Streams with a single replica, and those that are not fully replicated or are being moved, stay where they are. So do
-    replicas on servers that are being drained (tag C(!jetstream)).
+  - Compares the load of the servers of a cluster, and returns replica moves that bring each server near its share,
+    for example after servers were added. The goals are, in this order, stored bytes (relative to the servers'
+    C(max_file_store)), bytes written per second, and replicated assets (streams and consumers with replicas); of
+    equal servers the one with the fewest connections takes a replica. A later goal never moves a server out of the
+    O(tolerance) of an earlier one.
+  - The meta leader would allow each move (cluster, tags, C(unique_tag), C(max_ha_assets), room), each keeps O(spare)
+    storage free, and no stream is in fewer zones afterwards. Room freed by a move is not used by a later move of the
+    same plan, so all moves may run at the same time.
+  - If no option ends the plan early, no single move is left that these rules allow and that brings a server nearer to
+    its share. So two servers of equal size differ by at most the smallest replica that may move from one to the
+    other, or both are within the tolerance.
+  - Streams with a single replica, and those that are not fully replicated or are being moved, stay where they are, as
+    do replicas on servers that are being drained (tag C(!jetstream)).
   - The same state gives the same plan. M(natsops.jetstream.nats_replica_moves) carries it out.
-  - The connection must be that of a user of the system account.
+  - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.write_rates
@@ -38,59 +39,59 @@ options:
     required: true
   onto:
     description:
-      - Servers that alone may receive replicas. By default all may.
+      - The only servers that may receive replicas. By default all may.
     type: list
     elements: str
     default: []
   tolerance:
     description:
-      - How many percent a server may carry more or less than its share before a replica moves.
+      - By what percentage a server may be above or below its share before a replica is moved.
     type: float
     default: 5
   spare:
     description:
-      - How many percent of its storage limit have to stay free on a server that takes a replica.
+      - Percentage of its storage limit that must stay free on a server that takes a replica.
     type: float
     default: 10
   max_moves:
     description:
-      - Most moves to plan.
+      - Maximum number of moves to plan.
     type: int
     default: 20
   max_bytes_moved:
     description:
-      - Most bytes to move, such as V(500GB). Streams that are too large for what is left are passed over.
+      - Maximum number of bytes to move, such as V(500GB). Streams that exceed the remaining bytes are skipped.
     type: str
   max_concurrent:
     description:
-      - How many moves run at once, each of another stream, for RV(waves).
+      - Number of moves that run at the same time, each of a different stream, for RV(waves).
     type: int
     default: 1
   throughput:
     description:
-      - Bytes per second that a move copies, for the estimate of the time. M(natsops.jetstream.nats_replica_moves) returns what it
-        observed.
+      - Bytes per second that a move copies, to estimate the time. M(natsops.jetstream.nats_replica_moves) returns the
+        observed value.
     type: str
     default: 50MiB
   zone_tag_prefix:
     description:
-      - Servers with a tag that begins so stand in the zone that its rest names.
+      - A server that has a tag with this prefix is in the zone named by the rest of the tag.
     type: str
     default: "az:"
   plan_file:
     description:
-      - File of the plan, JSON, on the host where the module runs. Its directory must exist.
-      - Where there is none, the plan is written there. Where there is one, it is what is returned, without the moves that are
-        done; when the cluster has changed in another way since it was made, the module fails.
+      - JSON file of the plan, on the host where the module runs. Its directory must exist.
+      - If the file does not exist, the plan is written to it. If it exists, its plan is returned without the
+        completed moves; the task fails if the cluster has changed in any other way since the plan was made.
     type: path
   renew:
     description:
-      - Whether a new plan takes the place of the one in O(plan_file).
+      - Whether a new plan replaces the one in O(plan_file).
     type: bool
     default: false
   plan:
     description:
-      - A plan as RV(plan) returned it, such as one that was approved. It is treated as one that O(plan_file) holds.
+      - A plan in the form of RV(plan), such as an approved one. It is treated like a plan in O(plan_file).
     type: dict
 attributes:
   check_mode:
@@ -110,7 +111,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Plan what goes to the new servers, at most 500 GB
+- name: Plan moves to the new servers, at most 500 GB
   natsops.jetstream.nats_rebalance_plan:
     cluster: C1
     onto: [n4-c1, n5-c1]
@@ -146,35 +147,35 @@ screen:
   type: list
   elements: str
 moves:
-  description: The moves in their order, of which any first part makes the servers more alike. C(bytes) is the size of the
-    stream, C(seconds) what the move may take, C(goal) what it is for.
+  description: The moves in order; the servers become more even with each. C(bytes) is the size of the stream,
+    C(seconds) the estimated time, C(goal) the purpose of the move.
   returned: success
   type: list
   elements: dict
   sample: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]
 waves:
-  description: The same moves, together those that run at once.
+  description: The same moves, grouped by those that run at the same time.
   returned: success
   type: list
   elements: list
   sample: [[{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]]
 bytes_moved:
-  description: Bytes that all moves copy.
+  description: Total bytes copied by all moves.
   returned: success
   type: int
   sample: 420000
 least_bytes:
-  description: Bytes that any plan copies which ends with as many bytes on each server.
+  description: Lower bound of the bytes that a plan with the same final bytes on each server must copy.
   returned: success
   type: int
   sample: 420000
 seconds:
-  description: What the moves may take.
+  description: Estimated time of the moves.
   returned: success
   type: float
   sample: 3.0
 before:
-  description: What each server carries now.
+  description: The load of each server now.
   returned: success
   type: dict
   sample: {n1-c1: {bytes: 840000, bytes_per_second: 0, ha_assets: 2, connections: 12}}
@@ -184,12 +185,12 @@ after:
   type: dict
   sample: {n1-c1: {bytes: 420000, bytes_per_second: 0, ha_assets: 1, connections: 12}}
 left:
-  description: Streams that stay where they are, by the reason.
+  description: Streams that stay where they are, by reason.
   returned: success
   type: dict
   sample: {single replica: [stream APP/AUDIT]}
 plan:
-  description: The plan as O(plan_file) holds it, with its schema, version and the fingerprint of the cluster.
+  description: The plan in the format of O(plan_file), with its schema, version and the fingerprint of the cluster.
   returned: success
   type: dict
   sample:
@@ -202,7 +203,7 @@ plan:
       - {account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes,
          members: [n1-c1, n2-c1, n3-c1]}
 reused:
-  description: Whether the plan is that of O(plan_file) or O(plan).
+  description: Whether the plan comes from O(plan_file) or O(plan).
   returned: success
   type: bool
   sample: false

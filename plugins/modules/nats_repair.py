@@ -7,27 +7,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_repair
-short_description: Find broken streams and consumers, and cure them one after another
+short_description: Find and fix broken streams and consumers, one at a time
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Looks twice at all streams and consumers and finds what does not pass by itself, which are consumers that are in the meta
-    group's log and on no server (V(consumer_ghost)), that have no leader although a majority of their members answers
-    (V(consumer_leaderless)), or that wait for messages beyond the end of their stream (V(consumer_ahead)), replicas that do not
-    catch up (V(replica_behind)), that their servers do not hold (V(replica_missing)) or that are on servers that never come back
-    (V(replica_gone)), streams that are short of replicas (V(group_short)) or have no leader (V(stream_leaderless)), moves
-    without progress (V(move_stuck)), and servers on which a failed write has ended replicas (V(write_error)) or JetStream
-    (V(jetstream_disabled)).
-  - In check mode it returns what would be done, at what risk, and what is refused and why. Otherwise it does it, one after
-    another, reads the state that makes it safe right before each, and sees the result before the next. It ends at the first one
-    that fails.
-  - A consumer is recreated with its configuration, at its ack floor. What was delivered above the floor and not acknowledged is
-    delivered again. While it is recreated, a file keeps what it takes, and a later run completes what an interrupted one began.
-  - It changes nothing without a meta leader and its quorum, nothing of a stream whose state nobody reports, no consumer of a
-    stream without a quorum, no consumer whose deletion could drop messages (retention C(interest)), and no replica while another
-    one is not in step or not there.
-  - What only a person can do is returned among the refusals, with the commands.
+  - Samples all streams and consumers twice and reports the faults found in both samples that do not clear by
+    themselves. Consumers that are in the meta group's log but on no server (V(consumer_ghost)), that have no leader
+    although a majority of their members answers (V(consumer_leaderless)), or that wait for messages beyond the end of
+    their stream (V(consumer_ahead)). Replicas that do not catch up (V(replica_behind)), are missing on their servers
+    (V(replica_missing)) or are on servers that never come back (V(replica_gone)). Streams that are short of replicas
+    (V(group_short)) or have no leader (V(stream_leaderless)), and moves without progress (V(move_stuck)). Servers on
+    which a failed write has stopped replicas (V(write_error)) or JetStream (V(jetstream_disabled)).
+  - In check mode it returns the planned fixes with their risks, and the refused ones with the reasons. Otherwise it
+    applies the fixes one at a time, checks the cluster state immediately before each, and verifies the result before
+    the next. It stops at the first failure.
+  - A consumer is recreated with its configuration, at its ack floor. Messages above the floor that were delivered but
+    not acknowledged are delivered again. The consumer is saved in a file until it has been recreated, and a later run
+    completes an interrupted one.
+  - It changes nothing unless the meta group has a leader and a quorum. It leaves alone streams whose state no server
+    reports, consumers of streams without a quorum, consumers whose deletion could drop messages (retention
+    C(interest)), and replicas while another replica of the group is missing or behind.
+  - Faults that need manual work are listed in RV(refused), with the commands.
   - Needs a user of the system account, and O(account_users) for the accounts.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -36,64 +37,66 @@ extends_documentation_fragment:
 options:
   assets:
     description:
-      - Patterns of what is looked at, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), with V(*) and V(?) for any characters
-        and any one. That of a stream means its consumers, too. By default everything.
+      - Assets to check, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), where V(*) matches any characters and
+        V(?) exactly one. A stream's pattern includes its consumers. All assets by default.
     type: list
     elements: str
     default: []
   cures:
     description:
-      - Cures that may be given. V(recreate), V(reset) (nats-server 2.14 and newer) and V(delete) (of what is not durable) are for
-        consumers, V(replace_replica), V(refill) and V(cancel_move) for streams.
+      - Fixes that may be applied. V(recreate), V(reset) (nats-server 2.14 and newer) and V(delete) (not for durable
+        consumers) apply to consumers, V(replace_replica), V(refill) and V(cancel_move) to streams.
     type: list
     elements: str
     choices: [recreate, reset, delete, replace_replica, refill, cancel_move]
     default: [recreate, reset, delete, replace_replica, refill, cancel_move]
   allow:
     description:
-      - Accepted risks. With V(position_lost) a consumer whose position nobody knows is recreated, and everything that its stream
-        holds is delivered to it again.
+      - Accepted risks. With V(position_lost), a consumer whose position is unknown is recreated, and all messages of
+        its stream are delivered to it again.
     type: list
     elements: str
     choices: [position_lost]
     default: []
   floors:
     description:
-      - Ack floors of consumers (a sequence of the stream) that are known from elsewhere, such as the last report or snapshot, by
+      - Ack floors of consumers (stream sequences) from another source, such as the last report or snapshot, by
         C(ACCOUNT/STREAM/CONSUMER).
     type: dict
     default: {}
   dead_servers:
     description:
-      - Names of servers that never come back. Their replicas are taken by others. One that answers is left alone.
+      - Names of servers that never come back. Other servers take over their replicas. A listed server that answers is
+        left alone.
     type: list
     elements: str
     default: []
   expected_servers:
     description:
-      - Servers that should answer. They are waited for, up to O(timeout).
+      - Servers that should answer. The module waits for them, up to O(timeout).
     type: list
     elements: str
     default: []
   expected_jetstream_servers:
     description:
-      - Servers on which JetStream should run, by default none.
+      - Servers on which JetStream should run. None by default.
     type: list
     elements: str
     default: []
   observe:
     description:
-      - Seconds between the two looks. A replica that is slow to catch up needs more of them.
+      - Seconds between the two samples. Increase it if replicas catch up slowly.
     type: float
     default: 10
   wait_timeout:
     description:
-      - Seconds within which each cure must be seen.
+      - Seconds within which each fix must take effect.
     type: float
     default: 60
   records_dir:
     description:
-      - Directory of the files that keep a consumer while it is recreated. By default C(natsops) in Ansible's home.
+      - Directory for the files in which a consumer is saved while it is recreated. Defaults to C(natsops) in
+        Ansible's home.
     type: path
 attributes:
   check_mode:
@@ -109,7 +112,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Recreate the consumer that no server holds where the last report saw it
+- name: Recreate a missing consumer at the ack floor from the last report
   natsops.jetstream.nats_repair:
     assets: [APP/ORDERS/worker]
     cures: [recreate]
@@ -123,8 +126,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: What was found, and what is done about it, for people.
-  returned: success, and on failures of a cure
+  description: The findings and the fix for each, for people.
+  returned: success, and when a fix fails
   type: list
   elements: str
   sample:
@@ -132,12 +135,12 @@ lines:
       the meta leader chooses further ones (refill, risk: none)"
 screen:
   description: As much of RV(lines) as fits on a screen, for M(natsops.jetstream.nats_show).
-  returned: success, and on failures of a cure
+  returned: success, and when a fix fails
   type: list
   elements: str
 steps:
-  description: The same for programs. C(refused) says why a cure is not given, empty when it is.
-  returned: success, and on failures of a cure
+  description: The same for programs. C(refused) is the reason why a fix is refused, or empty.
+  returned: success, and when a fix fails
   type: list
   elements: dict
   sample:
@@ -151,31 +154,32 @@ steps:
       refused: ''
       floor: 1200
 refused:
-  description: What is left as it is, and why.
-  returned: success, and on failures of a cure
+  description: The faults that are left as they are, with the reasons.
+  returned: success, and when a fix fails
   type: list
   elements: str
   sample: []
 refusal:
-  description: The same for people, as much of it as fits a screen.
-  returned: success, and on failures of a cure
+  description: The same for people, limited to one screen.
+  returned: success, and when a fix fails
   type: str
   sample: ""
 subjects:
-  description: All that was found, as the health gate names it (O(natsops.jetstream.nats_cluster_health#module:tolerate)).
-  returned: success, and on failures of a cure
+  description: All faults found, named as in the health gate
+    (O(natsops.jetstream.nats_cluster_health#module:tolerate)).
+  returned: success, and when a fix fails
   type: list
   elements: str
   sample: [consumer APP/ORDERS/worker]
 left:
-  description: The part of it that is left as it is.
-  returned: success, and on failures of a cure
+  description: The faults in RV(subjects) that are not fixed.
+  returned: success, and when a fix fails
   type: list
   elements: str
   sample: []
 done:
-  description: The steps that were carried out, with what was seen afterwards (C(seen)). Empty in check mode.
-  returned: success, and on failures of a cure
+  description: The completed steps, with their observed results (C(seen)). Empty in check mode.
+  returned: success, and when a fix fails
   type: list
   elements: dict
   sample:

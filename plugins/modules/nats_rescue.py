@@ -12,23 +12,27 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Says who counts for the meta group, who answers by NATS and who by SSH only, up to which sequence each server and each disk
-    holds which stream, what comes back with how many replicas, and what is lost. Works without a meta leader.
-  - In check mode it returns that with the steps and what speaks against them. Otherwise it lets the servers that answer elect a
-    meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead from the meta group and from every stream, and waits
-    until all that the others hold has leaders again, with every message that they held.
-  - It refuses when a server that counts does not answer and is not named in O(dead_servers), when one that is named could come
-    back or may run somewhere (it answers, its process runs, its ports take connections, or its host answers by SSH and the server
-    could start), when nothing has lost its majority, when a dead disk that can be read goes further than the others do, and when
-    something would be lost that O(lost) does not name.
-  - What only the dead held is known once there is a meta leader. The rescue ends there, before anything is removed, unless it was
-    named. Streams of which only the dead had a replica are made again by the removal, empty, or have no member where no
-    other server may take them.
-  - Every server of the system account that hears the order carries it out, since it cannot be addressed. The run ends when
-    another one did than those that it saw.
+  - Reports which servers count for the meta group, which answer over NATS and which only over SSH, the last sequence
+    of each stream on each server and disk, which streams come back and with how many replicas, and what is lost.
+    Works without a meta leader.
+  - In check mode it also returns the steps and the reasons against them. Otherwise it makes the remaining servers
+    elect a meta leader with fewer votes (C($JS.API.META.RESCUE)), removes the dead servers from the meta group and
+    from every stream, and waits until all remaining streams and consumers have leaders again, with all messages that
+    these servers held.
+  - It refuses when a server that counts does not answer and is not in O(dead_servers), when a server in
+    O(dead_servers) could come back or may be running (it answers, its process runs, its ports accept connections, or
+    its host answers over SSH and the server could start), when nothing has lost its majority, when a readable disk of
+    a dead server has later messages than the remaining servers, and when anything would be lost that O(lost) does not
+    name.
+  - Once there is a meta leader, it is known which data only the dead servers held. The rescue stops there, before
+    anything is removed, unless O(lost) names that data. The removal recreates streams that had replicas only on dead
+    servers as empty streams; a stream that no remaining server may host is left without members.
+  - The rescue order cannot be addressed, so every server of the system account that receives it acts on it. The run
+    stops if a server acted that it had not seen before.
   - Needs nats-server 2.15 on all servers that answer, a user of the system account, and O(account_users) for the accounts.
-  - What older servers hold comes back in a fresh cluster of those that are left. The module plans that, from what the hosts say
-    once no server answers any more, and returns the commands of each step; the playbook C(rescue) carries them out.
+  - Data on older servers comes back in a fresh cluster of the remaining servers. Once no server answers any more, the
+    module plans this from the data in O(hosts) and returns the commands of each step; the playbook C(rescue) runs
+    them.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -36,21 +40,21 @@ extends_documentation_fragment:
 options:
   dead_servers:
     description:
-      - Names of the servers that never come back. Prove that by something else than NATS, such as their power.
+      - Names of the servers that never come back. Verify this outside NATS, for example by their power state.
     type: list
     elements: str
     default: []
   lost:
     description:
-      - Patterns of what may be lost, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), with V(*) and V(?) for any characters
-        and any one.
+      - Patterns of the assets that may be lost, as C(ACCOUNT/STREAM) or C(ACCOUNT/STREAM/CONSUMER), where V(*)
+        matches any characters and V(?) exactly one.
     type: list
     elements: str
     default: []
   hosts:
     description:
-      - What the hosts say that do not answer by NATS, as M(natsops.jetstream.nats_store_info) returns it. A server that is not
-        listed counts as one whose host was not reached.
+      - Information from the hosts that do not answer over NATS, as returned by M(natsops.jetstream.nats_store_info).
+        A server that is not listed is treated as one on an unreachable host.
     type: list
     elements: dict
     default: []
@@ -60,15 +64,15 @@ options:
         type: str
         required: true
       reached:
-        description: Whether the host answered by SSH.
+        description: Whether the host answered over SSH.
         type: bool
         default: false
       running:
-        description: Whether a server runs there.
+        description: Whether a server runs on the host.
         type: bool
         default: false
       fenced:
-        description: Why the server cannot start. Empty when it could.
+        description: Why the server cannot start. Empty if it could.
         type: str
         default: ""
       failure:
@@ -76,7 +80,7 @@ options:
         type: str
         default: ""
       addresses:
-        description: Ports of the server, as C(ADDRESS:PORT), which are tried from where this module runs.
+        description: The server's ports as C(ADDRESS:PORT). The module tries to connect to them.
         type: list
         elements: str
         default: []
@@ -89,11 +93,11 @@ options:
         type: bool
         default: false
       host:
-        description: Name of the host in the inventory, for the commands that are returned. By default that of the server.
+        description: Inventory name of the host, used in the returned commands. Defaults to the server's name.
         type: str
         default: ""
       unit:
-        description: Its systemd unit. Empty where it runs without one.
+        description: Its systemd unit. Empty if it runs without a unit.
         type: str
         default: ""
       config:
@@ -109,7 +113,7 @@ options:
         type: str
         default: /var/lib/nats-rescue
       streams:
-        description: What its disk holds.
+        description: The streams on its disk.
         type: list
         elements: dict
         default: []
@@ -123,45 +127,45 @@ options:
             type: str
             required: true
           last_seq:
-            description: Its last sequence on that disk. Leave out where nobody knows it.
+            description: The stream's last sequence on that disk. Omit it if it is unknown.
             type: int
           first_seq:
-            description: Its first sequence there.
+            description: The stream's first sequence on that disk.
             type: int
           messages:
-            description: How many messages it has there.
+            description: Number of messages on that disk.
             type: int
           num_replicas:
-            description: How many replicas it has by its configuration.
+            description: Number of replicas in its configuration.
             type: int
           encrypted:
             description: Whether its files are encrypted.
             type: bool
   expected_servers:
     description:
-      - Names of the servers that there should be, with the dead.
+      - Names of all servers of the cluster, including the dead ones.
     type: list
     elements: str
     default: []
   copies:
     description:
-      - Directory that the copies of the stores of servers before 2.15 are brought to.
+      - Directory into which the stores of servers older than 2.15 are copied.
     type: str
     default: /srv/nats-rescue
   observe:
     description:
-      - Seconds between the two looks that have to agree about who leads.
+      - Seconds between the two samples that must agree on the leaders.
     type: float
     default: 10
   wait_timeout:
     description:
-      - Seconds within which each step must be seen.
+      - Seconds within which each step must take effect.
     type: float
     default: 120
   records_dir:
     description:
-      - Directory of the file that keeps what the servers held, from the first step to the last. By default C(natsops) in
-        Ansible's home.
+      - Directory of the file that records the data on the servers, from the first step to the last. Defaults to
+        C(natsops) in Ansible's home.
     type: path
 attributes:
   check_mode:
@@ -177,7 +181,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Say what is left of a cluster of five that has lost three
+- name: Report the remains of a cluster of five that lost three servers
   natsops.jetstream.nats_rescue:
     dead_servers: [n3-c1, n4-c1, n5-c1]
     expected_servers: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1]
@@ -193,7 +197,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: Who is left, what comes back, what is lost, the steps and the refusals, for people.
+  description: Remaining servers, recovered and lost assets, steps and refusals, for people.
   returned: success, and on failures of a step
   type: list
   elements: str
@@ -212,8 +216,8 @@ survivors:
   sample: [n1-c1, n2-c1]
 streams:
   description:
-    - The streams that the servers which answer hold. C(holders) has the last sequence of each server, C(last_seq) is where the
-      stream ends when it comes back, and C(stalled) whether it has lost its majority.
+    - The streams on the servers that answer. C(holders) has the last sequence on each server, C(last_seq) is the last
+      sequence after the rescue, and C(stalled) is whether the stream has lost its majority.
   returned: success, and on failures of a step
   type: list
   elements: dict
@@ -227,40 +231,40 @@ streams:
       dead: [n3-c1, n4-c1]
       stalled: true
 lost:
-  description: Streams and consumers of which only the dead have a replica, as far as that is known.
+  description: Streams and consumers with replicas only on dead servers, as far as is known.
   returned: success, and on failures of a step
   type: list
   elements: str
   sample: [APP/SCRATCH]
 refused:
-  description: What speaks against it. Nothing is done then.
+  description: Reasons against the rescue. If there are any, nothing is done.
   returned: success, and on failures of a step
   type: list
   elements: str
   sample: []
 refusal:
-  description: The same for people, as much of it as fits a screen.
+  description: The same for people, limited to one screen.
   returned: success, and on failures of a step
   type: str
   sample: ""
 fresh:
-  description: Whether the steps are those of a fresh cluster, since its servers are older than 2.15.
+  description: Whether the steps build a fresh cluster, because the remaining servers are older than 2.15.
   returned: success, and on failures of a step
   type: bool
 copies:
-  description: With RV(fresh), the directory below O(copies) of the copy of each survivor's store.
+  description: With RV(fresh), the directory below O(copies) with the copy of each remaining server's store.
   returned: success, and on failures of a step
   type: dict
   sample: {n1-c1: /srv/nats-rescue/n1-c1, n2-c1: /srv/nats-rescue/n2-c1}
 steps:
-  description: What is done, or would be, with the commands (C(commands)) of a step that is done on the hosts.
+  description: The steps, done or planned. A step on the hosts has its C(commands).
   returned: success, and on failures of a step
   type: list
   elements: dict
   sample:
     - {step: remove, server: n3-c1, does: remove n3-c1 from the meta group and from every stream}
 done:
-  description: The steps that were carried out, with what was seen of each (C(seen)). Empty in check mode.
+  description: The completed steps, with their observed results (C(seen)). Empty in check mode.
   returned: success, and on failures of a step
   type: list
   elements: dict

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_roll_plan
-short_description: Plan in which batches NATS servers can be restarted without a group losing its quorum
+short_description: Plan batches in which NATS servers can restart while every group keeps its quorum
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads the whole (super)cluster and returns the order and the batches in which the servers can be restarted, so that at every
-    moment the meta group and every stream and consumer keep their quorum. The same state gives the same plan.
-  - It only plans. Ask M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each batch, because the state
-    may have changed since.
-  - Raft-silent servers come first, one by one, then servers that are down, together, then the canaries, and the meta leader is in
-    the last batch.
-  - With O(target_version) it also judges the way from the versions that run to the one that is wanted, and names the streams and
-    consumers that stand in the way of a downgrade.
+  - Reads the complete (super)cluster and returns the order and the batches in which the servers can be restarted,
+    while the meta group and every stream and consumer keep their quorum. The same state gives the same plan.
+  - It only plans. Run M(natsops.jetstream.nats_cluster_health) with C(stop_servers) right before each batch, because
+    the state may have changed since.
+  - Raft-silent servers come first, one at a time, then servers that are down, all together, then the canaries one at
+    a time. The meta leader is in the last batch.
+  - With O(target_version) it also checks the upgrade path from the running versions to that version, and lists the
+    streams and consumers that prevent a downgrade.
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -34,17 +34,17 @@ options:
     elements: str
   hosts:
     description:
-      - Hosts of the inventory to restart, each with the name of its server. RV(batches) then has the names of hosts.
+      - Inventory hosts to restart, each with the name of its server. RV(batches) then contains host names.
     type: dict
   reasons:
     description:
-      - Why each host is restarted, as a list of phrases for RV(lines).
+      - The reasons to restart each host, as a list of phrases for RV(lines).
     type: dict
     default: {}
   disk_free:
     description:
-      - Bytes that are free in the file system of each host's store, where they are known. A server on a full disk does not come
-        back from a restart.
+      - Free bytes in the file system of each host's store, if known. A server with a full disk does not come back
+        from a restart.
     type: dict
     default: {}
   gate:
@@ -55,17 +55,19 @@ options:
     default: true
   expected_servers:
     description:
-      - Names of all servers of the (super)cluster. They are waited for, and those that do not answer count as down.
+      - Names of all servers of the (super)cluster. The module waits for them, and those that do not answer count as
+        down.
     type: list
     elements: str
   max_parallel:
     description:
-      - Most servers in one batch; V(0) for as many as the quorums allow.
+      - Maximum number of servers in one batch; V(0) for as many as the quorums allow.
     type: int
     default: 1
   max_unavailable_replicas:
     description:
-      - Most members of any stream or consumer group that may be down together. The group keeps its quorum in any case.
+      - Maximum number of members of any stream or consumer group that may be down together. The group always keeps
+        its quorum.
     type: int
     default: 1
   meta_headroom:
@@ -75,63 +77,64 @@ options:
     default: 1
   canary:
     description:
-      - Servers that go first, one by one. Those that lead the fewest groups are taken.
+      - Number of servers that go first, one by one. Those that lead the fewest groups are chosen.
     type: int
     default: 0
   r1_policy:
     description:
-      - What to do about streams and consumers of one or two replicas, which are away while a member restarts. V(fail) makes
-        them an error in RV(problems), V(accept) and V(move) a warning. With V(move) the caller moves single replicas to another
-        server before the batch, so that streams in memory keep their messages.
+      - How to treat streams and consumers of one or two replicas, which are unavailable while a member restarts.
+        V(fail) makes them an error in RV(problems), V(accept) and V(move) a warning. With V(move) the caller moves
+        single replicas to another server before the batch, so streams in memory keep their messages.
     type: str
     choices: [accept, fail, move]
     default: accept
   accept_loss:
     description:
-      - Streams whose messages may end with the restart, each as C(ACCOUNT/STREAM), because they have a single replica in memory,
-        or by a defect of the server. Any other such stream that has messages is an error.
+      - Streams that may lose messages in the restart, each as C(ACCOUNT/STREAM), because of a single replica in
+        memory or a defect of the server. Any other such stream with messages is an error.
     type: list
     elements: str
     default: []
   starts:
     description:
-      - The version of nats-server with which each server of O(server_names), or host of O(hosts), starts. Without it
-        O(target_version), or else the one that it runs.
+      - The version of nats-server with which each server of O(server_names), or host of O(hosts), starts. Defaults to
+        O(target_version), or else to the running version.
     type: dict
     default: {}
   maintenance:
     description:
-      - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). They count as down, and
-        a batch that would take a quorum which they would have kept is refused.
+      - The servers in maintenance, each as C(maintenance) of M(natsops.jetstream.nats_server_host_info). They count
+        as down. A batch is refused if it would break a quorum that they would have kept.
     type: list
     elements: dict
     default: []
   zone_tag_prefix:
     description:
-      - Servers with a tag that begins so stand in the zone that its rest names. The servers of a batch that belong to the same
-        cluster stand in one zone.
+      - A server that has a tag with this prefix is in the zone named by the rest of the tag. Servers of the same
+        cluster in one batch are all in the same zone.
     type: str
     default: 'az:'
   target_version:
     description:
-      - The version of nats-server that the servers are to run afterwards, such as V(2.10.27). Without it, or when they all run
-        it, versions are not judged.
+      - The version of nats-server that the servers should run afterwards, such as V(2.10.27). Versions are not
+        checked without it, or if all servers already run it.
     type: str
   allow_skipped_minors:
     description:
-      - Whether O(target_version) may skip minor releases, which are meant to be taken one by one. A skip is then a warning.
+      - Whether O(target_version) may skip minor releases, which should be installed one by one. A skip is then a
+        warning.
     type: bool
     default: false
   allow_downgrade:
     description:
-      - Whether O(target_version) may be older than what runs. A downgrade is then a warning. One to a version that cannot read
-        the files, or that does not know what a stream or consumer uses, stays an error.
+      - Whether O(target_version) may be older than a running version. A downgrade is then a warning. It remains an
+        error if the version cannot read the files or does not support a feature that a stream or consumer uses.
     type: bool
     default: false
   feature_flags:
     description:
-      - The C(feature_flags) of the configuration with which O(target_version) starts. C(js_raft_delete_range), which is on from
-        nats-server 2.15 on, makes servers before 2.14 panic when a replicated mirror exists.
+      - The C(feature_flags) in the configuration with which O(target_version) starts. C(js_raft_delete_range), which
+        is on since nats-server 2.15, makes servers before 2.14 panic if a replicated mirror exists.
     type: dict
     default: {}
 seealso:
@@ -151,7 +154,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ plan.batches | length }} batches (at least {{ plan.lower_bound }}): {{ plan.batches }}"
 
-- name: Ask whether the cluster can go back to 2.11.17, and which streams and consumers stand in the way
+- name: Check whether the cluster can go back to 2.11.17, and which streams and consumers prevent it
   natsops.jetstream.nats_roll_plan:
     server_names: [n1-c1, n2-c1, n3-c1]
     expected_servers: [n1-c1, n2-c1, n3-c1]
@@ -164,12 +167,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 began:
-  description: When the plan was made, in epoch seconds. Servers that started later need no restart when the run goes on.
+  description: When the plan was made, in epoch seconds. On resuming, servers that started later need no restart.
   returned: success
   type: int
   sample: 1795254003
 batches:
-  description: The batches in their order, each with the names of the servers (of the hosts, with O(hosts)) that restart together.
+  description: The batches in order, each with the names of the servers (with O(hosts), of the hosts) that restart
+    together.
   returned: success
   type: list
   elements: list
@@ -183,7 +187,7 @@ lines:
     - "batch 1 of 3: n2 (max_payload changed)"
     - "while batch 1 is down: streams and consumers that miss a replica: 31, that need another leader: 12"
 refusal:
-  description: Why the restart must not begin, as the root causes of RV(errors); empty where nothing speaks against it.
+  description: Why the restart must not begin, as the root causes of RV(errors). Empty if nothing prevents it.
   returned: success
   type: str
   sample: ""
@@ -195,8 +199,9 @@ causes:
   sample: []
 asset_faults:
   description:
-    - Streams and consumers with a fault of their own (C(consumer APP/ORDERS/worker)), which some server has been reporting since
-      long and which is not that they catch up. No restart is the cause of it, so that the gates of a roll need not wait for it.
+    - Streams and consumers with a fault of their own (C(consumer APP/ORDERS/worker)) that a server has been reporting
+      for a long time, other than catching up. A restart does not cause it, so the gates of a roll need not wait for
+      it.
   returned: success
   type: list
   elements: str
@@ -208,7 +213,7 @@ raft_silent:
   elements: str
   sample: []
 effects:
-  description: What is known of each of RV(batches), in their order; empty without O(gate).
+  description: The effects of each of RV(batches), in the same order. Empty without O(gate).
   returned: success
   type: list
   elements: dict
@@ -217,29 +222,29 @@ effects:
     - {reason: "has the meta leader, so it comes last", leaders: 9, groups: 28}
   contains:
     reason:
-      description: Why the batch is where it is, empty where only names decide.
+      description: Why the batch has its position. Empty if only names decide.
       returned: always
       type: str
     leaders:
-      description: How many streams and consumers are led from its servers and need another leader.
+      description: Number of streams and consumers that need a new leader, because one of these servers leads them.
       returned: always
       type: int
     groups:
-      description: How many streams and consumers miss a member meanwhile.
+      description: Number of streams and consumers that miss a member during the batch.
       returned: always
       type: int
 lower_bound:
-  description: No plan under these rules has fewer batches.
+  description: Minimum number of batches under these rules.
   returned: success
   type: int
   sample: 5
 meta_leader:
-  description: The meta leader, null when there is none.
+  description: The meta leader. Null if there is none.
   returned: success
   type: str
   sample: n1-c1
 ok:
-  description: Whether nothing speaks against the plan, that is, none of RV(problems) has the severity V(error).
+  description: Whether the plan may be carried out, that is, none of RV(problems) has the severity V(error).
   returned: success
   type: bool
   sample: true
@@ -250,12 +255,12 @@ errors:
   elements: str
   sample: []
 versions:
-  description: The versions that run, each with the names of its servers.
+  description: The running versions, each with the names of its servers.
   returned: success
   type: dict
   sample: {2.10.27: [n1-c1, n2-c1, n3-c1, n4-c1, n5-c1]}
 version_warnings:
-  description: What everybody who runs these versions, or O(target_version), should know; a line for each defect, with its cure.
+  description: Known defects of the running versions and of O(target_version), a line for each, with its fix.
   returned: success
   type: list
   elements: str

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_evacuate
-short_description: Take all leaders, and where asked all replicas, off a NATS server
+short_description: Move all leaders, and optionally all replicas, off a NATS server
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - With O(state=absent) the server leads neither the meta group nor a stream or consumer with more than one replica, and with
-    O(replicas=true) it has no replica of any stream or consumer left. Success is that the servers say so afterwards.
-  - It first proves that everything that is meant can move. Members that are in step must be there to lead, and other servers must
-    be allowed to take the replicas, all of them together, by the rules of the meta leader (see
-    M(natsops.jetstream.nats_stream_peer)). If not, it changes nothing, and says what cannot move, and why.
-  - Replicas are moved one stream after another, data first, so that no group is ever short of a member. C(SERVER.EVACUATE) of
-    nats-server 2.15 is not used, since it leaves groups short where there is no spare server.
-  - A run that was interrupted is continued by the next one.
-  - The connection must be that of a user of the system account. O(account_users) must have a user of every account that has
-    something to move, otherwise it is an error that names the account, unless O(allow_partial) is on.
+  - With O(state=absent), the server leads neither the meta group nor any stream or consumer with more than one
+    replica, and with O(replicas=true) it has no replicas of streams or consumers left. The module succeeds once the
+    servers report this.
+  - It first checks that everything selected can move. Members that are in step must be available to lead, and the
+    other servers together must be allowed to take all of the replicas by the rules of the meta leader (see
+    M(natsops.jetstream.nats_stream_peer)). Otherwise it changes nothing, and reports the groups that cannot move and
+    why.
+  - Replicas are moved one stream at a time, data first, so no group is ever short of a member. C(SERVER.EVACUATE) of
+    nats-server 2.15 is not used, because it leaves groups short if there is no spare server.
+  - The next run continues an interrupted one.
+  - Connect as a user of the system account. O(account_users) must have a user of every account that has something to
+    move. Otherwise the task fails and names the account, unless O(allow_partial) is on.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -42,64 +44,65 @@ options:
     required: true
   state:
     description:
-      - With V(absent) leaders and, with O(replicas), replicas leave the server.
-      - With V(present) leaders come back. The server takes over leaders until it leads its share of the groups that it is a
-        member of (one of three groups with three members, for instance, rounded down). Replicas do not come back; those
-        that were moved are at home elsewhere. For these use M(natsops.jetstream.nats_stream_peer) with C(state=moved).
-      - On nats-server 2.10 a group cannot be asked for a certain leader. It elects again until it happens to be this one.
+      - With V(absent), leaders and, with O(replicas), replicas leave the server.
+      - With V(present), leaders come back. The server takes over leaders until it leads its share of the groups of
+        which it is a member (one of three groups with three members, for instance, rounded down). Moved replicas do
+        not come back; move them with M(natsops.jetstream.nats_stream_peer) and C(state=moved).
+      - On nats-server 2.10 a step-down cannot request a certain leader. The group holds elections until this server
+        is elected.
     type: str
     choices: [absent, present]
     default: absent
   replicas:
     description:
-      - Whether the replicas leave, too. Only with O(state=absent).
+      - Whether the replicas leave as well. Only with O(state=absent).
     type: bool
     default: false
   r1_policy:
     description:
-      - What to do about streams and consumers with a single replica on this server, where O(replicas) is off. Nobody else can
-        lead them.
-      - With V(accept) they stay. With V(fail) they are a reason to change nothing. With V(move) such streams move, data first,
-        with their consumers.
+      - Streams and consumers with a single replica on this server, if O(replicas) is off. No other server can lead
+        them.
+      - V(accept) leaves them on the server. V(fail) makes the task fail before anything is changed. V(move) moves
+        these streams, data first, with their consumers.
     type: str
     choices: [accept, fail, move]
     default: accept
   accept_loss:
     description:
-      - Whether to move streams with a single replica also before nats-server 2.15, where messages that are published meanwhile
-        may be lost, and to take replicas off a server that is down or behind although it has the only one of something. See
-        M(natsops.jetstream.nats_stream_peer).
-      - Without it, a stream that has no leader is a failure, since a server that is down may have its only replica.
-        M(natsops.jetstream.nats_membership_plan) names such streams.
+      - Whether to move streams with a single replica before nats-server 2.15 too, although messages published during
+        the move may be lost, and to remove replicas from a server that is down or behind although it has the only
+        replica of an asset. See M(natsops.jetstream.nats_stream_peer).
+      - Without it, a stream without a leader makes the task fail, because a server that is down may have its only
+        replica. M(natsops.jetstream.nats_membership_plan) lists such streams.
     type: bool
     default: false
   allow_partial:
     description:
-      - Whether to move what can move, although something cannot, such as what belongs to an account without a user in
-        O(account_users). What is left is in RV(stuck).
+      - Whether to move as much as possible if some assets cannot move, for instance those of an account without a
+        user in O(account_users). The rest is in RV(stuck).
     type: bool
     default: false
   avoid_servers:
     description:
-      - Servers that get leaders only where no other member of the group can lead, such as those that are restarted next, which
+      - Servers that get leaders only if no other member of the group can lead, such as those that restart next and
         would have to hand them over again. Only with O(state=absent).
-      - Before nats-server 2.11 a step-down cannot name its successor, so that this does nothing for its groups.
+      - Before nats-server 2.11 a step-down cannot name its successor, so this has no effect on its groups.
     type: list
     elements: str
     default: []
   concurrency:
     description:
-      - How many groups may elect a leader, or be on the move, at once.
+      - Maximum number of groups that elect a leader, or move, at the same time.
     type: int
     default: 2
   wait_timeout:
     description:
-      - Seconds to wait until all is done.
+      - Seconds to wait for completion.
     type: float
     default: 1800
 notes:
-  - An evacuated server may be chosen for new streams. Give it the tag C(!jetstream) (C(server_tags)) and reload it before; then
-    it stays empty. The module warns when O(replicas) is on and the tag is missing.
+  - An evacuated server may be chosen for new streams. To keep it empty, give it the tag C(!jetstream)
+    (C(server_tags)) and reload it first. The module warns if O(replicas) is on and the tag is missing.
 seealso:
   - module: natsops.jetstream.nats_stream_peer
   - module: natsops.jetstream.nats_meta_stepdown
@@ -107,7 +110,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Take the leaders off n1-c1 before it is restarted
+- name: Move the leaders off n1-c1 before it is restarted
   natsops.jetstream.nats_server_evacuate:
     server_name: n1-c1
     account_users: "{{ nats_account_users }}"
@@ -130,7 +133,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: What the server leads and hosts, before.
+  description: The groups that the server led and hosted before.
   returned: when the cluster was read
   type: dict
   sample: {meta_leader: true, leaders: [stream APP/ORDERS], replicas: [stream APP/EVENTS, stream APP/ORDERS]}
@@ -140,29 +143,29 @@ after:
   type: dict
   sample: {meta_leader: false, leaders: [], replicas: []}
 stuck:
-  description: What cannot move, and why.
+  description: The groups that cannot move, with the reasons.
   returned: when the cluster was read
   type: list
   elements: dict
   sample: []
 methods:
-  description: How each replica was taken away, by C(ACCOUNT/STREAM); see M(natsops.jetstream.nats_stream_peer).
+  description: How each replica was removed, by C(ACCOUNT/STREAM); see M(natsops.jetstream.nats_stream_peer).
   returned: when the cluster was read
   type: dict
   sample: {APP/ORDERS: evacuate}
 members:
-  description: The servers of each stream whose replica was taken away, by C(ACCOUNT/STREAM), afterwards.
+  description: The servers of each stream whose replica was removed, by C(ACCOUNT/STREAM), afterwards.
   returned: when the cluster was read
   type: dict
   sample: {APP/EVENTS: [n5-c1]}
 progress:
-  description: What changed while replicas moved; see M(natsops.jetstream.nats_stream_peer).
+  description: The changes while replicas moved; see M(natsops.jetstream.nats_stream_peer).
   returned: when the cluster was read
   type: list
   elements: dict
   sample: []
 waited:
-  description: Seconds that it took.
+  description: Seconds that the run took.
   returned: when the cluster was read
   type: float
   sample: 12.5

@@ -10,16 +10,16 @@ short_description: Write the files of a nats-server in one transaction
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Brings directories and files of a host to what is wanted, together. Where one of them cannot be written, such as on a full
-    disk, all stay as they were.
-  - Before anything is written, the new configuration is tried with the binary that shall run it (O(trial)), and new units with
-    systemd (O(unit)).
-  - Contents are written beside their files and moved there by rename. A run that is killed in between leaves whole files, and the
-    next one completes what it began.
+  - Brings directories and files of a host to the desired state in one step. If one of them cannot be written, for
+    instance on a full disk, all stay unchanged.
+  - Before anything is written, the new configuration is tested with the binary that will run it (O(trial)), and new
+    units with systemd (O(unit)).
+  - Contents are written to temporary files next to their targets and renamed into place. If a run is killed, each
+    file is still complete, and the next run finishes the job.
   - Runs on the managed host and needs no connection to NATS.
 options:
   directories:
-    description: Directories that shall exist. Those above that are missing are made alike.
+    description: Directories that must exist. Missing parents are created with the same settings.
     type: list
     elements: dict
     default: []
@@ -39,8 +39,8 @@ options:
         description: Name of the group that owns it. Left alone by default.
         type: str
       leave_foreign:
-        description: >-
-          Leave a directory alone that exists and belongs to another user than O(directories[].owner), such as C(/var/log).
+        description: Leave an existing directory alone if it belongs to a user other than O(directories[].owner), such
+          as C(/var/log).
         type: bool
         default: false
   secret_files:
@@ -54,7 +54,7 @@ options:
         type: path
         required: true
       content:
-        description: All that the file shall hold.
+        description: The complete content of the file.
         type: str
         required: true
       mode:
@@ -74,13 +74,13 @@ options:
     default: []
     suboptions: *file
   absent:
-    description: Files that shall not be there.
+    description: Files to remove.
     type: list
     elements: path
     default: []
   trial:
-    description: >-
-      Try the new configuration with C(nats-server -t), also when nothing differs. A refusal fails, and changes nothing.
+    description: Test the new configuration with C(nats-server -t), even if nothing differs. If the test fails, the
+      task fails and nothing is changed.
     type: dict
     suboptions:
       binary:
@@ -89,12 +89,12 @@ options:
         required: true
       config:
         description:
-          - Path of the configuration file. It is tried together with the other given files of its directory. If it is not one of
-            them, what is on the host is tried.
+          - Path of the configuration file. It is tested together with the other given files of its directory. If it
+            is not one of them, the file on the host is tested.
         type: path
         required: true
       needs:
-        description: Files on the host without which there can be no trial.
+        description: Files on the host that the test needs.
         type: list
         elements: path
         default: []
@@ -104,18 +104,17 @@ options:
             show them in the arguments of a process and in the log.
         type: str
       optional:
-        description: >-
-          Leave the trial out while the executable or one of O(trial.needs) is missing, as in a check run before the first.
+        description: Skip the test if the executable or one of O(trial.needs) is missing, as in check mode before the
+          first run.
         type: bool
         default: false
   unit:
-    description: >-
-      Name of the systemd unit, without C(.service). When the unit among O(files), or a drop-in of it, differs, both are tried
-      with C(systemd-analyze verify) first.
+    description: Name of the systemd unit, without C(.service). If the unit among O(files), or a drop-in of it,
+      differs, both are tested with C(systemd-analyze verify) first.
     type: str
 attributes:
   check_mode:
-    description: Can run in check mode, tries configuration and units, and returns what would change.
+    description: Can run in check mode, tests configuration and units, and returns the pending changes.
     support: full
   diff_mode:
     description: Shows the changes of O(files).
@@ -153,15 +152,16 @@ changed_paths:
   returned: always
   sample: [/etc/nats-server/nats-server.conf]
 unit_changed:
-  description: Whether the unit of O(unit), or a drop-in of it, differed, so that systemd has to read it.
+  description: Whether the unit file of O(unit), or a drop-in of it, differed, so systemd must reload it.
   type: bool
   returned: always
 tried:
-  description: Whether there was a trial of the configuration.
+  description: Whether the configuration was tested.
   type: bool
   returned: always
 digest:
-  description: The digest that nats-server tells of the tried configuration. Empty without a trial, and before nats-server 2.11.
+  description: Digest of the tested configuration, as nats-server reports it. Empty without a test, and before
+    nats-server 2.11.
   type: str
   returned: always
   sample: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08

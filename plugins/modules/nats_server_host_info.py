@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_host_info
-short_description: Read all that a host tells of its nats-server, and of itself
+short_description: Read the state of a host and of its nats-server
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Reads in one run what a deployment decides by. That is the process, its unit, its C(/varz), the record of what it loaded, the
-    installed version, and the host's memory, file systems and settings.
-  - Runs on the managed host and needs no connection to NATS. M(natsops.jetstream.nats_server_process_info) reads the process
-    alone, and can wait for its ports.
+  - Reads in one run the state on which a deployment is based, that is the process, its unit, its C(/varz), the record of its
+    loaded configuration, the installed version, and the host's memory, file systems and settings.
+  - Runs on the managed host and needs no connection to NATS. M(natsops.jetstream.nats_server_process_info) reads only
+    the process, and can wait for its ports.
   - O(unit) is ignored on a host without systemd.
-  - The result holds the hashes of passwords. Use it with C(no_log).
+  - The result contains password hashes. Use it with C(no_log).
 extends_documentation_fragment:
   - natsops.jetstream.process
   - natsops.jetstream.attributes.plain_info_module
@@ -25,18 +25,18 @@ options:
     type: path
     required: true
   record:
-    description: Path of the record of what the process loaded, a JSON file with C(config).
+    description: Path of the record of the loaded configuration, a JSON file with C(config).
     type: path
     required: true
   tls_files:
-    description: Certificates and keys that the server read.
+    description: Certificates and keys that the server reads.
     type: list
     elements: path
     default: []
   monitoring:
     description:
-      - The keys of the configuration that say where the monitoring endpoint is, such as C(http) and C(https_port). Those of the
-        recorded configuration come first.
+      - The configuration keys that set the monitoring endpoint, such as C(http) and C(https_port). Those of the
+        recorded configuration take precedence.
     type: dict
     default: {}
   install_dir:
@@ -44,14 +44,14 @@ options:
     type: path
     required: true
   version:
-    description: The version to look for there.
+    description: The version to look up in O(install_dir).
     type: str
     required: true
   src:
-    description: A file on the controller that O(version) is installed from, whose sum is wanted.
+    description: A file on the controller from which O(version) is installed. Its checksum is returned.
     type: path
   user:
-    description: Name of the user that the server shall run as.
+    description: Name of the user that should run the server.
     type: str
     required: true
   group:
@@ -59,25 +59,25 @@ options:
     type: str
     required: true
   paths:
-    description: Directories whose file systems are wanted. They need not exist yet.
+    description: Directories whose file systems are returned. They need not exist yet.
     type: list
     elements: path
     default: []
   store:
-    description: The directory that the configuration names as C(jetstream.store_dir).
+    description: The directory set as C(jetstream.store_dir) in the configuration.
     type: path
   tunings:
-    description: The settings of the host to judge.
+    description: The settings of the host to check.
     type: list
     elements: str
     choices: [mount_options, scheduler, sysctl, transparent_hugepages, time_sync]
     default: []
   tuned_path:
-    description: Where the store lies, for O(tunings).
+    description: Path of the store, for O(tunings).
     type: path
     default: /
   sysctls:
-    description: Kernel parameters and their wanted values, for V(sysctl) of O(tunings).
+    description: Kernel parameters and their expected values, for V(sysctl) of O(tunings).
     type: dict
     default: {}
 """
@@ -105,48 +105,49 @@ process:
   type: dict
   returned: always
 monitor_url:
-  description: Base URL of the monitoring endpoint, as the host itself reaches it. Empty when it is off.
+  description: Base URL of the monitoring endpoint, as reached from the host itself. Empty if the endpoint is off.
   type: str
   returned: always
   sample: http://127.0.0.1:8222
 varz:
-  description: The server's own C(/varz). Empty when none runs, or its monitoring port does not answer.
+  description: The server's own C(/varz). Empty if no server runs or its monitoring port does not answer.
   type: dict
   returned: always
 record:
-  description: The content of O(record). Empty when there is none.
+  description: The content of O(record). Empty if the file does not exist.
   type: dict
   returned: always
 loaded:
   description: >-
-    Where there is no O(record), what the process has loaded as its files prove it, with C(instance), C(config_changed) and
-    C(config). Empty when that cannot be proven, or there is a record.
+    Without O(record), the configuration that the process has loaded, as proven by its files, with C(instance),
+    C(config_changed) and C(config). Empty if that cannot be proven or there is a record.
   type: dict
   returned: always
 secrets:
-  description: The text of O(secrets). Empty when there is none.
+  description: The text of O(secrets). Empty if the file does not exist.
   type: str
   returned: always
 tls_changed:
-  description: When one of O(tls_files) was written last, in epoch seconds by the host's clock. 0 when there is none.
+  description: Latest modification time of O(tls_files), in epoch seconds by the host's clock. 0 if there are none.
   type: float
   returned: always
 installed:
-  description: Whether O(version) is in O(install_dir), can be run, and is that version.
+  description: Whether O(install_dir) has O(version), and its binary runs and reports that version.
   type: bool
   returned: always
 installed_from:
-  description: SHA-256 of the file that it was installed from. Empty when it is not recorded.
+  description: SHA-256 of the file from which the version was installed. Empty if it was not recorded.
   type: str
   returned: always
 src_sha256:
-  description: SHA-256 of O(src) on the controller. Empty when there is no such file.
+  description: SHA-256 of O(src) on the controller. Empty if the file does not exist.
   type: str
   returned: always
 maintenance:
   description:
-    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and C(held),
-      whether the server is kept from being started. Null when the host is in no maintenance, or without O(maintenance).
+    - Who took the host out of service, with C(server), C(by), C(since) and C(until) (epoch seconds), C(reason), and
+      C(held), whether the server is kept from starting. Null if the host is not in maintenance, or without
+      O(maintenance).
   type: dict
   returned: always
   sample:
@@ -161,11 +162,11 @@ service_manager:
   type: str
   returned: always
 unit_enabled:
-  description: Whether O(unit) starts with the host.
+  description: Whether O(unit) starts at boot.
   type: bool
   returned: always
 daemon_reload_needed:
-  description: Whether the files of O(unit) are newer than what systemd read of them.
+  description: Whether the files of O(unit) are newer than the version that systemd has loaded.
   type: bool
   returned: always
 drop_ins:
@@ -175,7 +176,7 @@ drop_ins:
   returned: always
   sample: [{path: /etc/systemd/system/nats-server.service.d/limits.conf, options: [LimitNOFILE]}]
 architecture:
-  description: The machine's, in the kernel's words.
+  description: The machine's architecture, as named by the kernel.
   type: str
   returned: always
   sample: x86_64
@@ -184,7 +185,7 @@ memory_mb:
   type: int
   returned: always
 user:
-  description: C(group), C(comment), C(home) and C(shell) of O(user). Empty when it does not exist.
+  description: C(group), C(comment), C(home) and C(shell) of O(user). Empty if the user does not exist.
   type: dict
   returned: always
 group_exists:
@@ -193,29 +194,30 @@ group_exists:
   returned: always
 filesystems:
   description: >-
-    Those of O(paths), each with C(mount), C(fstype), and in bytes C(size_total) and C(size_available), which is null where nobody
-    knows. C(rotating_disks) are the names of the disks below that have heads, as far as the kernel knows.
+    The file systems of O(paths), each with C(mount), C(fstype), and in bytes C(size_total) and C(size_available)
+    (null if unknown). C(rotating_disks) are the names of the underlying disks that the kernel reports as rotating.
   type: list
   elements: dict
   returned: always
 store:
   description:
-    - Whose O(store) it is, null without that option. C(streams) is how many it has, C(accounts) how many of each account,
-      C(peers) the Raft ids of the members of its meta group, null for the store of a server by itself.
-    - C(system_accounts) are the accounts that hold a meta group.
+    - The content of O(store); null without that option. C(streams) is the number of streams, C(accounts) the number
+      for each account, C(peers) the Raft ids of the members of its meta group (null for the store of a standalone
+      server).
+    - C(system_accounts) are the accounts that contain a meta group.
   type: dict
   returned: always
   sample: {streams: 12, accounts: {APP: 12}, peers: [44jzkV9D, BXScrY9i, fjFyEjc1], system_accounts: [$SYS]}
 loaded_store:
   description: >-
-    The same with its C(path) for the store directory of the configuration that the server loaded last, null if that is O(store)
-    or not known.
+    The same, with its C(path), for the store directory of the last loaded configuration. Null if that is O(store) or
+    unknown.
   type: dict
   returned: always
 tunings:
   description: >-
-    For each of O(tunings) C(findings), what could be better as texts, C(settable), whether it can be changed from here, and what
-    it takes to do that.
+    For each of O(tunings), C(findings) (texts on possible improvements), C(settable) (whether it can be changed from
+    here), and what the change requires.
   type: dict
   returned: always
 """

@@ -12,12 +12,12 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Asks every server for everything that the insights are made from (JSZ with streams, consumers, configurations and Raft groups,
-    RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, CONNZ, what accounts use and may use) and writes the answers
-    below C(bronze/) in O(lake). Needs a user of the system account.
+  - Reads from every server the data that the insights need (JSZ with streams, consumers, configurations and Raft
+    groups, RAFTZ, VARZ, HEALTHZ, IPQUEUESZ, ROUTEZ, GATEWAYZ, LEAFZ, CONNZ, usage and limits of accounts) and writes
+    the answers below C(bronze/) in O(lake). Needs a user of the system account.
   - Answers are written as they arrive, page by page. Passwords, tokens, JWTs and the users of connections are left out.
-  - The snapshot appears at once, when its manifest does. An interrupted run leaves nothing that a reader would see.
-  - A server or an endpoint that did not answer is a row that says so, and RV(complete) is false.
+  - The snapshot appears all at once, when its manifest is written. Readers never see an interrupted run.
+  - A server or endpoint that did not answer gets a row that records this, and RV(complete) is false.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.backup_store
@@ -26,72 +26,74 @@ attributes:
   check_mode:
     support: full
     details:
-      - Finds the servers, asks them for nothing else, and writes nothing.
+      - Discovers the servers, sends no other requests, and writes nothing.
   diff_mode:
     support: none
   idempotent:
     support: partial
     details:
-      - Every run takes another snapshot. An O(archive) replaces itself.
+      - Every run takes another snapshot. A snapshot of an O(archive) replaces the earlier one of that archive.
 options:
   lake:
     description:
-      - Directory of the lake on the host that runs the module. It is made when it is missing.
+      - Directory of the lake on the host that runs the module. It is created if missing.
     type: path
     required: true
   fleet:
     description:
-      - What to call the servers that are asked, to tell them from others in the same lake, such as V(production).
+      - Name for these servers, which distinguishes them from others in the same lake, such as V(production).
     type: str
     default: default
   endpoints:
     description:
-      - What to read from each server. Without V(jsz), V(raftz) is read for the system account only.
+      - Endpoints to read from each server. Without V(jsz), V(raftz) is read for the system account only.
     type: list
     elements: str
     choices: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, accountz, connz]
     default: [jsz, raftz, varz, healthz, ipqueuesz, routez, gatewayz, leafz, accstatz, accountz, connz]
   expected_servers:
     description:
-      - Names of servers that must answer. One that does not makes the snapshot incomplete.
+      - Names of servers that must answer. A missing answer makes the snapshot incomplete.
     type: list
     elements: str
     default: []
   deadline:
     description:
-      - Seconds after which nothing more is asked. What was not answered by then is missing from the snapshot, which says so.
+      - Seconds after which no more requests are sent. Missing answers are recorded in the snapshot.
     type: float
     default: 60.0
   format:
     description:
-      - V(json) writes what servers reported as compressed JSON lines. The Python library C(msgspec), where it is installed,
-        takes less than half of the CPU time.
-      - V(parquet) writes typed columns, which are smaller and of which the tables are made faster; what no column takes is
-        kept as JSON in the column C(extra). Needs the Python libraries C(msgspec) and C(pyarrow).
-      - A lake may hold both.
+      - V(json) writes the servers' answers as compressed JSON lines. If the Python library C(msgspec) is installed,
+        this takes less than half of the CPU time.
+      - V(parquet) writes typed columns, which are smaller and from which the tables are built faster. Fields without
+        a column are kept as JSON in the column C(extra). Needs the Python libraries C(msgspec) and C(pyarrow).
+      - A lake may contain both formats.
     type: str
     choices: [json, parquet]
     default: json
   archive:
     description:
-      - Path of an archive that C(nats audit gather) made. It is written as a snapshot of its own time, and no server is asked.
+      - Path of an archive from C(nats audit gather). It is written as a snapshot with its own time, and no server is
+        queried.
     type: path
   logs:
     description:
-      - Directory with recent lines of the servers' logs, which somebody brought there. Each server has a file that is called by
-        its name, such as C(n1-c1.jsonl), with what C(journalctl --output=json) or the server itself wrote. The last 10,000 lines
-        of each are written as the table C(server_log).
+      - Directory with recent lines of the servers' logs, which you copied there. Each server has a file with its
+        name, such as C(n1-c1.jsonl), in the format of C(journalctl --output=json) or of the server's own log. The
+        last 10,000 lines of each are written as the table C(server_log).
     type: path
   backups:
     description:
-      - Directory of backups of M(natsops.jetstream.nats_backup), where the module runs, or C(s3://BUCKET/PREFIX), see O(s3).
-        Its catalogue is written as the table
-        C(backups), with a row for each stream of the fleet. One that cannot be read makes the snapshot incomplete; where there
-        is none, no stream has a backup.
+      - Directory of backups of M(natsops.jetstream.nats_backup) on the machine where the module runs, or
+        C(s3://BUCKET/PREFIX), see O(s3). Its catalogue is written as the table C(backups), with a row for each stream
+        of the fleet. An unreadable catalogue makes the snapshot incomplete; without a catalogue, no stream has a
+        backup.
     type: path
   hosts:
     description:
-      - What M(natsops.jetstream.nats_server_unreported_info) read on the hosts. It is written as the table C(hosts).
+      - Data that M(natsops.jetstream.nats_server_unreported_info) read on the hosts. It is written as the table
+        C(hosts).
     type: list
     elements: dict
     default: []
@@ -104,17 +106,17 @@ options:
         description: Digest of the configuration file on the disk.
         type: str
       open_files:
-        description: How many files the process may open.
+        description: Maximum number of open files of the process.
         type: int
       plaintext_passwords:
-        description: Passwords of the configuration that are not hashed.
+        description: Number of passwords in the configuration that are not hashed.
         type: int
       disk_free:
-        description: Bytes that are free where the store is.
+        description: Free bytes on the file system of the store.
         type: int
   fail_on_incomplete:
     description:
-      - Fail when anything is missing from the snapshot, after it was written.
+      - Whether the task fails, after the snapshot is written, if anything is missing from it.
     type: bool
     default: false
 seealso:
@@ -134,7 +136,7 @@ EXAMPLES = r"""
     expected_servers: [n1-c1, n2-c1, n3-c1]
   register: snapshot
 
-- name: Add what was gathered last week
+- name: Import an archive gathered last week
   natsops.jetstream.nats_snapshot:
     archive: /home/ops/audit-archive-1763400000.zip
     lake: /var/lib/nats-insights/lake
@@ -153,12 +155,12 @@ manifest:
   type: str
   sample: /var/lib/nats-insights/lake/bronze/manifest/date=2026-11-21/hour=18/20261121T184100.123456Z-3f2a9c.json
 complete:
-  description: Whether every server that is known or expected answered everything.
+  description: Whether all known and expected servers answered all requests.
   returned: success
   type: bool
   sample: true
 answered:
-  description: How many servers answered.
+  description: Number of servers that answered.
   returned: success
   type: int
   sample: 3
@@ -169,19 +171,19 @@ missing:
   elements: str
   sample: []
 failures:
-  description: Answers that were not given, the first 50 of them.
+  description: Requests without an answer, the first 50 of them.
   returned: success
   type: list
   elements: dict
   sample:
     - {endpoint: jsz, server: n2-c1, code: timeout, description: no reply within 5 s, subject: $SYS.REQ.SERVER.ND.JSZ}
 rows:
-  description: How many rows each table of the snapshot has.
+  description: Number of rows in each table of the snapshot.
   returned: success
   type: dict
   sample: {servers: 3, jsz: 3, jsz_streams: 9, varz: 3}
 seconds:
-  description: How long each endpoint took to be read. Empty for an O(archive).
+  description: Seconds that reading each endpoint took. Empty for an O(archive).
   returned: success
   type: dict
   sample: {jsz: 0.041, varz: 0.006}

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_store_backup
-short_description: Save the streams in copies of servers' stores as backups
+short_description: Save the streams in copies of server stores as backups
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Reads copies that M(natsops.jetstream.nats_store_copy) made of the stores of stopped servers, and saves each stream into
-    C(<directory>/<account>/<stream>@<time>), from where M(natsops.jetstream.nats_restore) takes it. It is saved from the copy
-    that goes furthest, then is of a server that stopped in order, and then has the most messages.
-  - Starts a nats-server of its own on loopback for each stream, which loads a copy of that copy, alone and in isolation.
-    Nothing is added to it, expires, or is sent elsewhere, and the copies stay as they are.
-  - Compares what was loaded with what the files tell, saves it with all consumers at their ack floors, and reads the archive
-    back. The backup has the configuration that the stream had. Consumers have as many replicas as their stream, or one where
-    they had one. A consumer that only another copy has is added, and is made again at its floor by the restore.
-  - A stream that is still as its newest backup has it is not saved again, so a run that was interrupted continues. One that
-    cannot be saved does not keep the others from it; the module fails in the end and says which.
-  - Runs on the controller or on a spare host that can read the copies, and needs no cluster and no connection to one. The server
-    ends with the module, also when that is killed. Files that a killed run left are removed by the next one.
+  - Reads copies of the stores of stopped servers, made by M(natsops.jetstream.nats_store_copy), and saves each stream
+    into C(<directory>/<account>/<stream>@<time>), from where M(natsops.jetstream.nats_restore) restores it. The
+    source is the copy with the highest last sequence; among equals, one of a server that stopped in order, then the
+    one with the most messages.
+  - For each stream it starts its own nats-server on loopback, which loads a duplicate of the copy, alone and in
+    isolation. Nothing is added, expires, or is sent elsewhere, and the copies stay unchanged.
+  - Compares the loaded stream with its files, saves it with all consumers at their ack floors, and reads the archive
+    back. The backup has the original configuration of the stream. Consumers have as many replicas as their stream, or
+    a single replica if they had one. A consumer found only in another copy is added, and the restore recreates it at
+    its ack floor.
+  - A stream that is unchanged since its newest backup is not saved again, so the next run continues an interrupted
+    one. If a stream cannot be saved, the others are still saved; the module then fails and names it.
+  - Runs on the controller or on a spare host that can read the copies, and connects to no cluster. The server ends
+    with the module, even if the module is killed. The next run removes files left by a killed one.
 extends_documentation_fragment:
   - natsops.jetstream.stream_selection
   - natsops.jetstream.backup_store
@@ -32,7 +34,7 @@ extends_documentation_fragment:
   - natsops.jetstream.progress
 attributes:
   check_mode:
-    description: Can run in check mode, loads the streams too, and says which would be saved.
+    description: Can run in check mode. Loads the streams and reports which would be saved.
     support: full
     details:
       - Does not see whether another run holds the lock.
@@ -45,46 +47,46 @@ attributes:
 options:
   copies:
     description:
-      - The copies, each server's name with the directory of its copy.
+      - The copies, as server names with the directories of their copies.
     type: dict
     required: true
   directory:
     description:
-      - Directory of the backups, best one of its own. No other run may write to it meanwhile.
+      - Directory of the backups, preferably a dedicated one. No other run may write to it at the same time.
       - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
     type: path
     required: true
   damaged:
     description:
-      - Which streams are saved although less is loaded than their files tell, written likewise.
+      - Streams to save although less was loaded than their files contain, in the form of O(streams).
     type: list
     elements: str
     default: []
   undeleted:
     description:
-      - Which streams are saved although they have messages again that were deleted, written likewise. A server that crashed has
-        not written its last deletions. Where its own index or the store of another server tells them, the stream is refused with
-        V(undeleted); where none does, RV(streams[].caveats) says that there may be some.
+      - Streams to save although deleted messages are present again, in the form of O(streams). A server that crashed
+        did not write its last deletions. If its own index or another server's store shows them, the stream is refused
+        with V(undeleted); otherwise RV(streams[].caveats) warns of the possibility.
     type: list
     elements: str
     default: []
   held:
     description:
-      - What stores held, as M(natsops.jetstream.nats_store_copy) returned it on their hosts. It fails with V(incomplete) when one
-        of these streams is in none of O(copies), or ends earlier there.
+      - Streams in the stores, as returned by M(natsops.jetstream.nats_store_copy) on their hosts. The task fails with
+        V(incomplete) if one of these streams is in none of O(copies), or ends earlier there.
     type: list
     elements: dict
     default: []
   binary:
     description:
-      - Path of the nats-server to run, by default the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin). It must have the version
-        that wrote the stores, or one between it and that of the cluster that the backups are for.
+      - Path of the nats-server to run. By default the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin). Its version
+        must be the one that wrote the stores, that of the target cluster of the restore, or one in between.
     type: path
   work_directory:
     description:
-      - Directory below which the server stores, in one of its own that only the user of the module can read. It must
-        have room for the largest stream.
-      - By default the one that holds O(directory), and for object storage the one for temporary files.
+      - Directory below which the server stores its data, in a subdirectory that only the module's user can read. It
+        must have room for the largest stream.
+      - By default the parent of O(directory), and for object storage the directory for temporary files.
     type: path
   verify:
     description:
@@ -98,9 +100,9 @@ requirements:
 notes:
   - "Failures before anything is saved: V(locked), V(invalid_option), V(incomplete), V(disk_full), and V(unsupported) for an
     encrypted store.
-    V(damaged) is for a stream whose files cannot be read, or of which less is loaded than they tell; see O(damaged), and
-    O(undeleted) for V(undeleted)."
-  - Streams in memory are on no disk.
+    V(damaged) means that a stream's files cannot be read, or that less was loaded than they contain; see O(damaged),
+    and O(undeleted) for V(undeleted)."
+  - Streams in memory are not on disk and are not saved.
 seealso:
   - module: natsops.jetstream.nats_store_copy
   - module: natsops.jetstream.nats_restore
@@ -108,7 +110,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Save what two servers held that are left of five
+- name: Save the streams of the two remaining servers of five
   natsops.jetstream.nats_store_backup:
     copies:
       n1-c1: /srv/rescue/n1-c1
@@ -136,7 +138,7 @@ streams:
       description: Name of the stream.
       type: str
     server:
-      description: The server whose copy it is saved from.
+      description: The server whose copy is the source.
       type: str
       sample: n1-c1
     others:
@@ -144,10 +146,10 @@ streams:
       type: dict
       sample: {n2-c1: 1180}
     num_replicas:
-      description: How many replicas it had.
+      description: Its former number of replicas.
       type: int
     messages:
-      description: How many messages were loaded.
+      description: Number of messages loaded.
       type: int
     first_seq:
       description: The first sequence.
@@ -156,27 +158,29 @@ streams:
       description: The last sequence.
       type: int
     consumers:
-      description: The consumers, each with C(name), C(ack_floor), a sequence of the stream, and C(server), whose copy it is from.
+      description: The consumers, each with C(name), C(ack_floor) (a sequence of the stream) and C(server), the source
+        of its copy.
       type: list
       elements: dict
       sample: [{name: worker, ack_floor: 1180, server: n1-c1}]
     digest:
-      description: SHA-256 of all messages; null in check mode where it would be saved.
+      description: SHA-256 of all messages. Null in check mode if the stream would be saved.
       type: str
     path:
-      description: Directory of the backup, null in check mode where it would be saved.
+      description: Directory of the backup. Null in check mode if the stream would be saved.
       type: str
       sample: /srv/rescue/backup/APP/ORDERS@20261123T020000.123456Z
     changed:
-      description: Whether it was, or would be, saved.
+      description: Whether the stream was, or would be, saved.
       type: bool
     reason:
-      description: Why it was.
+      description: Why it was saved.
       type: str
       sample: there is none yet
     caveats:
       description:
-        - What it lacks, with O(damaged), what it has again that was deleted, with O(undeleted), or may have after a crash.
+        - Missing messages, with O(damaged), and deleted messages that are present again, with O(undeleted), or may be
+          after a crash.
       type: list
       elements: str
     diff:

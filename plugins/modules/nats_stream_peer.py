@@ -7,23 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_stream_peer
-short_description: Take a server out of the group of a stream, or move its replica to another server
+short_description: Remove a server from the group of a stream, or move its replica to another server
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Removes a server from the servers that hold a stream, lets the meta leader choose another one in its place, and waits until
+  - Removes a server from the servers that hold a stream, lets the meta leader choose a replacement, and waits until
     the stream and its consumers have all their replicas again, in step, without that server.
-  - A server that still runs hands its data over first, so that the number of replicas never falls. Only a server that is down, or
-    behind, is removed at once. A stream with a single replica moves with its messages and consumers from nats-server 2.15 on.
-    Before, it may lose messages that are published meanwhile, and is refused (see O(accept_loss)).
-  - Before anything is changed, it proves that the other replicas are in step and that another server may take the replica, by
-    the rules of the meta leader (cluster, tags, unique_tag, C(!jetstream), max_bytes, max_ha_assets). A refusal names the reason
-    for each server.
-  - A move that is under way is never disturbed. It is watched to its end, and then what is still to be done is done. So an
-    interrupted run is continued by the next one.
-  - The connection must be that of a user of the system account. O(account_users) must have a user of the account that owns the
-    stream, who may use C($JS.API.>) there.
+  - A running server hands its data over first, so the number of replicas never falls. Only a server that is down or
+    behind is removed at once. A stream with a single replica moves with its messages and consumers from nats-server
+    2.15 on. On older servers it may lose messages published during the move, and is refused (see O(accept_loss)).
+  - Before anything is changed, it verifies that the other replicas are in step and that another server may take the
+    replica, by the rules of the meta leader (cluster, tags, unique_tag, C(!jetstream), max_bytes, max_ha_assets). A
+    refusal gives the reason for each server.
+  - A move in progress is never disturbed. The module waits for its end and then does the rest, so the next run
+    continues an interrupted one.
+  - Connect as a user of the system account. O(account_users) must have a user of the account that owns the stream,
+    who may use C($JS.API.>) there.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -33,7 +33,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - The new member is the one that the meta leader would prefer now. It may choose another one that fits as well.
+      - The predicted new member is the one that the meta leader would prefer now. It may choose a different suitable
+        server.
   diff_mode:
     support: full
   idempotent:
@@ -41,16 +42,16 @@ attributes:
 options:
   state:
     description:
-      - With V(absent) O(server_name) is no member afterwards.
-      - With V(moved) O(to) has the replica that O(from) had. The meta leader chooses by tags, so O(to) needs a tag that no other
-        server has that could be chosen, such as C(node:n5).
-      - With V(cancelled) a move that is under way is cancelled, and the stream stays where it was.
+      - With V(absent), O(server_name) is not a member afterwards.
+      - With V(moved), O(to) takes the replica of O(from). The meta leader chooses by tags, so O(to) needs a tag that
+        no other eligible server has, such as C(node:n5).
+      - With V(cancelled), a move in progress is cancelled, and the stream stays where it was.
     type: str
     choices: [absent, moved, cancelled]
     default: absent
   stream:
     description:
-      - Name of the stream. Without it, with O(state=absent), every stream of the account that the server hosts.
+      - Name of the stream. Without it, O(state=absent) applies to every stream of the account on the server.
     type: str
   account:
     description:
@@ -58,60 +59,64 @@ options:
     type: str
   all_accounts:
     description:
-      - Take the streams of all accounts. An account that has streams on the server and no user in O(account_users) is an error.
+      - Apply to the streams of all accounts. An account with streams on the server but without a user in
+        O(account_users) is an error.
     type: bool
     default: false
   server_name:
     description:
-      - Name of the server to take out, matched exactly. Needed for O(state=absent).
+      - Name of the server to remove, matched exactly. Required with O(state=absent).
     type: str
   from:
     description:
-      - Name of the server that gives its replica away. Needed for O(state=moved).
+      - Name of the server that gives its replica away. Required with O(state=moved).
     type: str
   to:
     description:
-      - Name of the server that takes the replica. Needed for O(state=moved).
+      - Name of the server that takes the replica. Required with O(state=moved).
     type: str
   method:
     description:
-      - With V(evacuate) the data is moved first, by C(STREAM.PEER.EVACUATE) from 2.15 on, and by C(ACCOUNT.STREAM.MOVE) before.
-      - With V(remove) the server is taken out at once by C(STREAM.PEER.REMOVE), and the new member starts empty.
-      - With V(auto) it is V(evacuate) when the server answers and its replica is in step, otherwise V(remove).
+      - V(evacuate) moves the data first, by C(STREAM.PEER.EVACUATE) from 2.15 on, and by C(ACCOUNT.STREAM.MOVE)
+        before.
+      - V(remove) removes the server at once by C(STREAM.PEER.REMOVE), and the new member starts empty.
+      - V(auto) is V(evacuate) if the server answers and its replica is in step, otherwise V(remove).
     type: str
     choices: [auto, remove, evacuate]
     default: auto
   accept_loss:
     description:
-      - Whether to go on where something is lost. The server itself says success in these cases.
-      - A removal loses what only this server has, which are the messages of a stream with a single replica, and the positions
-        of consumers with a single replica.
-      - Before nats-server 2.15 the move of a stream with a single replica may lose messages that are published meanwhile. With
-        its producers stopped nothing is lost.
+      - Whether to continue if data is lost. The server itself reports success in these cases.
+      - A removal loses data that only this server has, that is the messages of a stream with a single replica, and
+        the positions of consumers with a single replica.
+      - Before nats-server 2.15 the move of a stream with a single replica may lose messages published during the
+        move. Nothing is lost if its producers are stopped.
     type: bool
     default: false
   repair:
     description:
-      - Up to 2.14 a group may have lost its member although the server refused the removal (error 10075). Such a group is
-        always reported as a failure, with its true size and members.
-      - With V(true) it gets its replicas back by setting C(num_replicas) to the number of members that it has, and back again.
-        The members keep their data, and the server that was removed may be chosen again, which is a warning.
+      - Up to 2.14 a group may have lost a member although the server refused the removal (error 10075). Such a group
+        is always reported as a failure, with its actual size and members.
+      - V(true) restores its replicas by setting C(num_replicas) to the number of remaining members and back. The
+        members keep their data. The removed server may be chosen again, which is a warning.
     type: bool
     default: false
   concurrency:
     description:
-      - How many streams may be on the move at once.
+      - Maximum number of streams that move at the same time.
     type: int
     default: 2
   wait:
     description:
-      - Whether to wait for the moves. Otherwise they are started, as many as O(concurrency) allows, and RV(moving) tells that
-        they are not done. The next run continues, so that C(until) shows the progress of a long move.
+      - Whether to wait for the moves. With V(false) they are started, as many as O(concurrency) allows, and
+        RV(moving) is true until they are done. The next run continues, so a task with C(until) shows the progress of
+        a long move.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds to wait until all is done. For moves of large streams raise it, run the task with C(async), or use O(wait=false).
+      - Seconds to wait for completion. For moves of large streams increase it, run the task with C(async), or use
+        O(wait=false).
     type: float
     default: 600
 seealso:
@@ -121,7 +126,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Take n3-c1, which is gone for good, out of ORDERS
+- name: Remove n3-c1, which is gone for good, from ORDERS
   natsops.jetstream.nats_stream_peer:
     account: APP
     stream: ORDERS
@@ -141,7 +146,7 @@ EXAMPLES = r"""
     to: n5-c1
     account_users: "{{ nats_account_users }}"
 
-- name: Clear n2-c1 of all streams, and look every half minute how far that is
+- name: Move all streams off n2-c1, and check the progress every half minute
   natsops.jetstream.nats_stream_peer:
     all_accounts: true
     server_name: n2-c1
@@ -167,19 +172,19 @@ after:
   sample:
     APP/ORDERS: {leader: n1, members: [n1, n2, n4], num_replicas: 3, consumers: {worker: [n1, n2, n4]}}
 methods:
-  description: How each replica was taken away, V(evacuate) or V(remove), by C(ACCOUNT/STREAM).
+  description: How each replica was removed, V(evacuate) or V(remove), by C(ACCOUNT/STREAM).
   returned: when streams were read
   type: dict
   sample: {APP/ORDERS: evacuate}
 moving:
-  description: Whether something is not done yet. Only with O(wait=false), otherwise that is a failure.
+  description: Whether some moves are not complete yet. Only with O(wait=false); otherwise that is a failure.
   returned: when streams were read
   type: bool
   sample: false
 progress:
   description:
-    - What changed while it waited, at most 200 samples. C(elapsed) is in seconds, C(lag) in Raft entries, and C(status) what the
-      server itself says it is waiting for (2.15).
+    - The changes during the wait, at most 200 samples. C(elapsed) is in seconds, C(lag) in Raft entries. C(status) is
+      the server's own report of the step it is waiting for (2.15).
   returned: when streams were read
   type: list
   elements: dict
@@ -193,7 +198,7 @@ progress:
       done: false
       elapsed: 0.5
 repaired:
-  description: Streams that got their replicas back, by O(repair).
+  description: Streams whose replicas were restored, by O(repair).
   returned: when streams were read
   type: list
   elements: str
