@@ -10,9 +10,9 @@ class ModuleDocFragment:
 options:
   account_users:
     description:
-      - Users of the accounts whose streams and consumers are worked on, one for each account. A server lets only a user of the
-        owning account ask for an asset; a user of the system account is refused.
-      - The rest of the connection is that of the task.
+      - Users of the accounts whose streams and consumers are processed, one for each account. A server answers
+        requests for an asset only to users of the owning account; a user of the system account is refused.
+      - The other connection options are those of the task.
     type: list
     elements: dict
     suboptions:
@@ -43,8 +43,9 @@ options:
 options:
   account:
     description:
-      - Account that owns the asset, by name or, in operator mode, by public key. A name that several accounts have is refused
-        with their keys. Its user comes from O(account_users), and the task's own user is one of the system account.
+      - Account that owns the asset, by name or, in operator mode, by public key. A name shared by several accounts is
+        refused with a list of their keys. The account's user comes from O(account_users); the task's own user is one
+        of the system account.
       - Without it the task's own user is a user of the owning account.
     type: str
 """

@@ -10,9 +10,9 @@ class ModuleDocFragment:
 options: {}
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and tell what it would change, without changing it.
+    description: Can run in C(check_mode) and return the changes without making them.
   diff_mode:
-    description: Returns what changed, or would change, when in C(diff_mode).
+    description: Returns the changes made, or predicted, in C(diff_mode).
   idempotent:
     description: A second run with the same options on an unchanged cluster changes nothing.
   action_group:

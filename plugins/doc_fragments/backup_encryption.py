@@ -10,10 +10,10 @@ class ModuleDocFragment:
 options:
   encrypt_to:
     description:
-      - Whom archives are encrypted to, as recipients of age (C(age1...), or C(ssh-ed25519 ...) and C(ssh-rsa ...) keys).
-        Each of them can open an archive. Recipients are public. By default archives are not encrypted.
-      - What was written is read back and verified without their identities. What is beside the archives, such as
-        configuration, subjects and consumers, is not encrypted.
+      - Recipients of the archives, in the form of age (C(age1...), or C(ssh-ed25519 ...) and C(ssh-rsa ...) keys).
+        Each of them can decrypt an archive. Recipients are public. By default archives are not encrypted.
+      - Archives are read back and verified without the recipients' identities. Other files of the backup, with
+        configuration, subjects and consumers, are not encrypted.
       - Needs pyrage.
     type: list
     elements: str

@@ -10,7 +10,7 @@ class ModuleDocFragment:
 options:
   identity_file:
     description:
-      - File with the identities that open encrypted archives, as C(age-keygen) writes it, or an SSH key without a
+      - File with the identities that decrypt encrypted archives, as written by C(age-keygen), or an SSH key without a
         passphrase; on the host that runs the module. Needs pyrage.
     type: path
 """

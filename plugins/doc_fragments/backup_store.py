@@ -10,17 +10,17 @@ class ModuleDocFragment:
 options:
   s3:
     description:
-      - How object storage is reached where the place of the backups is C(s3://BUCKET) or C(s3://BUCKET/PREFIX). Needs boto3.
+      - How to reach object storage, if the backups are in C(s3://BUCKET) or C(s3://BUCKET/PREFIX). Needs boto3.
     type: dict
     suboptions:
       endpoint_url:
         description: Address of a server other than AWS, such as V(https://s3.example.com).
         type: str
       region:
-        description: Region of the bucket, by default the one of boto3's configuration, or V(us-east-1).
+        description: Region of the bucket. Defaults to the region in boto3's configuration, or V(us-east-1).
         type: str
       access_key:
-        description: Access key. By default the credentials are those of boto3, from the environment, C(~/.aws), or the host's
+        description: Access key. By default boto3 finds the credentials in the environment, C(~/.aws), or the host's
           role.
         type: str
       secret_key:
@@ -30,10 +30,10 @@ options:
         description: Session token of temporary credentials.
         type: str
       ca_file:
-        description: CA certificates that the server's is verified by, by default the system's or those of boto3.
+        description: CA certificates to verify the server's certificate. Defaults to those of the system or of boto3.
         type: path
       addressing_style:
-        description: Whether the bucket is in the path or in the host's name. V(auto) is for boto3 to decide.
+        description: Whether the bucket is in the path or in the host name. With V(auto) boto3 decides.
         type: str
         choices: [auto, path, virtual]
         default: auto

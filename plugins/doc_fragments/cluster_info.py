@@ -10,13 +10,13 @@ class ModuleDocFragment:
 options:
   detail:
     description:
-      - With V(servers) the servers and the meta group are read, with V(assets) also every stream and consumer.
+      - V(servers) reads the servers and the meta group, V(assets) also every stream and consumer.
     type: str
     choices: [servers, assets]
     default: assets
   expected_servers:
     description:
-      - Names of the servers that should be there. One that is missing and one that is not expected become problems.
+      - Names of all expected servers. A missing server and an unexpected one are problems.
     type: list
     elements: str
   cluster:
@@ -25,8 +25,8 @@ options:
     type: str
   account:
     description:
-      - Return only the streams of this account, by name or, in operator mode, by public key. A name that several accounts have is
-        refused with their keys.
+      - Return only the streams of this account, by name or, in operator mode, by public key. A name shared by several
+        accounts is refused with a list of their keys.
     type: str
   stream:
     description:

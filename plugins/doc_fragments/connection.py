@@ -39,9 +39,10 @@ options:
     type: path
   tls_ca_file:
     description:
-      - Path of the certificates (PEM) of the authorities that may have signed the servers' certificates.
-      - Without it the system's authorities are used. Environment E(NATS_CA), context key C(ca).
-      - When this, O(tls_cert_file), O(tls_server_name) or O(tls_first) is set, a server that does not offer TLS is refused.
+      - Path of the certificates (PEM) of the authorities trusted to sign the servers' certificates.
+      - Defaults to the system's authorities. Environment E(NATS_CA), context key C(ca).
+      - If this, O(tls_cert_file), O(tls_server_name) or O(tls_first) is set, a server that does not offer TLS is
+        refused.
     type: path
   tls_cert_file:
     description:
@@ -53,7 +54,7 @@ options:
     type: path
   tls_server_name:
     description:
-      - Name to look for in the servers' certificates, in place of the host name in the address.
+      - Name expected in the servers' certificates, instead of the host name in the address.
     type: str
   validate_certs:
     description:
@@ -66,19 +67,20 @@ options:
     type: bool
   timeout:
     description:
-      - Seconds after which a connection attempt, or a request without a reply, is given up.
+      - Seconds after which a connection attempt, or a request without a reply, times out.
     type: float
     default: 5
   jetstream_domain:
     description:
-      - JetStream domain whose streams and consumers are meant, where leafnodes connect several. By default that of the server.
-      - The servers and the meta group of another domain are asked by a user of its own system account. Context key
-        C(jetstream_domain).
+      - JetStream domain of the streams and consumers, if leafnodes connect several domains. Defaults to the server's
+        domain.
+      - To query the servers and the meta group of another domain, use a user of that domain's system account. Context
+        key C(jetstream_domain).
     type: str
   context:
     description:
       - Name of a context of the nats CLI (C(~/.config/nats/context/NAME.json)), or the path of such a file.
-      - It gives what neither the options nor the environment give. Environment E(NATS_CONTEXT).
+      - It supplies values that are set neither by options nor in the environment. Environment E(NATS_CONTEXT).
     type: str
 requirements:
   - nats-py >= 2.9
@@ -86,10 +88,11 @@ requirements:
 notes:
   - The options of the connection come from the task, from C(module_defaults) of the group C(natsops.jetstream.nats),
     from the environment variables of the nats CLI, and from a nats CLI context, in this order.
-  - Credentials are taken as a whole, and the first of these sources that has any decides their kind.
-  - Run the module where the servers' client port can be reached, usually with C(delegate_to=localhost).
-  - "A failed task returns RV(ignore:failure) with the keys C(code) (stable, for programs), C(description), C(subject),
-    C(server), C(account) and C(err_code), which is the JetStream API's own number where it gave one (code V(api_error)).
-    Codes of the connection are V(unreachable), V(authorization), V(tls), V(wrong_account), V(permission), V(timeout),
-    V(connection_lost), V(bad_reply) and V(invalid_option)."
+  - Credentials of different sources are not combined. The first of these sources that has credentials decides their
+    kind.
+  - Run the module on a host that can reach the servers' client port, usually with C(delegate_to=localhost).
+  - "A failed task returns RV(ignore:failure) with the keys C(code) (stable, for programs), C(description),
+    C(subject), C(server), C(account) and C(err_code), the error number of the JetStream API, if any (code
+    V(api_error)). Codes of the connection are V(unreachable), V(authorization), V(tls), V(wrong_account),
+    V(permission), V(timeout), V(connection_lost), V(bad_reply) and V(invalid_option)."
 """

@@ -19,20 +19,20 @@ options:
     type: str
   account:
     description:
-      - Only connections of this account, by name or, in operator mode, by public key. A name that several accounts have is
-        refused with their keys. V($G) is the account of those that connect without one.
+      - Only connections of this account, by name or, in operator mode, by public key. A name shared by several
+        accounts is refused with a list of their keys. V($G) is the account of connections without one.
     type: str
   auth_user:
     description:
-      - Only connections of this user, which is what it logged in with, such as its name or the public key of its nkey.
+      - Only connections of this user, as given at login, such as its name or the public key of its nkey.
     type: str
   name:
     description:
-      - Only connections whose client gave itself this name. It may be a pattern with V(*) and V(?).
+      - Only connections with this client name. It may be a pattern with V(*) and V(?).
     type: str
   cid:
     description:
-      - Only the connection with this number. Every server counts its own.
+      - Only the connection with this number. Each server has its own numbering.
     type: int
   ip:
     description:
@@ -48,18 +48,18 @@ options:
     type: str
   idle:
     description:
-      - Only connections that sent and received nothing for at least so many seconds.
+      - Only connections that sent and received nothing for at least this many seconds.
     type: float
   pending_bytes:
     description:
-      - Only connections for which the server holds at least so many bytes that it could not send yet.
+      - Only connections with at least this many bytes that the server has not been able to send yet.
     type: int
   subscriptions:
     description:
-      - Only connections with at least so many subscriptions.
+      - Only connections with at least this many subscriptions.
     type: int
   subject:
     description:
-      - Only connections of O(account) with a subscription that this subject, which may hold wildcards, can match.
+      - Only connections of O(account) with a subscription that can match this subject, which may hold wildcards.
     type: str
 """

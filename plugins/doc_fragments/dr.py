@@ -10,7 +10,7 @@ class ModuleDocFragment:
 options:
   origin:
     description:
-      - Where the streams are written. What is not given is that of the task.
+      - The side on which the streams are written. Omitted options are taken from the task.
     type: dict
     required: true
     suboptions: &side
@@ -19,15 +19,15 @@ options:
         type: str
         required: true
       servers:
-        description: Addresses of its servers. Without them it is asked through the servers of the task, which a broken link
-          between the sides prevents.
+        description: Addresses of its servers. Without them, requests go through the task's servers, which fails if
+          the link between the sides is broken.
         type: list
         elements: str
       jetstream_domain:
-        description: Its JetStream domain, where leaf nodes connect the sides.
+        description: Its JetStream domain, if leaf nodes connect the sides.
         type: str
       account_users:
-        description: Its users of the accounts, in place of O(account_users).
+        description: Its users of the accounts, instead of O(account_users).
         type: list
         elements: dict
         suboptions:
@@ -52,7 +52,7 @@ options:
             type: path
   site:
     description:
-      - Where their copies are. What is not given is that of the task.
+      - The side with the copies. Omitted options are taken from the task.
     type: dict
     required: true
     suboptions: *side
@@ -64,23 +64,23 @@ options:
     required: true
     suboptions:
       account:
-        description: Account of the stream and its copy. Its users come from O(account_users). Without it the task's own user is
-          one of this account.
+        description: Account of the stream and its copy. Its users come from O(account_users). Without it, the task's
+          own user belongs to this account.
         type: str
       stream:
         description: Name of the stream at the origin.
         type: str
         required: true
       copy:
-        description: Name of its copy at the site, a stream with O(streams[].stream) as C(mirror), or as the only one of its
-          C(sources). By default the same name, which is for sites with a JetStream of their own.
+        description: Name of its copy at the site, a stream with O(streams[].stream) as its C(mirror), or as its only
+          entry in C(sources). Defaults to the same name, for sites with their own JetStream.
         type: str
       promoted:
-        description: Name of the stream that takes the place of the origin before nats-server 2.12, which cannot turn a mirror
-          into a stream. By default O(streams[].stream), unless that is the copy.
+        description: Name of the stream that replaces the origin before nats-server 2.12, which cannot turn a mirror
+          into a stream. Defaults to O(streams[].stream), unless that is the copy.
         type: str
       subjects:
-        description: Its subjects at the site, by default those that it has at the origin.
+        description: Its subjects at the site. Defaults to its subjects at the origin.
         type: list
         elements: str
 """

@@ -10,8 +10,8 @@ class ModuleDocFragment:
 options:
   expected_servers:
     description:
-      - Names of the servers that must be there. One that is missing and one that is not expected are problems.
-      - By default whatever answers is taken, so that a dead server is noticed only through the groups it belongs to.
+      - Names of all expected servers. A missing server and an unexpected one are problems.
+      - By default any server that answers is accepted, so a dead server is noticed only through its groups.
     type: list
     elements: str
   expected_jetstream_servers:
@@ -21,28 +21,28 @@ options:
     elements: str
   expected_clusters:
     description:
-      - The cluster of each server, by the server's name. A server that is in another one is a problem.
+      - The cluster of each server, by the server's name. A server in a different cluster is a problem.
     type: dict
     default: {}
   cluster:
     description:
-      - Judge only the servers and assets of the cluster with exactly this name. The meta group of a supercluster spans all
-        its clusters and is judged whole, except for its size.
+      - Check only the servers and assets of the cluster with exactly this name. The meta group of a supercluster
+        spans all its clusters, so it is checked completely, except for its size.
     type: str
   assets:
     description:
-      - Whether streams and consumers are judged.
+      - Whether streams and consumers are checked.
     type: bool
     default: true
   max_lag:
     description:
-      - How many Raft entries a replica may be behind its leader. With V(0) a replica that is behind for a moment, as happens
-        under load, counts as a problem.
+      - How many Raft entries a replica may be behind its leader. With V(0) a replica that is briefly behind, which is
+        normal under load, is a problem.
     type: int
     default: 200
   max_active:
     description:
-      - Seconds since a leader may last have heard of a replica. Servers send something every second.
+      - Maximum seconds since a leader last received data from a replica. Servers send data every second.
     type: float
     default: 5
 """

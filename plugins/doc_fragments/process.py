@@ -13,18 +13,18 @@ options:
     type: path
     required: true
   unit:
-    description: Name of the systemd unit that should run the server. Leave out where systemd is not used.
+    description: Name of the systemd unit that should run the server. Omit it if the host does not use systemd.
     type: str
   files:
     description:
-      - Files that the process read only when it started, such as its environment file.
+      - Files that the process reads only at startup, such as its environment file.
       - With O(unit), the unit, its drop-ins and its environment files are added.
     type: list
     elements: path
     default: []
   maintenance:
     description:
-      - File that says that the host is in maintenance. Beside it, with the ending C(.hold), lies an empty file as long as the
-        server must not be started.
+      - File that marks the host as in maintenance. While the server must not be started, an empty file with the added
+        suffix C(.hold) is next to it.
     type: path
 """

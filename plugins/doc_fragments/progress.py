@@ -10,24 +10,24 @@ class ModuleDocFragment:
 options:
   progress:
     description:
-      - While the module waits, it says every ten seconds what is still missing, how long it has waited and how long it may.
-      - The lines are printed where the module runs on the controller, under C(ansible-playbook) on stderr and in AWX as events of
-        the task. What is given here makes them tell more.
+      - While the module waits, it prints every ten seconds the missing items, the time waited and the time limit.
+      - The lines appear if the module runs on the controller, under C(ansible-playbook) on stderr and in AWX as
+        events of the task. These options add details to the lines.
     type: dict
     suboptions:
       title:
-        description: What the lines begin with, such as C(batch 3 of 9).
+        description: Prefix of the lines, such as C(batch 3 of 9).
         type: str
       began:
-        description: When the whole operation began, in seconds since 1970.
+        description: Start of the complete operation, in seconds since 1970.
         type: float
       step:
-        description: Which of its O(progress.steps) is under way, from 1 on, for an estimate of the time that is left.
+        description: The current step of O(progress.steps), starting at 1, to estimate the remaining time.
         type: int
       steps:
-        description: How many such steps there are.
+        description: Number of steps.
         type: int
       file:
-        description: File to which the lines are appended. On the controller the action plugin gives one.
+        description: File to which the lines are appended. On the controller the action plugin sets it.
         type: path
 """

@@ -10,7 +10,7 @@ class ModuleDocFragment:
 options:
   away_from:
     description:
-      - Names of servers that must not lead, matched exactly.
+      - Names of servers that must not lead, matched exactly. By itself it selects every group led by one of them.
     type: list
     elements: str
     default: []
@@ -27,27 +27,29 @@ options:
         description: Name of its cluster.
         type: str
       tags:
-        description: Tags (C(server_tags)) all of which it must have, compared in lower case as the servers do.
+        description: Tags (C(server_tags)), all of which it must have. They are compared in lower case, as the servers
+          do.
         type: list
         elements: str
   force:
     description:
-      - The present leader must step down, whichever server it is and although nothing else may be asked for. Each run changes
-        the leader.
-      - Without it at least one of O(away_from), O(preferred) and O(placement) is required. It may be combined with them.
+      - Make the current leader step down, whichever server it is, even if no other option requires it. Each run
+        changes the leader.
+      - Without it, at least one of O(away_from), O(preferred) and O(placement) is required. They can be combined with
+        it.
     type: bool
     default: false
   wait_timeout:
     description:
-      - Seconds within which everything must be done and seen.
+      - Seconds within which everything must be done and verified.
     type: float
     default: 60
 attributes:
   check_mode:
     support: full
     details:
-      - Before nats-server 2.11 chance decides who leads next. Where more than one server fits, check mode then returns V(null)
-        as the leader to come, and C(candidates) names the servers that fit.
+      - Before nats-server 2.11 the next leader is random. If several servers are suitable, check mode then returns
+        V(null) as the next leader, and C(candidates) lists the suitable servers.
   diff_mode:
     support: full
   idempotent:
@@ -55,12 +57,13 @@ attributes:
     details:
       - With O(force=true) each run changes the leader.
 notes:
-  - A leader is asked to step down only when a member that fits is in step with it and an election can be won. Otherwise nothing
-    is done, and the failure V(step_down_refused) says why. V(unknown_name) says which server, cluster or tag does not exist.
-  - From nats-server 2.11 the request names the server that is to lead next. Older servers choose by chance, and step
-    down until one
-    fits, at most ten times for each other member and not longer than O(wait_timeout).
-  - Success is a leader that fits, as seen afterwards, whoever made it the leader. V(step_down_failed) says what is seen instead.
+  - A leader gets the request to step down only if a suitable member is in step with it and an election can be won.
+    Otherwise nothing is done, and the failure V(step_down_refused) gives the reason. V(unknown_name) names a server,
+    cluster or tag that does not exist.
+  - From nats-server 2.11 on, the request names the next leader. Older servers choose at random, and step down until
+    the leader is suitable, at most ten times for each other member and not longer than O(wait_timeout).
+  - The module succeeds when a suitable leader is observed afterwards, however it was elected. V(step_down_failed)
+    reports the observed leader.
 """
 
     STREAMS_AND_CONSUMERS = r"""

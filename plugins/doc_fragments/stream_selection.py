@@ -10,15 +10,15 @@ class ModuleDocFragment:
 options:
   streams:
     description:
-      - Which streams are saved, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), with C(*) and C(?) for any characters and
-        any one. A pattern that no stream matches fails. An account is specified by name or, in operator mode, by public key,
-        which wildcards match.
+      - Streams to save, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), where C(*) matches any characters and C(?)
+        exactly one. A pattern that matches no stream fails. An account is specified by name or, in operator mode, by
+        public key, which wildcards match.
     type: list
     elements: str
     default: ["*"]
   exclude:
     description:
-      - Which of them are not, written likewise.
+      - Streams to leave out, in the same form.
     type: list
     elements: str
     default: []

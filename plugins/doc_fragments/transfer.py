@@ -10,12 +10,12 @@ class ModuleDocFragment:
 options:
   idle_timeout:
     description:
-      - Seconds without any progress after which the transfer has failed. How long all of it takes does not count.
+      - Seconds without any progress after which the transfer fails. Its total time is not limited.
     type: float
     default: 30
   rate_limit:
     description:
-      - Most bytes in a second, such as V(20MB), at least V(512KB). By default as many as the servers and the network
-        have. A bare number is bytes.
+      - Maximum bytes per second, such as V(20MB), at least V(512KB). By default the rate is not limited. A bare
+        number is bytes.
     type: str
 """

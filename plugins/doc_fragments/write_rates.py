@@ -10,17 +10,17 @@ class ModuleDocFragment:
 options:
   sample:
     description:
-      - Seconds between the two looks that tell how much is written to each stream. With V(0) nothing is known of streams
-        that O(rates_file) does not name, and of none without it.
+      - Seconds between the two samples from which the write rate of each stream is measured. With V(0), rates come
+        only from O(rates_file); without that option, all of them are unknown.
     type: float
     default: 10
   rates_file:
     description:
-      - C(report.json) of the playbook natsops.jetstream.insights, of the last seven days, on the host where the module
-        runs. What it says is written to a stream over the day counts more than O(sample).
+      - C(report.json) of the playbook natsops.jetstream.insights, from the last seven days, on the host where the
+        module runs. Its daily write rate of a stream takes precedence over O(sample).
     type: path
   rates_fleet:
     description:
-      - What these servers are called in O(rates_file), where that has more than one fleet.
+      - Name of these servers in O(rates_file), if it contains more than one fleet.
     type: str
 """

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_account_info
-short_description: Read what accounts use, and what they may use
+short_description: Read the usage and the limits of accounts
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns accounts in one shape, with a user of the account or with a user of the system account. What the one that asks cannot
-    know is null.
-  - A user of an account (view V(account)) learns its JetStream usage, its limits, its tiers and the API level from the JetStream
-    API.
-  - A user of the system account (view V(system)) learns of all accounts their connections and traffic, and their JetStream usage
-    and reservations, with each stream counted once and with each replica counted.
+  - Returns accounts in the same form for a user of the account and for a user of the system account. Values
+    unavailable to that user are null.
+  - A user of an account (view V(account)) gets its JetStream usage, its limits, its tiers and the API level from the
+    JetStream API.
+  - A user of the system account (view V(system)) gets the connections, traffic, JetStream usage and reservations of
+    all accounts, with each stream counted once and with each replica counted.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -26,12 +26,12 @@ extends_documentation_fragment:
 options:
   account:
     description:
-      - Read only this account, by name or, in operator mode, by public key. A name that several accounts have is refused with
-        their keys. For a user of the system account, one that does not exist leaves the result
-        empty.
+      - Read only this account, by name or, in operator mode, by public key. A name shared by several accounts is
+        refused with a list of their keys. For a user of the system account, the result is empty if the account does
+        not exist.
     type: str
 notes:
-  - Without O(account) and with O(account_users), a user of each of those accounts asks.
+  - Without O(account) and with O(account_users), a user of each of those accounts sends the requests.
 seealso:
   - module: natsops.jetstream.nats_stream_info
   - module: natsops.jetstream.nats_connection_info
@@ -61,21 +61,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 view:
-  description: By whose eyes the accounts were seen, V(account) or V(system).
+  description: The view of the accounts, V(account) or V(system).
   returned: success
   type: str
   sample: system
 accounts:
   description:
-    - The accounts by name. C(account) is the identity of the account, in operator mode its public key, and C(name) its name, or
-      again the key if another account has the same name.
-    - C(network) adds up all servers, null in the view V(account). A message that passes two servers is counted by both. Servers
-      before 2.11 leave out what comes over routes. C(system) tells whether it is the system account.
+    - The accounts by name. C(account) is the identity of the account, in operator mode its public key, and C(name)
+      its name, or the key if another account has the same name.
+    - C(network) is the sum over all servers, null in the view V(account). A message that passes two servers is
+      counted by both. Servers before 2.11 leave out traffic over routes. C(system) is whether it is the system
+      account.
     - C(jetstream) is null for an account without JetStream. C(usage) and C(reserved) (from C(max_bytes) of the streams) are
       in bytes, C(once) counts each stream once, C(replicas) counts each of its replicas.
-    - In C(limits) V(-1) is no limit. Limits by tier are in C(tiers), which is empty when the account has none and null in the
-      view V(system).
-    - C(api_level) is the lowest level of the servers that were asked, 0 before 2.11.
+    - In C(limits) V(-1) means no limit. Limits by tier are in C(tiers), which is empty if the account has none and
+      null in the view V(system).
+    - C(api_level) is the lowest level of the queried servers, 0 before 2.11.
   returned: success
   type: list
   elements: dict
@@ -100,7 +101,7 @@ accounts:
                  memory_max_stream_bytes: null, storage_max_stream_bytes: null, max_bytes_required: null}
         tiers: null
 incomplete:
-  description: Servers that did not answer a question, so that the figures are too low. Empty in the view V(account).
+  description: Servers that left a request unanswered, so the figures are too low. Empty in the view V(account).
   returned: success
   type: list
   elements: dict

@@ -12,9 +12,10 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Finds the backups in a directory and those below it, tells what each one holds, and verifies their archives.
-  - Reads those of M(natsops.jetstream.nats_stream_backup) and of C(nats stream backup), from servers of any version.
-  - Needs no connection to NATS. A backup that is damaged is no failure of the module, see RV(backups[].problem).
+  - Finds the backups in a directory and its subdirectories, returns their contents, and verifies their archives.
+  - Reads backups of M(natsops.jetstream.nats_stream_backup) and of C(nats stream backup), from servers of any
+    version.
+  - Needs no connection to NATS. The task does not fail if a backup is damaged, see RV(backups[].problem).
 extends_documentation_fragment:
   - natsops.jetstream.backup_store
   - natsops.jetstream.backup_identity
@@ -22,23 +23,23 @@ extends_documentation_fragment:
 options:
   path:
     description:
-      - Directory of one backup, or one with many below, on the host that runs the module.
+      - Directory of one backup, or of many in subdirectories, on the host that runs the module.
       - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
     type: path
     required: true
   stream:
     description:
-      - Name of a stream. Backups of others are left out.
+      - Name of a stream. Backups of other streams are ignored.
     type: str
   verify:
     description:
       - How archives are verified.
-      - V(none) only reads what is beside them.
-      - V(checksum) compares size and SHA-256 with what they had when they were taken, which finds every truncation and
-        every flipped bit. The nats CLI keeps neither.
+      - V(none) does not read the archives, only the files next to them.
+      - V(checksum) compares size and SHA-256 with the values recorded by the backup, which finds every truncation and
+        every flipped bit. The nats CLI does not record them.
       - V(contents) also reads all of each archive, and verifies structure, sizes, order and the checksum of each chunk.
       - V(records) also verifies the checksum that a server before 2.15 gave each message when it was stored, which
-        finds what was damaged on its disk before the backup; about 3 MB in a second.
+        finds messages damaged on its disk before the backup; about 3 MB per second.
     type: str
     choices: [none, checksum, contents, records]
     default: checksum
@@ -58,7 +59,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 backups:
-  description: The backups, oldest first, those that cannot be read last.
+  description: The backups, oldest first, unreadable ones last.
   returned: success
   type: list
   elements: dict
@@ -68,22 +69,23 @@ backups:
       type: str
       sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
     problem:
-      description: What is wrong with it, empty when nothing was found.
+      description: The fault of the backup. Empty if none was found.
       type: str
       sample: "stream.tar.s2: at byte 4711: the checksum of a chunk is wrong"
     backup:
       description:
-        - What C(backup.json) says, as M(natsops.jetstream.nats_stream_backup) returns it; null where it cannot be read.
+        - The content of C(backup.json), as M(natsops.jetstream.nats_stream_backup) returns it. Null if it cannot be
+          read.
       type: dict
     contents:
-      description: What was read from the archive, null unless O(verify) is V(contents) or V(records) and nothing is
-        wrong.
+      description: The contents of the archive. Null unless O(verify) is V(contents) or V(records) and the archive has
+        no fault.
       type: dict
       sample: {messages: 1000, bytes: 152000, largest: 100, first_seq: 1, last_seq: 1000, digest: 9228bdf7, exact: true}
 catalogue:
   description:
-    - The catalogue of the directory, for the report V(backups) of P(natsops.jetstream.nats_report#filter); null where it has
-      none. One that cannot be read is null, too, and among the RV(backups) with the reason.
+    - The catalogue of the directory, for the report V(backups) of P(natsops.jetstream.nats_report#filter). Null if
+      there is none or it cannot be read; in the latter case it is listed in RV(backups) with the reason.
   returned: success
   type: dict
   sample:

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_meta_peer
-short_description: Take a server that is gone for good out of the JetStream meta group
+short_description: Remove a server that is gone for good from the JetStream meta group
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - A stopped server that does not come back is counted for the quorum of the meta group until it is taken out. This module does
-    that, and waits until the leader and a majority of the members count one member less.
-  - It refuses to take out a server that answers, a server that streams or consumers still list as a member, and anything that
-    leaves the meta group without a quorum. The last one cannot be forced.
-  - A group that would have no tolerance, so that the next failure stops the meta group, is a warning, since taking out a server
-    that is down does not make that worse. From 3 members to 2 the quorum stays 2.
-  - A server that still runs under that name joins again by itself 5 minutes after the removal (2.10.28, 2.11.2 and later). Stop
-    it first, and do not start it again.
-  - Streams and consumers with a single replica on a server that is down are led by nobody, and no server tells the system account
-    of them. Look for streams without a leader in their accounts before you take the server out.
-  - The connection must be that of a user of the system account.
+  - A stopped server that does not come back counts for the quorum of the meta group until it is removed. This module
+    removes it, and waits until the leader and a majority of the members report one member less.
+  - It refuses to remove a server that answers, a server that streams or consumers still list as a member, and any
+    removal that leaves the meta group without a quorum. The last refusal cannot be overridden.
+  - If the remaining group tolerates no further failure, this is only a warning, because removing a server that is
+    down does not make that worse. From 3 members to 2 the quorum stays 2.
+  - A server that still runs under that name rejoins by itself 5 minutes after the removal (2.10.28, 2.11.2 and
+    later). Stop it first, and do not start it again.
+  - Streams and consumers with a single replica on a server that is down have no leader, and no server reports them to
+    the system account. Check the accounts for streams without a leader before you remove the server.
+  - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -36,7 +36,7 @@ attributes:
 options:
   state:
     description:
-      - With V(absent) the server is no member of the meta group afterwards.
+      - With V(absent), the server is not a member of the meta group afterwards.
     type: str
     choices: [absent]
     default: absent
@@ -46,23 +46,23 @@ options:
     type: str
   peer_id:
     description:
-      - Id of the server in the meta group, 8 characters, as RV(before) and M(natsops.jetstream.nats_cluster_info) tell it. For a
-        member of which no server knows the name anymore.
+      - Id of the server in the meta group, 8 characters, as in RV(before) and M(natsops.jetstream.nats_cluster_info).
+        For a member whose name is no longer known to any server.
     type: str
   force:
     description:
-      - Take out also a server that answers. JetStream is disabled on it, until it joins again.
+      - Also remove a server that answers. JetStream is disabled on it until it rejoins.
     type: bool
     default: false
   force_assets:
     description:
-      - Take out also a server that streams or consumers list as a member. The meta leader then replaces it where it can, at once
-        and for all of them, and what has its only replica there is lost.
+      - Also remove a server that streams or consumers list as a member. The meta leader then replaces it where
+        possible, for all of them at once, and assets with their only replica there are lost.
     type: bool
     default: false
   wait_timeout:
     description:
-      - Seconds to wait until the removal is seen, and for another change of members to end.
+      - Seconds to wait until the removal is visible, and for another change of members to end.
     type: float
     default: 60
 seealso:
@@ -71,21 +71,21 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Forget n3-c1, which was stopped for good and hosts nothing anymore
+- name: Remove n3-c1, which was stopped for good and hosts nothing anymore
   natsops.jetstream.nats_meta_peer:
     server_name: n3-c1
     servers: [nats://n1.example.com:4222]
     user: sys
     password: "{{ nats_system_password }}"
 
-- name: Forget a member that is only known by its id
+- name: Remove a member of which only the id is known
   natsops.jetstream.nats_meta_peer:
     peer_id: S1Nunr6R
 """
 
 RETURN = r"""
 before:
-  description: The meta group before, in the view of its leader. C(quorum) is how many members must be up.
+  description: The meta group before, as its leader reports it. C(quorum) is the number of members that must be up.
   returned: success
   type: dict
   sample: {leader: n1, cluster_size: 4, quorum: 3, members: {fjFyEjc1: n1, 44jzkV9D: n2, BXScrY9i: n3, C7B8kAbl: n4}}
@@ -95,7 +95,7 @@ after:
   type: dict
   sample: {leader: n1, cluster_size: 3, quorum: 2, members: {fjFyEjc1: n1, 44jzkV9D: n2, C7B8kAbl: n4}}
 agree:
-  description: The servers that count as many members as the leader does.
+  description: The servers that report the same number of members as the leader.
   returned: success
   type: list
   elements: str

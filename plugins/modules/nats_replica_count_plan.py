@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_replica_count_plan
-short_description: Plan other numbers of replicas for streams and their consumers
+short_description: Plan a change of the number of replicas of streams and their consumers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Finds the streams by patterns of their names, and returns for each that does not have the wanted number of replicas what has
-    to be done, who would take the new replicas by the rules of the meta leader (cluster, tags, unique_tag, room), or why it
-    cannot be.
-  - All changes are judged together, those that free room first, so that the last one still finds room.
-  - A stream any of whose replicas is not in step is refused, so that fewer replicas never take away the only good one.
-  - It only plans. M(natsops.jetstream.nats_stream) and M(natsops.jetstream.nats_consumer) carry it out.
-  - The connection must be that of a user of the system account.
+  - Finds the streams by name patterns. For each stream without the desired number of replicas, it returns the
+    required steps and the servers that would take the new replicas by the rules of the meta leader (cluster, tags,
+    unique_tag, room), or the reason why the change is impossible.
+  - All changes are checked together, those that free room first, so the last one still finds room.
+  - A stream with a replica that is not in step is refused, so a reduction never removes the only good replica.
+  - It only plans. M(natsops.jetstream.nats_stream) and M(natsops.jetstream.nats_consumer) carry out the changes.
+  - Connect as a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -26,7 +26,7 @@ extends_documentation_fragment:
 options:
   streams:
     description:
-      - What shall be. A stream that more than one entry matches belongs to the first of them.
+      - The desired state. The first entry that matches a stream applies.
     type: list
     elements: dict
     required: true
@@ -36,7 +36,7 @@ options:
         type: str
         required: true
       stream:
-        description: Name of the stream, in which V(*) and V(?) match any characters and any one.
+        description: Name of the stream, where V(*) matches any characters and V(?) exactly one.
         type: str
         required: true
       num_replicas:
@@ -45,15 +45,16 @@ options:
         required: true
       consumers:
         description:
-          - What becomes of consumers that have a number of replicas of their own. With V(keep) it stays, but is never more than
-            that of the stream. With V(follow) they follow their stream from now on. All others follow it in any case.
+          - How to treat consumers with their own number of replicas. With V(keep) they keep it, but never have more
+            replicas than the stream. With V(follow) they follow their stream from now on. All other consumers always
+            follow it.
         type: str
         choices: [keep, follow]
         default: keep
   accounts:
     description:
-      - Accounts whose streams can be changed because there is a user for them. A change in another one is refused. By default
-        this is not judged.
+      - Accounts whose streams can be changed because O(account_users) has a user for them. A change in any other
+        account is refused. By default this is not checked.
     type: list
     elements: str
 seealso:
@@ -72,13 +73,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 refusals:
-  description: Every reason for which the changes may not begin, and what to do about it. Empty when they may.
+  description: Every reason against the changes, with its remedy. Empty if they may begin.
   returned: success
   type: list
   elements: str
   sample: [No stream matches APP/ORDER.]
 refusal:
-  description: The same for people, as much of it as fits a screen.
+  description: The same for people, limited to one screen.
   returned: success
   type: str
   sample: No stream matches APP/ORDER.
@@ -90,8 +91,9 @@ lines:
   sample: ['APP/ORDERS: R3 to R5 on n4-c1, n5-c1 or others that fit']
 changes:
   description:
-    - The changes that are needed, in their order. C(gains) are the servers that the meta leader would add, C(consumers) the new
-      number of each consumer that has one of its own, 0 to follow. C(refused) says why it cannot be done, empty when it can.
+    - The required changes in order. C(gains) are the servers that the meta leader would add. C(consumers) is the new
+      number of each consumer that has its own, 0 to follow the stream. C(refused) is why the change is impossible, or
+      empty.
   returned: success
   type: list
   elements: dict

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_replica_moves
-short_description: Move replicas of JetStream streams between servers, several at once
+short_description: Move replicas of JetStream streams between servers, several at a time
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Carries out moves such as those of M(natsops.jetstream.nats_rebalance_plan), in their order, at most O(concurrency) at once
-    and one at a time for each stream. Data first, as M(natsops.jetstream.nats_stream_peer) does with C(state=moved), and judged
-    again by the state at that moment. A move is done when the stream and its consumers are in step without the server that was
-    left.
-  - Moves that are done are left out, and those under way are watched to their end, so that it goes on where another run ended.
-  - Refuses before anything is changed when a move of the first round cannot be. After a failure no further move starts.
+  - Carries out moves such as those of M(natsops.jetstream.nats_rebalance_plan), in order, at most O(concurrency) at a
+    time and one at a time for each stream. Data moves first, as in M(natsops.jetstream.nats_stream_peer) with
+    C(state=moved), and each move is checked again immediately before it starts. A move is complete when the stream
+    and its consumers are in step without the former server.
+  - Completed moves are skipped, and moves in progress are awaited, so the next run continues an interrupted one.
+  - If a move in the first round is impossible, the task fails before anything is changed. After a failure, no further
+    moves are started.
   - Needs a user of the system account, and O(account_users) for the accounts that own the streams.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -27,18 +28,18 @@ extends_documentation_fragment:
 options:
   moves:
     description:
-      - The moves, each with C(account), C(stream), C(from) and C(to). What else a plan says of them is not needed.
+      - The moves, each with C(account), C(stream), C(from) and C(to). Other keys of a plan are ignored.
     type: list
     elements: dict
     required: true
   concurrency:
     description:
-      - How many moves run at once.
+      - Maximum number of moves at the same time.
     type: int
     default: 1
   wait_timeout:
     description:
-      - Seconds within which all moves must be done. What was begun goes on after that.
+      - Seconds within which all moves must be complete. Moves that have started continue after that.
     type: float
     default: 3600
 attributes:
@@ -54,7 +55,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Move two replicas to n4-c1 at once
+- name: Move two replicas to n4-c1 at the same time
   natsops.jetstream.nats_replica_moves:
     moves:
       - {account: APP, stream: ORDERS, from: n1-c1, to: n4-c1}
@@ -66,19 +67,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 moved:
-  description: The moves that were done, or in check mode would be, with the C(bytes) of the stream and the
+  description: The completed moves, or in check mode the planned ones, with the C(bytes) of the stream and the
     C(seconds) that it took.
   returned: when streams were read
   type: list
   elements: dict
   sample: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 2.0}]
 bytes_moved:
-  description: Bytes of the moves that were done.
+  description: Bytes of the completed moves.
   returned: when streams were read
   type: int
   sample: 420000
 bytes_per_second:
-  description: What one move copied per second, which the option C(throughput) of a plan asks for. V(0) when nothing moved.
+  description: Bytes per second that one move copied, a value for the option C(throughput) of a plan. V(0) if nothing
+    moved.
   returned: when streams were read
   type: int
   sample: 210000
@@ -88,7 +90,7 @@ waited:
   type: float
   sample: 2.0
 progress:
-  description: What changed while it waited, as in M(natsops.jetstream.nats_stream_peer).
+  description: The changes during the wait, as in M(natsops.jetstream.nats_stream_peer).
   returned: when streams were read
   type: list
   elements: dict

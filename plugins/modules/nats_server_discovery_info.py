@@ -6,27 +6,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_discovery_info
-short_description: Read a nats-server that somebody else set up
+short_description: Read a nats-server that was not deployed by this collection
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Finds the nats-server of a host by its process and reads what M(natsops.jetstream.nats_adoption) needs to adopt it. That is
-    its version, its user, its unit, what it has loaded, its store, and the servers at the other ends of its routes.
-  - The configuration is read as nats-server reads it, with includes, variables, and the flags of the command line. From
-    nats-server 2.11 on, its digest must be the one that the process reports. Before, no file may have changed since the process
-    loaded it.
+  - Finds the nats-server of a host by its process and reads the data that M(natsops.jetstream.nats_adoption) needs to
+    adopt it. These are its version, its user, its unit, its loaded configuration, its store, and the servers at the
+    other ends of its routes.
+  - The configuration is read in the same way as by nats-server, with includes, variables, and the flags of the
+    command line. From nats-server 2.11 on, its digest must match the one that the process reports. On older servers,
+    no file may have changed since the process loaded it.
   - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes nothing.
-  - The result holds passwords. Use it with C(no_log).
+  - The result contains passwords. Use it with C(no_log).
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
 options:
   config:
-    description: The configuration file of the server that is meant, where several run.
+    description: The configuration file of the server to read, if several are running.
     type: path
 """
 
 EXAMPLES = r"""
-- name: Read the server that runs
+- name: Read the running server
   natsops.jetstream.nats_server_discovery_info:
   become: true
   register: result
@@ -56,7 +57,8 @@ unit:
   description: >-
     The systemd unit of the process, with C(name), C(fragment), C(enabled), the C(settings) of its own file, each with its
     C(section), C(option) and C(value), C(drop_ins), each with its C(path) and the names of its C(options), and the
-    C(environment) that it gives to the process beside what the configuration uses. Empty when it has none.
+    C(environment) that it gives to the process beyond the variables of the configuration. Empty if the process has no
+    unit.
   type: dict
   returned: when found
 config_path:
@@ -66,28 +68,28 @@ config_path:
   sample: /etc/nats-server.conf
 loaded:
   description: >-
-    How the configuration is known, with its C(files), the variables of the C(environment) and the C(flags) that it uses, the
-    C(monitor_url), and C(proof). That is V(digest) or V(time), or empty where C(problem) says why it is not known what the
-    process has loaded.
+    How the configuration was determined, with its C(files), the variables of the C(environment) and the C(flags) that
+    it uses, the C(monitor_url), and C(proof). That is V(digest) or V(time), or empty if the loaded configuration is
+    unknown; C(problem) then has the reason.
   type: dict
   returned: when found
 config:
-  description: What the process has loaded, in nats-server's own words. It holds passwords.
+  description: The loaded configuration, with nats-server's own names. It contains passwords.
   type: dict
   returned: when found
 varz:
-  description: What the server reports of itself. Empty when its monitoring port does not answer.
+  description: The server's own C(/varz). Empty if its monitoring port does not answer.
   type: dict
   returned: when found
 routes:
-  description: Names of the servers at the other ends of its routes. Null when the monitoring port does not answer.
+  description: Names of the servers at the other ends of its routes. Null if the monitoring port does not answer.
   type: list
   elements: str
   returned: when found
 store:
   description: >-
-    The store, with its C(path) by the configuration, the one that the server C(reported), and whether the host sees the C(same)
-    directory as the process. A private C(/tmp) is another one.
+    The store, with the configured C(path), the path C(reported) by the server, and whether the host sees the C(same)
+    directory as the process. With a private C(/tmp) they differ.
   type: dict
   returned: when found
   sample: {path: /var/lib/nats, reported: /var/lib/nats/jetstream, same: true}
@@ -97,7 +99,7 @@ tls_files:
   elements: dict
   returned: when found
 binary_link_free:
-  description: Whether C(/usr/local/bin/nats-server) is a link, or not there.
+  description: Whether C(/usr/local/bin/nats-server) is a link, or does not exist.
   type: bool
   returned: when found
 """

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Returns one stream or all of them, each with its configuration, its state, its cluster, Raft group, leader and replicas, and
-    with what is wrong with it (without a leader, a replica that is behind, fewer replicas than configured).
+  - Returns one stream or all of them, each with its configuration, its state, its cluster, Raft group, leader and
+    replicas, and its problems (no leader, a replica that is behind, fewer replicas than configured).
   - Works with a user of the account, and with a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -44,7 +44,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ orders.streams[0].leader }} leads {{ orders.streams[0].replicas | map(attribute='name') | join(', ') }}"
 
-- name: Read every stream of every account as the system sees them, and fail when something is wrong with one
+- name: Read every stream of every account from the system account, and fail if any has a problem
   natsops.jetstream.nats_stream_info:
     context: c1-sys
   register: all_streams
@@ -54,13 +54,14 @@ EXAMPLES = r"""
 RETURN = r"""
 streams:
   description:
-    - The streams by account and name. C(config) and C(state) are the server's own. C(account) is the identity of the account, in
-      operator mode its public key, and null if a server before 2.10 did not report it. C(account_name) is how it is displayed.
-    - C(replicas) holds the leader too; C(active) is the seconds since the leader last heard of it, C(lag) the Raft entries
-      that it is behind. C(leader) is null when nobody, or more than one server, claims to lead. C(leader_since) is reported by
-      2.11 and later.
-    - C(mirror) and C(sources) are there for streams that have them. Their C(active) is the seconds since the origin was last
-      heard of, null for never.
+    - The streams by account and name. C(config) and C(state) are the server's own. C(account) is the identity of the
+      account, in operator mode its public key, and null if a server before 2.10 did not report it. C(account_name) is
+      its display name.
+    - C(replicas) includes the leader. C(active) is the number of seconds since the leader last received data from the
+      replica, C(lag) the number of Raft entries by which it is behind. C(leader) is null if no server, or more than
+      one, claims to lead. C(leader_since) is reported by 2.11 and later.
+    - Only streams that have them have C(mirror) and C(sources). Their C(active) is the number of seconds since data
+      was last received from the origin, null for never.
   returned: success
   type: list
   elements: dict
@@ -87,15 +88,14 @@ streams:
         - {name: n3-c1, id: xeKPO8o9, leader: false, current: true, online: true, active: 0.35, lag: 0}
       problems: []
 view:
-  description: By whose eyes the assets were seen, V(account) or V(system).
+  description: The view of the assets, V(account) or V(system).
   returned: success
   type: str
   sample: account
 unknown:
   description:
-    - Assets whose state no leader reported, such as those without a leader, with the reason. When one of their replicas
-      reported what it
-      knows, that is in RV(streams).
+    - Assets whose state no leader reported, such as those without a leader, with the reason. If one of their replicas
+      reported its own state, that is in RV(streams).
   returned: success
   type: list
   elements: dict
@@ -103,8 +103,8 @@ unknown:
     - {account: APP, stream: LOST, consumer: null, reason: no leader reported its state}
 problems:
   description:
-    - What is wrong with the streams, with the codes of M(natsops.jetstream.nats_cluster_health), and V(stream_unknown) for what
-      not even a replica reported.
+    - The problems of the streams, with the codes of M(natsops.jetstream.nats_cluster_health), and V(stream_unknown)
+      for a stream that not even a replica reported.
   returned: success
   type: list
   elements: dict
@@ -116,9 +116,9 @@ problems:
       servers: [n3-c1]
 unread_accounts:
   description:
-    - Accounts with JetStream for which O(account_users) holds no user, so that they were not read.
-    - Null where that does not matter or cannot be known, which is without O(account_users), with O(account), and when the
-      task's own user is not one of the system account.
+    - Accounts with JetStream that were not read, because O(account_users) has no user for them.
+    - Null if not applicable, that is without O(account_users), with O(account), and if the task's own user is not one
+      of the system account.
   returned: success
   type: list
   elements: str
