@@ -12,58 +12,60 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Starts a nats-server of its own on loopback, restores a backup into it, saves the stream from there again and
-    compares both archives, with the digest of all messages, their number, the first and last sequence, and the position
-    of every durable consumer. Then it removes the server and all its files.
-  - Measures how long the restore takes, and keeps the proof in the catalogue beside the backups, also one that failed.
-  - The stream is restored with one replica, on disk, and in isolation. It has no subjects, mirror, sources, republish and
-    placement, and no limits and retention that remove messages by themselves.
-  - Runs on the controller or on a spare host that can read the backups, and needs no cluster and no connection to one.
-  - The server ends with the module, also when that is killed. Files that a killed run left are removed by the next one.
+  - Starts its own nats-server on loopback, restores a backup into it, saves the stream from there again and compares
+    both archives by the digest of all messages, their number, the first and last sequence, and the position of every
+    durable consumer. Then it removes the server and all its files.
+  - Measures how long the restore takes, and records the proof, even a failed one, in the catalogue next to the
+    backups.
+  - The stream is restored with one replica, on disk, and in isolation. It has no subjects, mirror, sources, republish
+    and placement, and no limits or retention that remove messages.
+  - Runs on the controller or on a spare host that can read the backups, and connects to no cluster.
+  - The server ends with the module, even if the module is killed. The next run removes files left by a killed one.
 extends_documentation_fragment:
   - natsops.jetstream.backup_store
   - natsops.jetstream.backup_identity
 attributes:
   check_mode:
-    description: Can run in check mode and says which backup it would prove and how much room on disk that needs.
+    description: Can run in check mode, and returns which backup would be tested and how much disk space that needs.
     support: full
     details:
-      - Verifies the archive and starts nothing. Does not see whether another run holds the lock.
+      - Verifies the archive and starts nothing. Does not check whether another run holds the lock.
   diff_mode:
     description: Only the proof in the catalogue is new, see RV(proof).
     support: none
 options:
   directory:
     description:
-      - Directory of the backups with their catalogue. No other run may write to it meanwhile.
+      - Directory of the backups with their catalogue. No other run may write to it at the same time.
       - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
     type: path
     required: true
   stream:
     description:
-      - The stream whose newest backup is proven, as C(ACCOUNT/STREAM), or with a time as C(ACCOUNT/STREAM@time) the
-        newest one that was taken by then.
-      - By default the stream whose turn it is, one that was never proven or the one whose last proof is the oldest.
+      - The stream whose newest backup is tested, as C(ACCOUNT/STREAM), or with a time, as C(ACCOUNT/STREAM@time), the
+        newest backup taken until then.
+      - Defaults to a stream that was never proven or, if there is none, the stream with the oldest proof.
     type: str
   binary:
     description:
-      - Path of the nats-server to run, by default the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin). Archives of
-        nats-server 2.15 or later need one of 2.15 or later.
+      - Path of the nats-server to run. Defaults to the one in E(PATH), C(/usr/sbin) or C(/usr/local/bin). Archives of
+        nats-server 2.15 or later need version 2.15 or later.
     type: path
   work_directory:
     description:
-      - Directory below which the server stores, in one of its own that only the user of the module can read. It must
-        have room for the stream and for its archive, see RV(room).
-      - By default the one that holds O(directory), and for object storage the one for temporary files.
+      - Directory below which the server stores its data, in a subdirectory that only the module's user can read. It
+        must have room for the stream and for its archive, see RV(room).
+      - Defaults to the parent of O(directory), and for object storage to the directory for temporary files.
     type: path
   finish_timeout:
     description:
-      - Seconds that the server may take after the last byte. Before 2.12.15 and 2.14.5 it begins only then.
+      - Seconds that the server may take after receiving the last byte. Servers before 2.12.15 and 2.14.5 do not start
+        restoring until then.
     type: float
     default: 3600
   wait_timeout:
     description:
-      - Seconds to wait until every consumer is there.
+      - Seconds to wait until every consumer exists.
     type: float
     default: 300
 requirements:
@@ -71,11 +73,11 @@ requirements:
   - nats-server
 notes:
   - "Failures before a server is started: V(locked), V(invalid_option), V(damaged), V(unsupported) and V(disk_full).
-    V(not_started) shows the last lines of the server's log. V(not_proven) says what came back different."
-  - Failures of the backup itself are recorded as a proof that failed, so that the next run goes on with another stream.
-    Those of the host, such as a full disk or a missing nats-server, are not recorded.
-  - From 2.15 a restore leaves out messages whose own time to live has passed since the backup. A stream that
-    allows these and comes back with fewer messages is compared message by message.
+    V(not_started) shows the last lines of the server's log. V(not_proven) lists the differences after the restore."
+  - Failures of the backup itself are recorded as a failed proof, so the next run tests a different stream. Failures
+    of the host, such as a full disk or a missing nats-server, are not recorded.
+  - From 2.15 on, a restore leaves out messages whose own time to live has passed since the backup. A stream that
+    allows them and comes back with fewer messages is compared message by message.
 seealso:
   - module: natsops.jetstream.nats_backup_info
   - module: natsops.jetstream.nats_stream_backup
@@ -83,12 +85,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Prove the backup whose turn it is
+- name: Test the backup that is due
   natsops.jetstream.nats_backup_drill:
     directory: /srv/backup
   delegate_to: localhost
 
-- name: Prove last night's backup of a stream on a roomy disk
+- name: Test last night's backup of a stream on a disk with enough space
   natsops.jetstream.nats_backup_drill:
     directory: /srv/backup
     stream: APP/ORDERS@2026-11-23
@@ -108,7 +110,7 @@ path:
   type: str
   sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
 server_version:
-  description: Version of the nats-server that proves it.
+  description: Version of the nats-server that runs the test.
   returned: success
   type: str
   sample: 2.15.1
@@ -123,18 +125,18 @@ room:
   type: int
   sample: 1468006
 seconds:
-  description: How long the restore took until all of it was there, with the verification of the archive; null in check mode.
+  description: Seconds until everything was restored, including the verification of the archive. Null in check mode.
   returned: success
   type: float
   sample: 2.5
 bytes_per_second:
-  description: Bytes of the stream that were restored in a second; null in check mode.
+  description: Bytes of the stream restored per second. Null in check mode.
   returned: success
   type: int
   sample: 419430
 proof:
-  description: What the catalogue keeps, null in check mode. C(ok) is whether it is proven, C(reason) why not, C(proven) the
-    time of the last drill that succeeded.
+  description: The catalogue's record. Null in check mode. C(ok) is whether the backup is proven, C(reason) why not,
+    C(proven) the time of the last successful drill.
   returned: success
   type: dict
   sample:
@@ -156,7 +158,7 @@ lines:
   elements: str
   sample: ["APP/ORDERS as of 2026-11-23T02:00:00.123456Z is proven: 1000 messages, restored in 2.5s"]
 unreadable:
-  description: What looks like a backup in the directory and cannot be read.
+  description: Entries of the directory that resemble a backup and cannot be read.
   returned: success
   type: list
   elements: str

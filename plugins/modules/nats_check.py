@@ -13,18 +13,17 @@ author:
   - natsops maintainers (@natsops)
 description:
   - The checks of C(nats server check), any number of them in one task over one connection for each user.
-  - Each check gives a status, its reasons, its figures (perfdata), and the line that a Nagios plugin prints. Names, units and
-    rules are those of the nats CLI, except where that is blind or wrong; C(docs/checks.md) in the collection lists every
-    difference.
-  - What cannot be found out is V(UNKNOWN), never V(OK). Thresholds that every value reaches, or whose warning is worse than
-    their critical, are refused before anything is asked.
+  - Each check returns a status, its reasons, its figures (perfdata), and the line that a Nagios plugin prints. Names,
+    units and rules are those of the nats CLI, except where that misses a fault or is wrong; C(docs/checks.md) in the
+    collection lists every difference.
+  - A value that cannot be determined gives V(UNKNOWN), never V(OK). Thresholds that every value reaches, or whose
+    warning is worse than their critical, are refused before any request is sent.
   - O(checks[].meta) and O(checks[].server) need a user of the system account. O(checks[].jetstream), O(checks[].stream),
     O(checks[].consumer), O(checks[].last_message) and O(checks[].kv) need a user of the account that owns the asset.
-    O(checks[].connection) and O(checks[].request) work with any user, and check what that user can do.
-    O(checks[].credential) and O(checks[].backup) read a file where the module runs and need no
-    connection.
-  - So the task's own user is one of the account, or one of the system account together with O(account_users) and the C(account)
-    of the check.
+    O(checks[].connection) and O(checks[].request) work with any user, and check the permissions of that user.
+    O(checks[].credential) and O(checks[].backup) read a file where the module runs and need no connection.
+  - So the task's own user either belongs to the account, or to the system account. In the latter case set
+    O(account_users) and the C(account) of the check.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
@@ -33,25 +32,26 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - O(checks[].request) sends its request in check mode too, since that is what it checks.
+      - O(checks[].request) sends its request in check mode too, because the reply is the result.
 options:
   checks:
     description:
       - The checks, each an item with exactly one key that names it.
-      - Durations are such as V(500ms), V(5s), V(1h30m) or V(30d), a number alone means seconds. Sizes are such as V(64MB).
-      - A threshold that is left out is off, unless it has a default. Either of a pair may be given alone.
+      - Durations are written as V(500ms), V(5s), V(1h30m) or V(30d); a bare number is seconds. Sizes are written as
+        V(64MB).
+      - An omitted threshold is off, unless it has a default. Either of a pair may be given alone.
     type: list
     elements: dict
     required: true
     suboptions:
       connection:
         description:
-          - Reconnect, ping the server, and send a message to oneself. A threshold counts once it is reached.
+          - Reconnects, pings the server, and sends itself a message. Thresholds are inclusive.
           - A user that may not publish to its own inbox is V(UNKNOWN).
         type: dict
         suboptions:
           account:
-            description: Account whose user of O(account_users) connects, in place of the task's own user.
+            description: Account whose user of O(account_users) connects, instead of the task's own user.
             type: str
           connect_warn:
             description: Warning threshold for connecting and logging in.
@@ -70,29 +70,29 @@ options:
             type: str
             default: 1s
           req_warn:
-            description: Warning threshold for a message to oneself and back.
+            description: Warning threshold for the round trip of a message to itself.
             type: str
             default: 500ms
           req_critical:
-            description: Critical threshold for a message to oneself and back.
+            description: Critical threshold for the round trip of a message to itself.
             type: str
             default: 1s
       meta:
         description:
-          - The meta group, as every server sees it. No leader, servers that name different leaders, a wrong number of members,
-            and members that are offline or not in step are critical.
+          - The meta group, as every server reports it. No leader, servers that report different leaders, a wrong
+            number of members, and members that are offline or not in step are critical.
         type: dict
         suboptions:
           expect:
-            description: How many members the meta group must have.
+            description: Expected number of members of the meta group.
             type: int
             required: true
           lag_critical:
-            description: Raft entries that a member may be behind at most.
+            description: Maximum number of Raft entries that a member may be behind.
             type: int
             default: 200
           seen_critical:
-            description: Time since the leader last heard of a member, at most.
+            description: Maximum time since the leader last received data from a member.
             type: str
             default: 5s
       jetstream:
@@ -102,7 +102,8 @@ options:
         type: dict
         suboptions:
           account:
-            description: Account to check, with its user of O(account_users). By default that of the task's own user.
+            description: Account to check, with its user of O(account_users). Defaults to the account of the task's
+              own user.
             type: str
           mem_warn:
             description: Warning above this percentage of the memory.
@@ -137,11 +138,11 @@ options:
             type: bool
             default: true
           replica_seen_critical:
-            description: Time since a stream's leader last heard of a replica, at most.
+            description: Maximum time since a stream's leader last received data from a replica.
             type: str
             default: 5s
           replica_lag_critical:
-            description: Raft entries that a replica may be behind at most.
+            description: Maximum number of Raft entries that a replica may be behind.
             type: int
             default: 200
       stream:
@@ -155,39 +156,41 @@ options:
             type: str
             required: true
           account:
-            description: Account that owns the stream, with its user of O(account_users). By default that of the task's own user.
+            description: Account that owns the stream, with its user of O(account_users). Defaults to the account of
+              the task's own user.
             type: str
           metadata:
             description:
-              - Whether thresholds in the stream's own metadata are used in place of the options here.
+              - Whether thresholds in the stream's own metadata are used instead of these options.
               - The keys are C(io.nats.monitor.) followed by V(lag-critical), V(seen-critical), V(min-sources), V(max-sources),
                 V(peer-expect), V(peer-lag-critical), V(peer-seen-critical), V(msgs-warn), V(msgs-critical), V(subjects-warn)
-                or V(subjects-critical). The value V(0) switches a threshold off. V(enabled) must be a boolean and has no
-                effect, since it is for tools that look for streams to check.
-              - A value that cannot be read is V(UNKNOWN). Another key under C(io.nats.monitor.) is V(WARNING).
+                or V(subjects-critical). The value V(0) turns a threshold off. V(enabled) must be a boolean and has no
+                effect, since it is for tools that select the streams to check.
+              - A value that cannot be read gives V(UNKNOWN). Any other key under C(io.nats.monitor.) gives
+                V(WARNING).
             type: bool
             default: true
           lag_critical:
             description: Critical when the mirror or a source is at least this many messages behind.
             type: int
           seen_critical:
-            description: Critical when the mirror or a source was not heard of for this long, or never.
+            description: Critical when nothing was received from the mirror or a source for this long, or ever.
             type: str
           min_sources:
-            description: How many sources there must be at least.
+            description: Minimum number of sources.
             type: int
           max_sources:
-            description: How many sources there may be at most.
+            description: Maximum number of sources.
             type: int
           peer_expect:
-            description: How many replicas there must be. By default as many as the stream's C(num_replicas).
+            description: Expected number of replicas. Defaults to the stream's C(num_replicas).
             type: int
           peer_lag_critical:
-            description: Raft entries that a replica may be behind at most.
+            description: Maximum number of Raft entries that a replica may be behind.
             type: int
             default: 200
           peer_seen_critical:
-            description: Time since the leader last heard of a replica, at most.
+            description: Maximum time since the leader last received data from a replica.
             type: str
             default: 5s
           msgs_warn:
@@ -198,17 +201,19 @@ options:
             type: int
           subjects_warn:
             description:
-              - Warning at this many subjects or more; or fewer, when O(checks[].stream.subjects_critical) is less than this.
+              - Warning at this many subjects or more or, if O(checks[].stream.subjects_critical) is lower than this,
+                at this many or fewer.
             type: int
           subjects_critical:
             description:
-              - Critical at this many subjects or more; or fewer, when it is less than O(checks[].stream.subjects_warn).
+              - Critical at this many subjects or more or, if this is lower than O(checks[].stream.subjects_warn), at
+                this many or fewer.
             type: int
       consumer:
         description:
-          - One consumer. Its replicas are checked as those of a stream.
-          - When something was last delivered or acknowledged is lost when the leader's server is started again; until the next
-            time that is V(UNKNOWN).
+          - One consumer. Its replicas are checked in the same way as those of a stream.
+          - A restart of the leader's server loses the times of the last delivery and acknowledgement. Until the next
+            ones, they are V(UNKNOWN).
         type: dict
         suboptions:
           stream:
@@ -220,24 +225,25 @@ options:
             type: str
             required: true
           account:
-            description: Account that owns the stream, with its user of O(account_users). By default that of the task's own user.
+            description: Account that owns the stream, with its user of O(account_users). Defaults to the account of
+              the task's own user.
             type: str
           metadata:
             description:
-              - Whether thresholds in the consumer's own metadata are used in place of the options here, as with streams.
+              - Whether thresholds in the consumer's own metadata are used instead of these options, as with streams.
               - The keys are C(io.nats.monitor.) followed by V(outstanding-ack-critical), V(waiting-critical),
                 V(unprocessed-critical), V(last-delivery-critical), V(last-ack-critical), V(redelivery-critical), V(pinned) or
                 V(enabled).
             type: bool
             default: true
           outstanding_ack_critical:
-            description: Critical at this many messages that were delivered and are not acknowledged.
+            description: Critical at this many delivered messages without an acknowledgement.
             type: int
           waiting_critical:
             description: Critical at this many waiting pull requests.
             type: int
           unprocessed_critical:
-            description: Critical at this many messages that were not delivered yet.
+            description: Critical at this many messages that have not been delivered yet.
             type: int
           last_delivery_critical:
             description: Critical when nothing was delivered for this long, or ever.
@@ -253,16 +259,16 @@ options:
             type: bool
             default: false
           peer_lag_critical:
-            description: Raft entries that a replica may be behind at most.
+            description: Maximum number of Raft entries that a replica may be behind.
             type: int
             default: 200
           peer_seen_critical:
-            description: Time since the leader last heard of a replica, at most.
+            description: Maximum time since the leader last received data from a replica.
             type: str
             default: 5s
       last_message:
         description:
-          - The newest message of a subject. None is critical.
+          - The newest message of a subject. A missing message is critical.
         type: dict
         suboptions:
           stream:
@@ -270,7 +276,8 @@ options:
             type: str
             required: true
           account:
-            description: Account that owns the stream, with its user of O(account_users). By default that of the task's own user.
+            description: Account that owns the stream, with its user of O(account_users). Defaults to the account of
+              the task's own user.
             type: str
           subject:
             description: Subject, which may have wildcards.
@@ -283,16 +290,17 @@ options:
             description: Critical when the message is older than this.
             type: str
           content:
-            description: Regular expression (of Python) that must be found in the message.
+            description: Python regular expression that must match somewhere in the message.
             type: str
           body_timestamp:
             description:
-              - Whether the message's content, a number of seconds since 1970, tells its age, in place of when it was stored.
+              - Whether the age is computed from the message's content, a number of seconds since 1970, instead of the
+                time when it was stored.
             type: bool
             default: false
       server:
         description:
-          - One server. None of this name is critical.
+          - One server. If no server has this name, the check is critical.
         type: dict
         suboptions:
           server_name:
@@ -313,43 +321,47 @@ options:
             type: str
           conn_warn:
             description:
-              - Warning at this many connections or more; or fewer, when O(checks[].server.conn_critical) is less than this.
+              - Warning at this many connections or more or, if O(checks[].server.conn_critical) is lower than this,
+                at this many or fewer.
             type: int
           conn_critical:
-            description: Critical at this many connections or more; or fewer, when it is less than O(checks[].server.conn_warn).
+            description: Critical at this many connections or more or, if this is lower than
+              O(checks[].server.conn_warn), at this many or fewer.
             type: int
           subs_warn:
             description:
-              - Warning at this many subscriptions or more; or fewer, when O(checks[].server.subs_critical) is less than this.
+              - Warning at this many subscriptions or more or, if O(checks[].server.subs_critical) is lower than this,
+                at this many or fewer.
             type: int
           subs_critical:
-            description: Critical at this many subscriptions or more; or fewer, when it is less than O(checks[].server.subs_warn).
+            description: Critical at this many subscriptions or more or, if this is lower than
+              O(checks[].server.subs_warn), at this many or fewer.
             type: int
           uptime_warn:
-            description: Warning when the server runs for this long or less.
+            description: Warning when the server has been running for this long or less.
             type: str
           uptime_critical:
-            description: Critical when the server runs for this long or less.
+            description: Critical when the server has been running for this long or less.
             type: str
           auth_required:
-            description: Whether clients must have to authenticate.
+            description: Whether the server must require clients to authenticate.
             type: bool
             default: false
           tls_required:
-            description: Whether clients must have to use TLS.
+            description: Whether the server must require clients to use TLS.
             type: bool
             default: false
           js_required:
-            description: Whether JetStream must run.
+            description: Whether JetStream must be running.
             type: bool
             default: false
           tls_cert_warn:
             description:
-              - Warning when a certificate of one of the server's listeners ends within this time. Servers tell from 2.12.4
-                on; an older one is V(UNKNOWN).
+              - Warning when a certificate of one of the server's listeners expires within this time. Servers report
+                this from 2.12.4 on; older ones are V(UNKNOWN).
             type: str
           tls_cert_critical:
-            description: Critical when a certificate of one of the server's listeners ends within this time.
+            description: Critical when a certificate of one of the server's listeners expires within this time.
             type: str
       kv:
         description:
@@ -361,15 +373,18 @@ options:
             type: str
             required: true
           account:
-            description: Account that owns the bucket, with its user of O(account_users). By default that of the task's own user.
+            description: Account that owns the bucket, with its user of O(account_users). Defaults to the account of
+              the task's own user.
             type: str
           values_warn:
             description:
-              - Warning at this many values or more; or fewer, when O(checks[].kv.values_critical) is less than this.
-              - Old revisions and marks of deletion count, as they do for the nats CLI.
+              - Warning at this many values or more or, if O(checks[].kv.values_critical) is lower than this, at this
+                many or fewer.
+              - Old revisions and delete markers count, as in the nats CLI.
             type: int
           values_critical:
-            description: Critical at this many values or more; or fewer, when it is less than O(checks[].kv.values_warn).
+            description: Critical at this many values or more or, if this is lower than O(checks[].kv.values_warn), at
+              this many or fewer.
             type: int
           key:
             description: Key that must have a value.
@@ -377,7 +392,7 @@ options:
       request:
         description:
           - A request to a service. No reply is critical.
-          - Only ask what may be asked at any time; the request is sent in check mode too.
+          - Send only requests that are safe at any time; the request is sent in check mode too.
         type: dict
         suboptions:
           subject:
@@ -385,7 +400,7 @@ options:
             type: str
             required: true
           account:
-            description: Account whose user of O(account_users) asks, in place of the task's own user.
+            description: Account whose user of O(account_users) sends the request, instead of the task's own user.
             type: str
           payload:
             description: Content of the request.
@@ -395,7 +410,7 @@ options:
             description: Headers of the request.
             type: dict
           match_payload:
-            description: Regular expression (of Python) that must be found in the reply.
+            description: Python regular expression that must match somewhere in the reply.
             type: str
           match_headers:
             description: Headers that the reply must have, with these values.
@@ -404,11 +419,12 @@ options:
             description: Warning when the reply takes longer than this.
             type: str
           response_critical:
-            description: Critical when the reply takes longer than this. After O(timeout) there is no reply.
+            description: Critical when the reply takes longer than this. A reply later than O(timeout) counts as none.
             type: str
       credential:
         description:
-          - How long the JWT in a C(.creds) file is valid. Its signature is not verified. Expired, or not valid yet, is critical.
+          - The validity of the JWT in a C(.creds) file. Its signature is not verified. A JWT that has expired or is
+            not valid yet is critical.
         type: dict
         suboptions:
           credential:
@@ -427,8 +443,8 @@ options:
             default: true
       backup:
         description:
-          - The catalogue of a directory of backups, see M(natsops.jetstream.nats_backup). A stream that the last run could not
-            save, and one whose last drill failed, is critical, as is a directory without a catalogue.
+          - The catalogue of a directory of backups, see M(natsops.jetstream.nats_backup). A stream that the last run
+            could not save, a stream whose last drill failed, and a directory without a catalogue are critical.
         type: dict
         suboptions:
           directory:
@@ -436,7 +452,7 @@ options:
             type: path
             required: true
           s3:
-            description: How object storage is reached, as for M(natsops.jetstream.nats_backup).
+            description: How to reach object storage, as for M(natsops.jetstream.nats_backup).
             type: dict
             suboptions:
               endpoint_url:
@@ -446,7 +462,7 @@ options:
                 description: Region of the bucket.
                 type: str
               access_key:
-                description: Access key, by default that of boto3.
+                description: Access key. Defaults to that of boto3.
                 type: str
               secret_key:
                 description: Secret key.
@@ -455,37 +471,41 @@ options:
                 description: Session token of temporary credentials.
                 type: str
               ca_file:
-                description: CA certificates that the server's is verified by.
+                description: CA certificates to verify the server's certificate.
                 type: path
               addressing_style:
-                description: Whether the bucket is in the path or in the host's name.
+                description: Whether the bucket is in the path or in the host name.
                 type: str
                 choices: [auto, path, virtual]
                 default: auto
           streams:
             description:
-              - Which streams, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), with C(*) and C(?) for any characters and any one.
+              - Streams to check, each as C(ACCOUNT), C(ACCOUNT/STREAM) or C(*), where C(*) matches any characters and
+                C(?) exactly one.
             type: list
             elements: str
             default: ["*"]
           age_warn:
-            description: Warning when a stream was last saved, or seen to be as saved, longer ago than this.
+            description: Warning when a stream was last saved, or found unchanged since its backup, longer ago than
+              this.
             type: str
             default: 26h
           age_critical:
-            description: Critical when a stream was last saved, or seen to be as saved, longer ago than this.
+            description: Critical when a stream was last saved, or found unchanged since its backup, longer ago than
+              this.
             type: str
             default: 50h
           proof_warn:
-            description: Warning when a restore of a stream was last proven longer ago than this, or never was.
+            description: Warning when the last proven restore of a stream is older than this, or there was none.
             type: str
           proof_critical:
-            description: Critical when a restore of a stream was last proven longer ago than this, or never was.
+            description: Critical when the last proven restore of a stream is older than this, or there was none.
             type: str
   fail_on:
     description:
-      - The task fails when a check is of this status or a worse one, in the order V(OK), V(WARNING), V(UNKNOWN), V(CRITICAL).
-      - With V(never) it only reports. Options that make no sense fail in any case.
+      - The task fails when a check has this status or a worse one, in the order V(OK), V(WARNING), V(UNKNOWN),
+        V(CRITICAL).
+      - With V(never) it only reports. Invalid options always fail.
     type: str
     choices: [warning, unknown, critical, never]
     default: unknown
@@ -574,21 +594,21 @@ status:
   type: str
   sample: CRITICAL
 results:
-  description: What each check found, in the order of O(checks).
+  description: The results of the checks, in the order of O(checks).
   returned: always
   type: list
   elements: dict
   contains:
     check:
-      description: Which check it is.
+      description: Kind of the check.
       type: str
       sample: stream
     name:
-      description: What was checked, as the nats CLI names it.
+      description: The checked object, as named by the nats CLI.
       type: str
       sample: ORDERS
     account:
-      description: Account that the check named, null for that of the task's own user.
+      description: Account named in the check. Null for the account of the task's own user.
       type: str
       sample: APP
     status:
@@ -596,23 +616,23 @@ results:
       type: str
       sample: CRITICAL
     reasons:
-      description: What was found, by its severity.
+      description: The findings by severity.
       type: dict
       contains:
         critical:
-          description: What is critical.
+          description: Critical findings.
           type: list
           elements: str
         unknown:
-          description: What could not be found out.
+          description: Values that could not be determined.
           type: list
           elements: str
         warning:
-          description: What deserves attention.
+          description: Warnings.
           type: list
           elements: str
         ok:
-          description: What is fine.
+          description: Findings that are in order.
           type: list
           elements: str
       sample:
@@ -622,7 +642,7 @@ results:
         ok: [120 messages]
     perfdata:
       description:
-        - The figures. The unit is V(s), V(B), V(%) or empty. The thresholds are null where there are none.
+        - The figures. The unit is V(s), V(B), V(%) or empty. Thresholds that are not set are null.
       type: list
       elements: dict
       sample:

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_dr_drill
-short_description: Prove that a second site can take over
+short_description: Rehearse the failover to a second site
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Rehearses M(natsops.jetstream.nats_dr_failover) as if the origin were gone, with a throw-away copy of what the site has. That
-    is promoted as the copy would be, gets the durable consumers at the floors of the last checkpoint, and must take a message.
-  - Then it is compared with the copy, in the number of messages, the contents of O(compare) of them, and the floor of each
-    consumer, and removed.
-  - The origin is not asked, and neither it nor the copy is changed. The throw-away copy C(NATS_DR_DRILL_<stream>) has a subject
-    that nobody uses, no republish, no subject transform, and consumers that push to nobody.
-  - What the drill showed is recorded at the site, and M(natsops.jetstream.nats_dr_info) reports it. A drill that fails is
-    recorded as well, also where the failover itself would be refused.
-  - A throw-away copy that a killed run left is removed by the next one. Run one drill at a time.
+  - Rehearses M(natsops.jetstream.nats_dr_failover) as if the origin were gone, with a throw-away copy of the site's
+    stream. The copy is promoted, gets the durable consumers at the floors of the last checkpoint, and must accept a
+    message.
+  - It is then compared with the site's copy, by the number of messages, the contents of O(compare) of them, and the
+    floor of each consumer, and removed.
+  - The origin is not queried, and neither it nor the site's copy is changed. The throw-away copy
+    C(NATS_DR_DRILL_<stream>) has an unused subject, no republish, no subject transform, and its consumers deliver to
+    no clients.
+  - The result of the drill is recorded at the site, and M(natsops.jetstream.nats_dr_info) reports it. A failed drill
+    is also recorded, even if the failover itself would be refused.
+  - The next run removes a throw-away copy left by a killed one. Run one drill at a time.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -29,38 +31,41 @@ extends_documentation_fragment:
 options:
   only:
     description:
-      - Names of the O(streams) to rehearse, each as C(ACCOUNT/STREAM), or C(STREAM) where it has no account. By default all.
+      - Names of the O(streams) to rehearse, each as C(ACCOUNT/STREAM), or C(STREAM) if it has no account. By default
+        all.
     type: list
     elements: str
   compare:
     description:
-      - How many messages of each stream have their contents compared, evenly spread.
+      - Number of messages of each stream, evenly spread, whose contents are compared.
     type: int
     default: 1000
   consumers:
     description:
-      - Whether durable consumers are created, as with the option of M(natsops.jetstream.nats_dr_failover).
+      - Whether to create durable consumers, like the option of the same name in
+        M(natsops.jetstream.nats_dr_failover).
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds until a throw-away copy has what the site has.
+      - Seconds until a throw-away copy has all messages of the site's copy.
     type: float
     default: 600
 attributes:
   check_mode:
-    description: Can run in check mode, and says how much room the drill needs, and whether the failover would be refused.
+    description: Can run in check mode, and returns how much room the drill needs, and whether the failover would be
+      refused.
     support: full
   diff_mode:
-    description: Nothing stays but the record.
+    description: The drill leaves only its record.
     support: none
   idempotent:
     support: none
     details:
       - Each run is another drill.
 notes:
-  - The throw-away copy needs as much room at the site as the copy, for as long as the drill takes. It is refused where the
-    account's limits leave less; whether the disks have it is not seen.
+  - During the drill, the throw-away copy needs as much room at the site as the site's copy. It is refused if the
+    account's limits leave less. The free space of the disks is not checked.
 seealso:
   - module: natsops.jetstream.nats_dr_info
   - module: natsops.jetstream.nats_dr_failover
@@ -68,7 +73,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Prove that west can take over
+- name: Rehearse the failover to west
   natsops.jetstream.nats_dr_drill:
     origin: {name: east, servers: [nats://n1.east.example.com:4222]}
     site: {name: west, servers: [nats://n1.west.example.com:4222]}
@@ -82,7 +87,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: What was shown, or in check mode what would be done, for people.
+  description: The result of the drill, or in check mode the plan, for people.
   returned: success, and where a drill failed
   type: list
   elements: str
@@ -93,7 +98,7 @@ screen:
   type: list
   elements: str
 streams:
-  description: The streams in the order of the option; in check mode none.
+  description: The streams in the order of the option. Empty in check mode.
   returned: success, and where a drill failed
   type: list
   elements: dict
@@ -111,13 +116,13 @@ streams:
       type: str
       sample: ORDERS
     compared:
-      description: How many messages had their contents compared.
+      description: Number of messages whose contents were compared.
       type: int
       sample: 1000
     drill:
-      description: What is recorded. C(copied) seconds passed until the throw-away copy was filled, C(seconds) from the
-        promotion until it served with its consumers. Up to C(position), a sequence of the origin, the site had the messages;
-        C(proven) is when a drill last succeeded.
+      description: The record. C(copied) is the number of seconds to fill the throw-away copy, C(seconds) the number
+        from the promotion until it served with its consumers. C(position) is the sequence of the origin up to which
+        the site had the messages. C(proven) is when a drill last succeeded.
       type: dict
       sample: {time: "2026-11-24T03:00:00.123456Z", ok: true, reason: "", method: end mirror, messages: 2000, position: 2000,
                consumers: 3, copied: 1.2, seconds: 0.4, proven: "2026-11-24T03:00:00.123456Z"}

@@ -12,14 +12,15 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a key-value bucket to the desired configuration, and sees by reading again that the servers have it and that its
-    group is whole and in step. The bucket is the stream that NATS clients would make (ADR-8), and they can use it at once.
+  - Brings a key-value bucket to the desired configuration, then reads it again to verify that the servers have it and
+    that its group is complete and in step. The bucket is the same stream that NATS clients create (ADR-8), and they
+    can use it at once.
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
-  - An option that is not given stays as it is on an existing bucket, and gets the default on a new one.
-  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) sets an option back to the default. A
-    dictionary or list replaces the whole old value.
-  - What cannot be changed, what is dangerous and is not named in O(allow), and what the servers do not know yet is refused before
-    anything is done.
+  - An omitted option is left unchanged on an existing bucket, and gets the default on a new one.
+  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the default.
+    A dictionary or list replaces the old value completely.
+  - Changes that are impossible, that are dangerous and not named in O(allow), or that the servers do not support yet
+    are refused before anything is done.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -30,16 +31,16 @@ attributes:
   check_mode:
     support: full
     details:
-      - The servers' own validation of what can be combined, and of free servers and limits, happens only in a real run.
+      - The servers check the combination of options, available servers and limits only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the keys of the bucket's stream that differ, in the server's words and units.
+      - Shows the keys of the bucket's stream that differ, with the server's names and units.
   idempotent:
     support: full
 options:
   bucket:
-    description: Name of the bucket, of letters, digits, C(_) and C(-).
+    description: Name of the bucket, which may contain letters, digits, C(_) and C(-).
     type: str
     required: true
   state:
@@ -47,8 +48,8 @@ options:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
       - V(purged) removes keys with their history, see O(keys), and needs V(data_loss) in O(allow). Clients that watch the
         bucket are not notified.
-      - For V(absent) and V(purged) no other option of the configuration counts than O(metadata), which may tell that the
-        bucket is the task's own.
+      - With V(absent) and V(purged), the only other configuration option that counts is O(metadata), which may show
+        that the task owns the bucket.
     type: str
     choices: [present, absent, purged]
     default: present
@@ -57,26 +58,27 @@ options:
     type: str
     default: ">"
   description:
-    description: What the bucket is for.
+    description: Purpose of the bucket.
     type: str
   history:
-    description: How many values of each key are kept, 1 to 64. Default on a new bucket is V(1).
+    description: Number of values kept for each key, 1 to 64. Defaults to V(1) on a new bucket.
     type: int
   ttl:
     description:
-      - How long a value is kept, V(0) for ever. Such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is seconds.
+      - How long a value is kept, V(0) for no limit, such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is
+        seconds.
     type: str
   limit_marker_ttl:
     description:
-      - How long a marker tells that a key went away by its age (2.11); units as in O(ttl). Allows keys with a time to live
-        of their own.
+      - How long delete markers for expired keys are kept (2.11); units as in O(ttl). Allows keys with their own time
+        to live.
     type: str
   max_value_size:
-    description: Greatest size of one value, V(-1) for any; units as in O(max_bytes).
+    description: Maximum size of one value, V(-1) for no limit; units as in O(max_bytes).
     type: str
   max_bytes:
     description:
-      - Greatest size of the bucket, V(-1) for any. Such as V(10GiB) or V(512MB). A bare number is bytes.
+      - Maximum size of the bucket, V(-1) for no limit, such as V(10GiB) or V(512MB). A bare number is bytes.
       - As in nats-server's configuration C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and C(K), C(M), C(G)
         powers of 1000.
     type: str
@@ -91,7 +93,7 @@ options:
     type: int
   placement:
     description:
-      - Where the replicas are. A change moves them, and waits until every replica is in step.
+      - Where the replicas are placed. A change moves them, and waits until every replica is in step.
     type: dict
     suboptions:
       cluster:
@@ -110,21 +112,22 @@ options:
     type: dict
     suboptions:
       src:
-        description: Subjects to publish again, all of them without it.
+        description: Subjects to publish again. By default all.
         type: str
       dest:
-        description: The subject to publish under. Must be given.
+        description: The subject to publish under. Required.
         type: str
       headers_only:
         description: Whether messages are published without their data.
         type: bool
   mirror:
     description:
-      - The bucket that this one is a read-only copy of. Cannot be changed, and from 2.12 be ended with an empty dictionary.
+      - The bucket of which this one is a read-only copy. It cannot be changed; from 2.12 on, an empty dictionary ends
+        the mirroring.
     type: dict
     suboptions: &source
       name:
-        description: Name of the origin bucket. Must be given.
+        description: Name of the origin bucket. Required.
         type: str
       opt_start_seq:
         description: First sequence to copy.
@@ -136,7 +139,7 @@ options:
         description: Copy messages of this subject only.
         type: str
       subject_transforms:
-        description: Copy messages of these subjects only, and store them under others.
+        description: Copy only messages of these subjects, and store them under different ones.
         type: list
         elements: dict
         suboptions:
@@ -144,38 +147,38 @@ options:
             description: Subject to copy.
             type: str
           dest:
-            description: Subject to store it under. Must be given.
+            description: Subject to store it under. Required.
             type: str
       external:
         description: How to reach an origin in another account or domain.
         type: dict
         suboptions:
           api:
-            description: Prefix of the origin's API, such as V($JS.hub.API) for the domain C(hub). Must be given.
+            description: Prefix of the origin's API, such as V($JS.hub.API) for the domain C(hub). Required.
             type: str
           deliver:
-            description: Prefix of the subjects that messages are delivered on.
+            description: Prefix of the subjects on which messages are delivered.
             type: str
       consumer:
-        description: A durable consumer of the origin, made before, to copy by (2.14).
+        description: An existing durable consumer of the origin through which to copy (2.14).
         type: dict
         suboptions:
           name:
-            description: Name of the consumer. Must be given.
+            description: Name of the consumer. Required.
             type: str
           deliver_subject:
-            description: Its deliver subject. Must be given.
+            description: Its deliver subject. Required.
             type: str
   sources:
     description:
-      - The buckets whose keys are copied into this one. Their order has no meaning.
+      - The buckets whose keys are copied into this one. Their order is irrelevant.
       - Without C(subject_transforms) and C(filter_subject) the keys of the origin become keys of this bucket.
     type: list
     elements: dict
     suboptions: *source
   metadata:
     description:
-      - Keys and values of your own. Keys that begin with C(_nats.) are the server's, and left alone.
+      - Your own keys and values. Keys that begin with C(_nats.) belong to the server and are left alone.
     type: dict
 seealso:
   - module: natsops.jetstream.nats_stream
@@ -186,7 +189,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Settings, with the last five values of each key, on three servers
+- name: Keep settings with the last five values of each key, on three servers
   natsops.jetstream.nats_kv_bucket:
     bucket: settings
     history: 5
@@ -197,7 +200,7 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
-- name: Forget every session
+- name: Remove every session
   natsops.jetstream.nats_kv_bucket:
     bucket: settings
     state: purged
@@ -219,28 +222,30 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration of the bucket's stream before, in the server's words; null when there was no such bucket.
+  description: The configuration of the bucket's stream before the change, with the server's names. Null if there was
+    no such bucket.
   returned: success
   type: dict
   sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 1}
 after:
-  description: The same afterwards, as read again; in check mode as it would be. Null when there is no such bucket.
+  description: The same afterwards, as read from the servers; in check mode, as planned. Null if there is no such
+    bucket.
   returned: success
   type: dict
   sample: {name: KV_settings, subjects: ["$KV.settings.>"], num_replicas: 3}
 dangers:
-  description: What was dangerous about the change, and was allowed.
+  description: Dangers of the change that were allowed.
   returned: success
   type: list
   elements: dict
   sample: [{kind: data_loss, message: it holds 12 messages}]
 purged:
-  description: How many messages were removed; null in check mode.
+  description: Number of messages removed. Null in check mode.
   returned: O(state=purged)
   type: int
   sample: 12
 waited:
-  description: Seconds that the run took, with the wait until its success was seen.
+  description: Seconds that the run took, including the verification.
   returned: success
   type: float
   sample: 0.9

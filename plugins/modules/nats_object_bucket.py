@@ -12,14 +12,15 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings an object bucket to the desired configuration, and sees by reading again that the servers have it and that its group is
-    whole and in step. The bucket is the stream that NATS clients would make (ADR-20), and they can use it at once.
+  - Brings an object bucket to the desired configuration, then reads it again to verify that the servers have it and
+    that its group is complete and in step. The bucket is the same stream that NATS clients create (ADR-20), and they
+    can use it at once.
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
-  - An option that is not given stays as it is on an existing bucket, and gets the default on a new one.
-  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) sets an option back to the default. A
-    dictionary or list replaces the whole old value.
-  - What cannot be changed, what is dangerous and is not named in O(allow), and what the servers do not know yet is refused before
-    anything is done.
+  - An omitted option is left unchanged on an existing bucket, and gets the default on a new one.
+  - An empty value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the default.
+    A dictionary or list replaces the old value completely.
+  - Changes that are impossible, that are dangerous and not named in O(allow), or that the servers do not support yet
+    are refused before anything is done.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -30,37 +31,38 @@ attributes:
   check_mode:
     support: full
     details:
-      - The servers' own validation of what can be combined, and of free servers and limits, happens only in a real run.
+      - The servers check the combination of options, available servers and limits only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the keys of the bucket's stream that differ, in the server's words and units.
+      - Shows the keys of the bucket's stream that differ, with the server's names and units.
   idempotent:
     support: full
 options:
   bucket:
-    description: Name of the bucket, of letters, digits, C(_) and C(-).
+    description: Name of the bucket, which may contain letters, digits, C(_) and C(-).
     type: str
     required: true
   state:
     description:
       - V(present) creates or changes the bucket, V(absent) deletes it with everything in it.
       - V(purged) removes all objects, and needs V(data_loss) in O(allow). Clients that watch the bucket are not notified.
-      - For V(absent) and V(purged) no other option of the configuration counts than O(metadata), which may tell that the
-        bucket is the task's own.
+      - With V(absent) and V(purged), the only other configuration option that counts is O(metadata), which may show
+        that the task owns the bucket.
     type: str
     choices: [present, absent, purged]
     default: present
   description:
-    description: What the bucket is for.
+    description: Purpose of the bucket.
     type: str
   ttl:
     description:
-      - How long an object is kept, V(0) for ever. Such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is seconds.
+      - How long an object is kept, V(0) for no limit, such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is
+        seconds.
     type: str
   max_bytes:
     description:
-      - Greatest size of the bucket, V(-1) for any. Such as V(10GiB) or V(512MB). A bare number is bytes.
+      - Maximum size of the bucket, V(-1) for no limit, such as V(10GiB) or V(512MB). A bare number is bytes.
       - As in nats-server's configuration C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and C(K), C(M), C(G)
         powers of 1000.
     type: str
@@ -75,7 +77,7 @@ options:
     type: int
   placement:
     description:
-      - Where the replicas are. A change moves them, and waits until every replica is in step.
+      - Where the replicas are placed. A change moves them, and waits until every replica is in step.
     type: dict
     suboptions:
       cluster:
@@ -91,11 +93,11 @@ options:
     choices: [none, s2]
   sealed:
     description:
-      - Whether the bucket is closed for ever. Not for a new bucket; needs V(irreversible) in O(allow).
+      - Whether the bucket is closed permanently. Not for a new bucket; needs V(irreversible) in O(allow).
     type: bool
   metadata:
     description:
-      - Keys and values of your own. Keys that begin with C(_nats.) are the server's, and left alone.
+      - Your own keys and values. Keys that begin with C(_nats.) belong to the server and are left alone.
     type: dict
 seealso:
   - module: natsops.jetstream.nats_stream
@@ -106,7 +108,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Reports are kept for a year, on three servers
+- name: Keep reports for a year, on three servers
   natsops.jetstream.nats_object_bucket:
     bucket: reports
     ttl: 1y
@@ -117,7 +119,7 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
-- name: Close the archive for ever
+- name: Close the archive permanently
   natsops.jetstream.nats_object_bucket:
     bucket: reports
     ttl: "0"
@@ -139,28 +141,30 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration of the bucket's stream before, in the server's words; null when there was no such bucket.
+  description: The configuration of the bucket's stream before the change, with the server's names. Null if there was
+    no such bucket.
   returned: success
   type: dict
   sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 1}
 after:
-  description: The same afterwards, as read again; in check mode as it would be. Null when there is no such bucket.
+  description: The same afterwards, as read from the servers; in check mode, as planned. Null if there is no such
+    bucket.
   returned: success
   type: dict
   sample: {name: OBJ_reports, subjects: ["$O.reports.C.>", "$O.reports.M.>"], num_replicas: 3}
 dangers:
-  description: What was dangerous about the change, and was allowed.
+  description: Dangers of the change that were allowed.
   returned: success
   type: list
   elements: dict
   sample: [{kind: data_loss, message: it holds 12 messages}]
 purged:
-  description: How many messages were removed; null in check mode.
+  description: Number of messages removed. Null in check mode.
   returned: O(state=purged)
   type: int
   sample: 12
 waited:
-  description: Seconds that the run took, with the wait until its success was seen.
+  description: Seconds that the run took, including the verification.
   returned: success
   type: float
   sample: 0.9

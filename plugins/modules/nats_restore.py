@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Restores one stream, some, or all streams of accounts from the backups that M(natsops.jetstream.nats_backup) saved, as
-    M(natsops.jetstream.nats_stream_restore) restores one.
-  - Every archive is verified and everything that is in the way is seen before the first stream is created. When one
-    stream cannot be restored, none is. A damaged backup fails its own stream only, after the others are restored.
-  - Sixteen streams are restored at a time, each over its own connection, and one with O(rate_limit). Streams that copy
-    others (mirrors, sources) come last. Each restored stream is compared with its backup.
-  - A stream that exists is never written to. One that is just what was saved is left as it is.
+  - Restores one stream, some, or all streams of accounts from the backups of M(natsops.jetstream.nats_backup), each
+    as M(natsops.jetstream.nats_stream_restore) restores it.
+  - Every archive is verified and all conflicts are found before the first stream is created. If one stream cannot be
+    restored, none is. A damaged backup only fails its own stream, after the others are restored.
+  - Sixteen streams are restored at a time, each over its own connection; with O(rate_limit), one at a time. Streams
+    that copy others (mirrors, sources) come last. Each restored stream is compared with its backup.
+  - An existing stream is never written to. A stream identical to its backup is left as it is.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.backup_store
@@ -31,11 +31,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - Verifies the archives and what they would meet. The servers' limits and free servers show only in a real run.
+      - Verifies the archives and checks for conflicts. Limits and available servers are checked only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the configuration, messages, sequences and consumers that there would be.
+      - Shows the configuration, messages, sequences and consumers after the restore.
   idempotent:
     support: full
 options:
@@ -47,43 +47,44 @@ options:
     required: true
   streams:
     description:
-      - What is restored, each as C(ACCOUNT/STREAM@time), C(ACCOUNT/STREAM), C(ACCOUNT) or C(*), with C(*) and C(?) for
-        any characters and any one. An account is specified by name or, in operator mode, by public key, which wildcards
-        match.
-      - Of each stream that is the newest backup, with a time the newest one that was taken by then, such as
-        C(APP/ORDERS@2026-11-23T02:00:00Z) or C(APP/ORDERS@20261123T020000.123456Z), as its directory is called. A day
-        such as C(2026-11-23) means its end.
+      - Streams to restore, each as C(ACCOUNT/STREAM@time), C(ACCOUNT/STREAM), C(ACCOUNT) or C(*), where C(*) matches
+        any characters and C(?) exactly one. An account is specified by name or, in operator mode, by public key,
+        which wildcards match.
+      - The newest backup of each stream is restored or, with a time, the newest one taken until then, such as
+        C(APP/ORDERS@2026-11-23T02:00:00Z) or, in the format of its directory, C(APP/ORDERS@20261123T020000.123456Z).
+        A day such as C(2026-11-23) means its end.
     type: list
     elements: str
     required: true
   at:
     description:
-      - A time for those that have none of their own.
+      - A time for entries without their own.
     type: str
   account:
     description:
-      - Account to restore into, one of O(account_users), by default the one that each stream was saved from.
+      - Account to restore into, one of O(account_users). Defaults to the original account of each stream.
     type: str
   name:
     description:
-      - Another name, for one stream. Archives of servers before 2.15 can be restored under their own name only.
+      - A different name, for one stream. Archives of servers before 2.15 can only be restored under their own name.
     type: str
   subjects:
     description:
-      - Other subjects, for one stream.
+      - Subjects to use instead of the original ones, for one stream.
     type: list
     elements: str
   num_replicas:
     description:
-      - Another number of replicas.
+      - A different number of replicas.
     type: int
   max_replicas:
     description:
-      - The most replicas that a stream gets, such as the number of servers that are left. Streams with fewer keep theirs.
+      - Maximum number of replicas of a stream, such as the number of remaining servers. Streams with fewer keep
+        theirs.
     type: int
   placement:
     description:
-      - Another placement; an empty one removes it.
+      - A placement to use instead of the original; an empty one removes it.
     type: dict
     suboptions:
       cluster:
@@ -95,23 +96,23 @@ options:
         elements: str
   existing:
     description:
-      - What is done about a stream that exists and is not what was saved. V(refuse) fails before anything is created,
-        V(skip) leaves that stream as it is, for a run that continues after clients have gone on.
+      - How to treat an existing stream that differs from its backup. V(refuse) fails before anything is created,
+        V(skip) leaves that stream as it is, for a run that continues after clients resumed work.
       - A stream that ends below its backup, as an interrupted restore leaves it, fails with V(unfinished) in either case.
     type: str
     choices: [refuse, skip]
     default: refuse
   consumers:
     description:
-      - Whether consumers are restored too.
+      - Whether consumers are restored as well.
     type: bool
     default: true
   compare:
     description:
-      - How each restored stream is compared. V(state) compares messages, sequences and ack floors as the servers report
-        them. V(contents) also reads the stream back and compares the digest of all its messages, unless clients have
-        changed it by then; it takes room for the archive in O(directory) meanwhile, and with object storage in the directory for
-        temporary files.
+      - How each restored stream is compared. V(state) compares messages, sequences and ack floors as reported by the
+        servers. V(contents) also reads the stream back and compares the digest of all its messages, unless clients
+        have already changed it. This temporarily needs room for the archive in O(directory), or with object storage
+        in the directory for temporary files.
     type: str
     choices: [state, contents]
     default: contents
@@ -123,12 +124,12 @@ options:
     default: checksum
   finish_timeout:
     description:
-      - Seconds that the servers may take after the last byte of a stream.
+      - Seconds that the servers may take after receiving the last byte of a stream.
     type: float
     default: 3600
   wait_timeout:
     description:
-      - Seconds to wait until every replica of a stream is in step and every consumer is there.
+      - Seconds to wait until every replica of a stream is in step and every consumer exists.
     type: float
     default: 300
 seealso:
@@ -146,7 +147,7 @@ EXAMPLES = r"""
     directory: /srv/backup
     streams: [APP/ORDERS@2026-11-23]
 
-- name: Show what restoring everything would do
+- name: Show the plan to restore everything
   natsops.jetstream.nats_restore:
     directory: /srv/backup
     streams: ["*"]
@@ -161,15 +162,16 @@ streams:
   elements: dict
   contains:
     name:
-      description: C(ACCOUNT/STREAM), where it is restored, with the identity of the account (in operator mode its public key).
+      description: C(ACCOUNT/STREAM) at the destination, with the identity of the account (in operator mode its public
+        key).
       type: str
       sample: APP/ORDERS
     label:
-      description: How the stream is displayed, with the account's name.
+      description: Display name of the stream, with the account's name.
       type: str
       sample: APP/ORDERS
     account:
-      description: Identity of the account, null for that of the task's own user.
+      description: Identity of the account. Null for the account of the task's own user.
       type: str
     stream:
       description: Name of the stream.
@@ -179,36 +181,36 @@ streams:
       type: str
       sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
     taken:
-      description: When the backup was begun.
+      description: When the backup was started.
       type: str
       sample: "2026-11-23T02:00:00.123456Z"
     changed:
-      description: Whether it was, or would be, created.
+      description: Whether the stream was, or would be, created.
       type: bool
     skipped:
-      description: Whether it was left as it is, by O(existing=skip).
+      description: Whether the stream was left as it is, by O(existing=skip).
       type: bool
     messages:
-      description: How many messages the backup has.
+      description: Number of messages in the backup.
       type: int
     bytes:
       description: Bytes of the archive.
       type: int
     seconds:
-      description: How long it took, where it was restored.
+      description: Seconds that it took, if it was restored.
       type: float
     compared:
       description:
-        - What the backup has and what the restored stream has of C(messages), C(first_seq), C(last_seq), C(gaps) and
-          C(ack_floors), each as a pair, and C(digest), V(same) or V(not compared).
+        - The values of C(messages), C(first_seq), C(last_seq), C(gaps) and C(ack_floors) in the backup and in the
+          restored stream, each as a pair, and C(digest), V(same) or V(not compared).
       type: dict
       sample: {messages: [10, 10], first_seq: [1, 1], last_seq: [12, 12], gaps: [2, 2], ack_floors: {w: [4, 4]}, digest: same}
     caveats:
-      description: What the restored stream does not know or does again.
+      description: Information that the restored stream has lost, and deliveries that it repeats.
       type: list
       elements: str
     diff:
-      description: What there would be.
+      description: The stream after the restore.
       type: dict
 lines:
   description: The same for people.

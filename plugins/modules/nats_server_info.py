@@ -13,9 +13,9 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Reads the servers' monitoring endpoints over NATS, without their HTTP port. Needs a user of the system account.
-  - Server names match exactly on every server version. Long lists (connections, accounts, subscriptions) are read page
-    by page and returned whole.
-  - A server that was asked for and did not answer is named in RV(missing), never just left out.
+  - Server names match exactly on every server version. Long lists (connections, accounts, subscriptions) are read
+    page by page and returned completely.
+  - A requested server that did not answer is always listed in RV(missing).
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -23,7 +23,7 @@ extends_documentation_fragment:
 options:
   server_names:
     description:
-      - Names of the servers to read. By default all that answer.
+      - Names of the servers to read. By default all servers that answer.
     type: list
     elements: str
   cluster:
@@ -32,9 +32,9 @@ options:
     type: str
   endpoints:
     description:
-      - What to read from each server.
+      - Endpoints to read from each server.
       - V(healthz) needs nats-server 2.9, V(idz) and V(profilez) 2.10, V(expvarz), V(ipqueuesz) and V(raftz) 2.10.26.
-      - V(profilez) returns C(profile), for C(go tool pprof) in base64; O(options.profilez.name) says which.
+      - V(profilez) returns C(profile), for C(go tool pprof) in base64; O(options.profilez.name) selects the profile.
     type: list
     elements: str
     choices:
@@ -56,7 +56,8 @@ options:
     default: [varz]
   expected_servers:
     description:
-      - Names of servers that must answer, besides O(server_names). One that does not is named in RV(missing).
+      - Names of further servers that must answer, in addition to O(server_names). Those that do not are listed in
+        RV(missing).
     type: list
     elements: str
     default: []
@@ -67,12 +68,12 @@ options:
     default: false
   mesh:
     description:
-      - Find the routes and gateway connections that are missing between the servers that are read, see RV(mesh_problems).
+      - Find missing routes and gateway connections between the servers that are read, see RV(mesh_problems).
       - Needs V(varz), V(routez) and V(gatewayz) of O(endpoints).
     type: dict
     suboptions:
       clusters:
-        description: Names of the clusters that there shall be, beside those that the servers are configured with.
+        description: Names of the expected clusters, in addition to those in the servers' configuration.
         type: list
         elements: str
         default: []
@@ -83,7 +84,7 @@ options:
         default: []
   options:
     description:
-      - Options of the endpoints, in the words of the servers' own monitoring.
+      - Options of the endpoints, with the names used by the servers' own monitoring.
     type: dict
     default: {}
     suboptions:
@@ -202,29 +203,29 @@ options:
             description: Return every error instead of the first one. Needs nats-server 2.10.
             type: bool
           js_enabled_only:
-            description: Only look whether JetStream is enabled.
+            description: Check only whether JetStream is enabled.
             type: bool
           js_server_only:
-            description: Only look at the server, not at streams and consumers.
+            description: Check only the server, not streams and consumers.
             type: bool
           js_meta_only:
-            description: Only look at the server and the meta group. Needs nats-server 2.11.
+            description: Check only the server and the meta group. Needs nats-server 2.11.
             type: bool
           account:
-            description: Only look at this account.
+            description: Check only this account.
             type: str
           stream:
-            description: Only look at this stream. Needs O(options.healthz.account).
+            description: Check only this stream. Needs O(options.healthz.account).
             type: str
           consumer:
-            description: Only look at this consumer. Needs O(options.healthz.stream).
+            description: Check only this consumer. Needs O(options.healthz.stream).
             type: str
       raftz:
         description: Options of V(raftz).
         type: dict
         suboptions:
           account:
-            description: The Raft groups of this account. Without it those of the system account.
+            description: The Raft groups of this account. Defaults to those of the system account.
             type: str
           group:
             description: Only the Raft group of this name.
@@ -237,20 +238,21 @@ options:
             description: Return empty queues, too.
             type: bool
           filter:
-            description: Only queues whose name contains this.
+            description: Only queues whose name contains this text.
             type: str
       profilez:
         description: Options of V(profilez).
         type: dict
         suboptions:
           name:
-            description: Which profile, such as V(allocs), V(goroutine), V(mutex), V(block) or V(cpu). By default V(heap).
+            description: Name of the profile, such as V(allocs), V(goroutine), V(mutex), V(block) or V(cpu). Defaults
+              to V(heap).
             type: str
           debug:
             description: 0 for a profile, 1 or 2 for a text.
             type: int
           duration:
-            description: How many seconds of V(cpu) are recorded, up to 15 and fewer than O(timeout).
+            description: Seconds for which V(cpu) is recorded, up to 15 and fewer than O(timeout).
             type: float
 seealso:
   - module: natsops.jetstream.nats_cluster_info
@@ -266,7 +268,7 @@ EXAMPLES = r"""
     endpoints: [varz]
   register: servers
 
-- name: Read the routes of two servers, and fail when one of them is away
+- name: Read the routes of two servers, and fail if one of them is unavailable
   natsops.jetstream.nats_server_info:
     server_names: [n1-c1, n2-c1]
     endpoints: [routez, healthz]
@@ -297,9 +299,10 @@ EXAMPLES = r"""
 RETURN = r"""
 servers:
   description:
-    - The servers that answered, by name. Each has one key for each endpoint, absent where it could not be read.
-    - C(rtt) is in seconds. C(clock_offset) is by how many seconds the server's clock is ahead of the controller's, give or take
-      half of C(rtt).
+    - The servers that answered, by name. Each has one key for each endpoint; the key is absent if the endpoint could
+      not be read.
+    - C(rtt) is in seconds. C(clock_offset) is the number of seconds by which the server's clock is ahead of the
+      controller's, plus or minus half of C(rtt).
   returned: success
   type: list
   elements: dict
@@ -322,7 +325,7 @@ missing:
   elements: str
   sample: []
 incomplete:
-  description: Endpoints that a present server did not answer, with the reason.
+  description: Endpoints that a server left unanswered although it answered others, with the reason.
   returned: always
   type: list
   elements: dict
@@ -332,8 +335,9 @@ incomplete:
       failure: {code: timeout, description: no reply within 5 s, subject: $SYS.REQ.SERVER.ND.JSZ, server: n2-c1, account: null}
 mesh_problems:
   description:
-    - A sentence for each pair of servers of a cluster with fewer routes than their pool and O(mesh.pinned_accounts) need, for
-      each server and cluster that are not connected by a gateway, and for each server of which that is not known.
+    - A sentence for each pair of servers of a cluster with fewer routes than their pool and O(mesh.pinned_accounts)
+      need, for each server and cluster that are not connected by a gateway, and for each server for which this is
+      unknown.
   returned: with O(mesh)
   type: list
   elements: str

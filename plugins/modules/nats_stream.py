@@ -12,15 +12,17 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Brings a stream to the desired configuration, and sees by reading again that the servers have it and that its group is
-    whole and in step. Knows every key of the server's own stream configuration up to nats-server 2.15.
+  - Brings a stream to the desired configuration, then reads it again to verify that the servers have it and that its
+    group is complete and in step. Supports every key of the server's own stream configuration up to nats-server 2.15.
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
-  - An option that is not given stays as it is on an existing stream, and gets the server's default on a new one. An empty value
-    (an empty string, list or dictionary, V(0), and V(-1) for limits) sets an option back to the server's default.
-    A dictionary or list replaces the whole old value.
-  - What a stream cannot change, such as its storage, is refused with the old and new values, before anything is done.
-  - What could lose messages, protection or readers is refused unless O(allow) names it, before anything is done.
-  - An option that the servers do not know yet is refused with the version that it needs, before anything is done.
+  - An omitted option is left unchanged on an existing stream, and gets the server's default on a new one. An empty
+    value (an empty string, list or dictionary, V(0), and V(-1) for limits) resets an option to the server's default.
+    A dictionary or list replaces the old value completely.
+  - Changes that a stream does not allow, such as of its storage, are refused with the old and new values before
+    anything is done.
+  - Changes that could lose messages, protection or readers are refused before anything is done, unless O(allow) names
+    them.
+  - An option that the servers do not support is refused with the version that it needs, before anything is done.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
   - natsops.jetstream.accounts.account
@@ -31,11 +33,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - The servers' own validation of what can be combined, and of free servers and limits, happens only in a real run.
+      - The servers check the combination of options, available servers and limits only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the keys that differ, in the server's words and units.
+      - Shows the keys that differ, with the server's names and units.
   idempotent:
     support: full
 options:
@@ -48,14 +50,14 @@ options:
     description:
       - V(present) creates or changes the stream, V(absent) deletes it with its messages and consumers.
       - V(purged) removes messages of the existing stream, see O(purge), and needs V(data_loss) in O(allow).
-      - For V(absent) and V(purged) no other option of the configuration counts than O(metadata), which may tell that the
-        stream is the task's own.
+      - With V(absent) and V(purged), the only other configuration option that counts is O(metadata), which may show
+        that the task owns the stream.
     type: str
     choices: [present, absent, purged]
     default: present
   purge:
     description:
-      - Which messages O(state=purged) removes; without it, all.
+      - Which messages O(state=purged) removes. By default all.
     type: dict
     suboptions:
       filter:
@@ -68,47 +70,49 @@ options:
         description: All but this many of the newest messages. Not together with O(purge.seq).
         type: int
   description:
-    description: What the stream is for.
+    description: Purpose of the stream.
     type: str
   subjects:
     description:
-      - Subjects whose messages are stored. Their order has no meaning.
-      - Default on a new stream is the stream's name, and nothing for mirrors and streams with sources.
+      - Subjects whose messages are stored. Their order is irrelevant.
+      - Defaults to the stream's name on a new stream, and to none for mirrors and streams with sources.
     type: list
     elements: str
   retention:
     description:
-      - Until when messages are kept. V(limits) and V(interest) can be changed into each other, V(workqueue) is for ever.
+      - How long messages are kept. V(limits) and V(interest) can be changed into each other, V(workqueue) is
+        permanent.
     type: str
     choices: [limits, interest, workqueue]
   max_consumers:
-    description: Greatest number of consumers, V(-1) for any. Can be changed from 2.12.15 and 2.14.
+    description: Maximum number of consumers, V(-1) for no limit. Can be changed from 2.12.15 and 2.14.
     type: int
   max_msgs:
-    description: Greatest number of messages, V(-1) for any.
+    description: Maximum number of messages, V(-1) for no limit.
     type: int
   max_bytes:
     description:
-      - Greatest size of all messages, V(-1) for any. Such as V(10GiB) or V(512MB). A bare number is bytes.
+      - Maximum size of all messages, V(-1) for no limit, such as V(10GiB) or V(512MB). A bare number is bytes.
       - As in nats-server's configuration C(KB), C(MB), C(GB) and C(KiB), C(MiB), C(GiB) are powers of 1024, and C(K), C(M), C(G)
         powers of 1000.
     type: str
   max_age:
     description:
-      - Greatest age of a message, V(0) for any. Such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is seconds.
+      - Maximum age of a message, V(0) for no limit, such as V(90s), V(24h), V(1d), V(2w) or V(1y). A bare number is
+        seconds.
     type: str
   max_msgs_per_subject:
-    description: Greatest number of messages of each subject, V(-1) for any.
+    description: Maximum number of messages of each subject, V(-1) for no limit.
     type: int
   max_msg_size:
-    description: Greatest size of one message, V(-1) for any; units as in O(max_bytes).
+    description: Maximum size of one message, V(-1) for no limit; units as in O(max_bytes).
     type: str
   discard:
-    description: Whether a full stream removes its oldest messages or refuses new ones.
+    description: Whether a full stream removes its oldest messages or rejects new ones.
     type: str
     choices: [old, new]
   discard_new_per_subject:
-    description: With O(discard=new), whether O(max_msgs_per_subject) refuses new messages too.
+    description: With O(discard=new), whether O(max_msgs_per_subject) rejects new messages too.
     type: bool
   storage:
     description: Where messages are kept. Cannot be changed.
@@ -120,17 +124,17 @@ options:
       - It is refused while the group has no leader, is being moved, or has replicas that are behind.
     type: int
   no_ack:
-    description: Whether publishers get no acknowledgement.
+    description: Whether publishers get no acknowledgements.
     type: bool
   duplicate_window:
     description:
       - How long a message's id is remembered; units as in O(max_age).
-      - The server's default is V(2m), or O(max_age) where that is shorter. Where O(max_age) becomes shorter than the window, the
-        window follows.
+      - Defaults to V(2m), or to O(max_age) if that is shorter. If O(max_age) is reduced below the window, the window
+        is reduced too.
     type: str
   placement:
     description:
-      - Where the replicas are. A change moves them, and waits until every replica is in step.
+      - Where the replicas are placed. A change moves them, and waits until every replica is in step.
     type: dict
     suboptions:
       cluster:
@@ -142,11 +146,11 @@ options:
         elements: str
   mirror:
     description:
-      - The stream that this one is a copy of. Cannot be changed, and from 2.12 be ended with an empty dictionary.
+      - The stream that this one mirrors. It cannot be changed; from 2.12 on, an empty dictionary ends the mirroring.
     type: dict
     suboptions: &source
       name:
-        description: Name of the origin stream. Must be given.
+        description: Name of the origin stream. Required.
         type: str
       opt_start_seq:
         description: First sequence to copy.
@@ -158,7 +162,7 @@ options:
         description: Copy messages of this subject only.
         type: str
       subject_transforms:
-        description: Copy messages of these subjects only, and store them under others.
+        description: Copy only messages of these subjects, and store them under different ones.
         type: list
         elements: dict
         suboptions:
@@ -166,31 +170,31 @@ options:
             description: Subject to copy.
             type: str
           dest:
-            description: Subject to store it under. Must be given.
+            description: Subject to store it under. Required.
             type: str
       external:
         description: How to reach an origin in another account or domain.
         type: dict
         suboptions:
           api:
-            description: Prefix of the origin's API, such as V($JS.hub.API) for the domain C(hub). Must be given.
+            description: Prefix of the origin's API, such as V($JS.hub.API) for the domain C(hub). Required.
             type: str
           deliver:
-            description: Prefix of the subjects that messages are delivered on.
+            description: Prefix of the subjects on which messages are delivered.
             type: str
       consumer:
-        description: A durable consumer of the origin, made before, to copy by (2.14).
+        description: An existing durable consumer of the origin through which to copy (2.14).
         type: dict
         suboptions:
           name:
-            description: Name of the consumer. Must be given.
+            description: Name of the consumer. Required.
             type: str
           deliver_subject:
-            description: Its deliver subject. Must be given.
+            description: Its deliver subject. Required.
             type: str
   sources:
     description:
-      - The streams whose messages are copied into this one. Their order has no meaning.
+      - The streams whose messages are copied into this one. Their order is irrelevant.
     type: list
     elements: dict
     suboptions: *source
@@ -200,28 +204,28 @@ options:
     choices: [none, s2]
   first_seq:
     description:
-      - Sequence of the first message. Only for a new stream; a server would take it later too, and remove all older messages when
-        it starts the next time.
+      - Sequence of the first message. Only for a new stream. A server would accept it later too, and remove all older
+        messages at its next start.
     type: int
   subject_transform:
     description: Under which subject messages are stored.
     type: dict
     suboptions:
       src:
-        description: Subjects to change, all of them without it.
+        description: Subjects to change. By default all.
         type: str
       dest:
-        description: The new subject. Must be given.
+        description: The new subject. Required.
         type: str
   republish:
     description: Under which subject stored messages are published again.
     type: dict
     suboptions:
       src:
-        description: Subjects to publish again, all of them without it.
+        description: Subjects to publish again. By default all.
         type: str
       dest:
-        description: The subject to publish under. Must be given.
+        description: The subject to publish under. Required.
         type: str
       headers_only:
         description: Whether messages are published without their data.
@@ -230,50 +234,51 @@ options:
     description: Whether every replica answers direct reads.
     type: bool
   mirror_direct:
-    description: Whether a mirror answers direct reads for its origin. Follows the origin's O(allow_direct) where that is known.
+    description: Whether a mirror answers direct reads for its origin. Defaults to the origin's O(allow_direct), if
+      that is known.
     type: bool
   sealed:
-    description: Whether the stream is closed for ever. Not for a new stream; needs V(irreversible) in O(allow).
+    description: Whether the stream is closed permanently. Not for a new stream; needs V(irreversible) in O(allow).
     type: bool
   deny_delete:
-    description: Whether single messages cannot be deleted. Cannot be taken back.
+    description: Whether deleting single messages is forbidden. Cannot be reverted.
     type: bool
   deny_purge:
-    description: Whether the stream cannot be purged. Cannot be taken back.
+    description: Whether purging the stream is forbidden. Cannot be reverted.
     type: bool
   allow_rollup_hdrs:
     description: Whether a message with the header C(Nats-Rollup) replaces all older ones.
     type: bool
   consumer_limits:
-    description: What consumers get that do not say otherwise, and may not exceed.
+    description: Defaults and upper limits for consumers.
     type: dict
     suboptions:
       inactive_threshold:
-        description: After how long an unused consumer is removed; units as in O(max_age).
+        description: Time after which an unused consumer is removed; units as in O(max_age).
         type: str
       max_ack_pending:
-        description: Greatest number of messages that are delivered and not acknowledged.
+        description: Maximum number of delivered messages without an acknowledgement.
         type: int
   allow_msg_ttl:
-    description: Whether messages may have a time to live of their own (2.11). Cannot be taken back.
+    description: Whether messages may have their own time to live (2.11). Cannot be reverted.
     type: bool
   subject_delete_marker_ttl:
     description:
-      - How long a marker tells that a subject's last message went away by its age (2.11); units as in O(max_age).
-        Turns on O(allow_msg_ttl) and O(allow_rollup_hdrs).
+      - How long delete markers are kept for subjects whose last message expired (2.11); units as in O(max_age). Turns
+        on O(allow_msg_ttl) and O(allow_rollup_hdrs).
     type: str
   allow_msg_counter:
     description: Whether the stream holds counters (2.12). Only for a new stream.
     type: bool
   allow_atomic:
-    description: Whether batches may be published whole or not at all (2.12).
+    description: Whether batches may be published atomically (2.12).
     type: bool
   allow_msg_schedules:
-    description: Whether messages may be scheduled (2.12). Turns on O(allow_rollup_hdrs). Cannot be taken back.
+    description: Whether messages may be scheduled (2.12). Turns on O(allow_rollup_hdrs). Cannot be reverted.
     type: bool
   persist_mode:
     description:
-      - Whether an acknowledgement may come before the message is written to disk (V(async), 2.12). Only for a new stream.
+      - Whether a message may be acknowledged before it is written to disk (V(async), 2.12). Only for a new stream.
     type: str
     choices: [default, async]
   allow_batched:
@@ -281,7 +286,7 @@ options:
     type: bool
   metadata:
     description:
-      - Keys and values of your own. Keys that begin with C(_nats.) are the server's, and left alone.
+      - Your own keys and values. Keys that begin with C(_nats.) belong to the server and are left alone.
     type: dict
 seealso:
   - module: natsops.jetstream.nats_consumer
@@ -293,7 +298,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Orders are kept for a day, on three servers
+- name: Keep orders for a day, on three servers
   natsops.jetstream.nats_stream:
     stream: ORDERS
     subjects: [orders.>]
@@ -304,7 +309,7 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
-- name: A copy of the orders of one shop, by a user of the system account
+- name: Mirror the orders of one shop, as a user of the system account
   natsops.jetstream.nats_stream:
     stream: ORDERS_BERLIN
     mirror:
@@ -319,7 +324,7 @@ EXAMPLES = r"""
     user: sys
     password: "{{ nats_system_password }}"
 
-- name: Keep only an hour of orders, and accept that older ones go away at once
+- name: Keep only an hour of orders, and accept that older ones are removed at once
   natsops.jetstream.nats_stream:
     stream: ORDERS
     max_age: 1h
@@ -351,28 +356,29 @@ EXAMPLES = r"""
 
 RETURN = r"""
 before:
-  description: The configuration before, in the server's words; null when there was no such stream.
+  description: The configuration before the change, with the server's names. Null if there was no such stream.
   returned: success
   type: dict
   sample: {name: ORDERS, subjects: ["orders.>"], max_age: 86400000000000, num_replicas: 1}
 after:
-  description: The configuration afterwards, as read again; in check mode as it would be. Null when there is no such stream.
+  description: The configuration afterwards, as read from the servers; in check mode, as planned. Null if there is no
+    such stream.
   returned: success
   type: dict
   sample: {name: ORDERS, subjects: ["orders.>"], max_age: 86400000000000, num_replicas: 3}
 dangers:
-  description: What was dangerous about the change, and was allowed.
+  description: Dangers of the change that were allowed.
   returned: success
   type: list
   elements: dict
   sample: [{kind: data_loss, message: "max_msgs: 10 removes 990 of 1000 messages"}]
 purged:
-  description: How many messages were removed; null in check mode.
+  description: Number of messages removed. Null in check mode.
   returned: O(state=purged)
   type: int
   sample: 990
 waited:
-  description: Seconds that the run took, with the wait until its success was seen.
+  description: Seconds that the run took, including the verification.
   returned: success
   type: float
   sample: 1.4

@@ -12,19 +12,21 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Saves a stream, a key-value bucket or an object bucket by the servers' own snapshot into a directory of its own,
-    C(<directory>/<stream>@<time>), with the archive as the servers send it (C(stream.tar.s2)) and C(backup.json), which
-    has what the archive lacks. C(nats stream restore) reads both, too.
-  - The archive is read back, which takes longer than the transfer, and shows its messages, their sequences and a
-    digest. A backup gets its name only when it is whole. After a failure, a full disk among them, nothing is left.
-  - Nothing is written where the newest backup is whole and the stream, its configuration and its consumers are still as
-    saved.
-  - Servers before 2.15 leave out consumers whose replicas are elsewhere, as with one replica on another server.
-    Positions and configurations of all consumers are in C(backup.json), by which
+  - Saves a stream, a key-value bucket or an object bucket by the servers' own snapshot into its own directory,
+    C(<directory>/<stream>@<time>), with the archive as the servers send it (C(stream.tar.s2)) and C(backup.json),
+    which has the data that the archive lacks. C(nats stream restore) can read both.
+  - The archive is read back, which takes longer than the transfer, to determine its messages, their sequences and a
+    digest. A backup is renamed into place only once it is complete. After a failure, such as a full disk, nothing is
+    left behind.
+  - Nothing is written if the newest backup is intact and the stream, its configuration and its consumers are
+    unchanged since.
+  - Servers before 2.15 leave out consumers whose replicas are elsewhere, such as a single replica on another server.
+    C(backup.json) has the positions and configurations of all consumers, from which
     M(natsops.jetstream.nats_stream_restore) recreates them.
-  - Archives are not encrypted, also those of encrypted stores. Directories are made with mode 0700, files with 0600.
-  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users). The
-    least that it must be allowed is to publish to C($JS.API.STREAM.INFO.*), C($JS.API.STREAM.SNAPSHOT.*),
+  - Archives are not encrypted, not even those of encrypted stores. Directories are created with mode 0700, files with
+    0600.
+  - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users).
+    The minimum permissions are to publish to C($JS.API.STREAM.INFO.*), C($JS.API.STREAM.SNAPSHOT.*),
     C($JS.API.CONSUMER.LIST.*) and C($JS.SNAPSHOT.ACK.>), and to subscribe to its inbox.
 extends_documentation_fragment:
   - natsops.jetstream.accounts
@@ -38,11 +40,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - RV(bytes) is then what the messages take in the stream; the archive is compressed.
+      - RV(bytes) is then the size of the messages in the stream; the archive is compressed.
   diff_mode:
     support: full
     details:
-      - Shows messages, sequences and consumers of the newest backup and of the new one.
+      - Shows the messages, sequences and consumers of the previous backup and of the new one.
   idempotent:
     support: full
 options:
@@ -53,36 +55,36 @@ options:
     required: true
   directory:
     description:
-      - Where the backup's own directory is made, on the host that runs the module. Give each account another one.
+      - Parent of the backup's own directory, on the host that runs the module. Use a separate one for each account.
       - Or a place in object storage, C(s3://BUCKET/PREFIX), see O(s3).
     type: path
     required: true
   consumers:
     description:
-      - Whether its consumers are saved too.
+      - Whether its consumers are saved as well.
     type: bool
     default: true
   verify:
     description:
-      - How the archive is verified before it counts.
+      - How the archive is verified before the backup counts.
       - V(contents) reads all of it and verifies structure, sizes and the checksum of each chunk.
-      - V(records) also verifies the checksum that a server before 2.15 gave each message when it was stored, at about 3
-        MB in a second. From 2.15 servers do that themselves.
-      - V(checksum) does not read it. A restore does then.
+      - V(records) also verifies the checksum that a server before 2.15 gave each message when it was stored, at about
+        3 MB per second. Servers from 2.15 on do that themselves.
+      - V(checksum) does not read it. The restore does so.
     type: str
     choices: [checksum, contents, records]
     default: contents
   force:
     description:
-      - Take a new backup in any case.
+      - Always take a new backup.
     type: bool
     default: false
 notes:
   - "Failures before anything is transferred: V(unsupported) (a stream in memory before 2.15) and V(leaderless) (a
-    consumer without a leader, whose position nobody knows). Later ones: V(interrupted) is what the server said in place
-    of the rest, V(idle), V(connection_lost), V(damaged) and V(write_failed)."
-  - While a server before 2.15 writes a snapshot, messages of that stream cannot be deleted, and there can be one
-    snapshot of a stream at a time.
+    consumer without a leader, whose position is unknown). Later ones: V(interrupted) (the server sent an error
+    instead of the rest), V(idle), V(connection_lost), V(damaged) and V(write_failed)."
+  - While a server before 2.15 writes a snapshot, messages of that stream cannot be deleted. Only one snapshot of a
+    stream can be taken at a time.
 seealso:
   - module: natsops.jetstream.nats_stream_restore
   - module: natsops.jetstream.nats_backup_info
@@ -107,28 +109,28 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: Directory of the backup, null in check mode where a new one would be taken.
+  description: Directory of the backup. Null in check mode if a new one would be taken.
   returned: success
   type: str
   sample: /srv/backup/APP/ORDERS@20261123T020000.123456Z
 reason:
-  description: Why a new backup was taken, empty where the newest one is still right.
+  description: Why a new backup was taken. Empty if the newest one is still up to date.
   returned: success
   type: str
   sample: messages were stored or removed since
 bytes:
-  description: Bytes of the archive. In check mode those that the messages take in the stream.
+  description: Bytes of the archive. In check mode, the size of the messages in the stream.
   returned: success
   type: int
   sample: 1048576
 caveats:
-  description: What may come of a snapshot in the servers' version.
+  description: Possible effects of a snapshot with the servers' version.
   returned: success
   type: list
   elements: str
   sample: []
 backup:
-  description: What C(backup.json) says, null in check mode where a new one would be taken.
+  description: The content of C(backup.json). Null in check mode if a new backup would be taken.
   returned: success
   type: dict
   contains:
@@ -139,23 +141,23 @@ backup:
       description: O(account).
       type: str
     created:
-      description: When the stream was created, by which two streams of one name differ.
+      description: When the stream was created, which distinguishes streams of the same name.
       type: str
     taken:
-      description: When the backup was begun.
+      description: When the backup was started.
       type: str
       sample: "2026-11-23T02:00:00.123456Z"
     seconds:
-      description: How long it took, with reading it back.
+      description: Seconds that it took, including reading it back.
       type: float
     server_version:
-      description: Version of the server that the module was connected to.
+      description: Version of the server to which the module was connected.
       type: str
     config:
-      description: The stream's configuration, in the server's words. Archives of 2.15 do not have it.
+      description: The stream's configuration, with the server's names. Archives of 2.15 do not have it.
       type: dict
     state:
-      description: The stream's state when the backup was begun.
+      description: The stream's state when the backup was started.
       type: dict
     archive:
       description: Name of the archive.
@@ -171,7 +173,7 @@ backup:
       type: str
     contents:
       description:
-        - What the archive holds, null where O(verify=checksum).
+        - The contents of the archive. Null with O(verify=checksum).
         - RV(ignore:digest) is the SHA-256 over sequence, time, subject, headers and body of every message, the same in
           both formats.
       type: dict
@@ -181,7 +183,7 @@ backup:
       type: list
       elements: dict
     changed_meanwhile:
-      description: By how much the stream's messages and sequences changed while it was saved.
+      description: By how much the stream's messages and sequences changed during the backup.
       type: dict
       sample: {messages: 12, first_seq: 0, last_seq: 12, num_deleted: 0}
     caveats:

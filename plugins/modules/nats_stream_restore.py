@@ -12,17 +12,18 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Restores what M(natsops.jetstream.nats_stream_backup) or C(nats stream backup) saved, under the same or another
-    name, with other subjects, replicas or placement, into this or another account or cluster.
-  - The archive is verified first. One that is truncated, altered or not the one of its backup is refused before
-    anything is created, as are the name and the subjects of another stream, and what the servers cannot read.
-  - Consumers come back at their ack floors. Those that the archive lacks are recreated there, with a delivery policy by
-    start sequence where they had acknowledged anything. A consumer with more replicas than its stream, for which a
-    server would refuse all of it, gets as many as the stream.
-  - Waits until every replica is in step and every durable consumer is there, and compares messages, sequences and ack
+  - Restores a backup of M(natsops.jetstream.nats_stream_backup) or C(nats stream backup), under the same or a
+    different name, with different subjects, replicas or placement, into any account or cluster.
+  - The archive is verified first. An archive that is truncated, altered or belongs to a different backup is refused
+    before anything is created, as are the name and the subjects of an existing stream, and archives that the servers
+    cannot read.
+  - Consumers come back at their ack floors. Those that the archive lacks are recreated there, with a delivery policy
+    by start sequence if they had acknowledged anything. A consumer with more replicas than its stream, for which a
+    server would refuse the complete archive, gets as many as the stream.
+  - Waits until every replica is in step and every durable consumer exists, and compares messages, sequences and ack
     floors with the backup.
-  - A restore that fails removes what it created. Servers leave a part of the stream behind, from 2.15 one that takes
-    messages.
+  - A failed restore removes everything that it created, because servers leave part of the stream behind, which from
+    2.15 on accepts messages.
   - Needs a user of the owning account, or one of the system account together with O(account) and O(account_users). It
     must be allowed to publish to C($JS.API.STREAM.NAMES), C($JS.API.STREAM.{INFO,RESTORE,DELETE}.*),
     C($JS.API.CONSUMER.{LIST,INFO,CREATE}.>) and C($JS.SNAPSHOT.RESTORE.>), and to subscribe to its inbox.
@@ -38,15 +39,15 @@ attributes:
   check_mode:
     support: full
     details:
-      - Verifies the archive and what it would meet. The servers' limits and free servers show only in a real run.
+      - Verifies the archive and checks for conflicts. Limits and available servers are checked only in a real run.
   diff_mode:
     support: full
     details:
-      - Shows the configuration, messages, sequences and consumers that there would be.
+      - Shows the configuration, messages, sequences and consumers after the restore.
   idempotent:
     support: full
     details:
-      - A stream that exists is never restored into. One that is just what was saved is left as it is, so that an
+      - The module never restores into an existing stream. A stream identical to the backup is left as it is, so an
         interrupted run over many streams can be repeated; any other fails with V(exists).
 options:
   path:
@@ -57,20 +58,20 @@ options:
     required: true
   stream:
     description:
-      - Another name for the stream. Archives of servers before 2.15 can be restored under their own name only.
+      - A different name for the stream. Archives of servers before 2.15 can only be restored under their own name.
     type: str
   subjects:
     description:
-      - Other subjects, such as for a copy beside the stream itself.
+      - Subjects to use instead of the original ones, for example for a copy next to the stream itself.
     type: list
     elements: str
   num_replicas:
     description:
-      - Another number of replicas.
+      - A different number of replicas.
     type: int
   placement:
     description:
-      - Another placement; an empty one removes it.
+      - A placement to use instead of the original; an empty one removes it.
     type: dict
     suboptions:
       cluster:
@@ -82,14 +83,14 @@ options:
         elements: str
   consumers:
     description:
-      - Whether its consumers are restored too.
+      - Whether its consumers are restored as well.
     type: bool
     default: true
   verify:
     description:
       - How the archive is verified before anything is created.
-      - V(checksum) compares its size and SHA-256 with those of the backup. An archive that was never read back is read,
-        as by V(contents).
+      - V(checksum) compares its size and SHA-256 with those of the backup. An archive that was never read back is
+        read, as with V(contents).
       - V(contents) reads all of it, and V(records) verifies the checksum of each message too, see
         M(natsops.jetstream.nats_stream_backup).
     type: str
@@ -97,21 +98,23 @@ options:
     default: checksum
   finish_timeout:
     description:
-      - Seconds that the servers may take after the last byte. Before 2.12.15 and 2.14.5 they begin only then.
+      - Seconds that the servers may take after receiving the last byte. Servers before 2.12.15 and 2.14.5 do not
+        start restoring until then.
     type: float
     default: 3600
   wait_timeout:
     description:
-      - Seconds to wait until every replica is in step, every consumer is there, those that are recreated begin at their
-        positions, and all count what is pending; and after a failure until what there was of the stream is gone.
+      - Seconds to wait until every replica is in step, every consumer exists, recreated consumers start at their
+        positions, and all of them report their pending messages. After a failure, seconds to wait until the remains
+        of the stream are gone.
     type: float
     default: 300
 notes:
-  - "Failures before anything is created: V(damaged), V(exists), V(overlap), V(unfinished) (a stream of that name ends below
-    its backup, as an interrupted restore leaves it) and V(unsupported). V(incomplete) and V(not_seen) mean that the stream is
-    there, and what it lacks."
-  - From 2.15 the restored stream has forgotten the message ids of its duplicate window, and messages that were
-    delivered but not acknowledged are delivered again. RV(caveats) names both.
+  - "Failures before anything is created: V(damaged), V(exists), V(overlap), V(unfinished) (a stream of that name ends
+    below its backup, as an interrupted restore leaves it) and V(unsupported). V(incomplete) and V(not_seen) mean that
+    the stream exists; the message lists what it lacks."
+  - From 2.15 on, a restored stream has lost the message ids of its duplicate window, and messages that were delivered
+    but not acknowledged are delivered again. RV(caveats) lists both.
 seealso:
   - module: natsops.jetstream.nats_stream_backup
   - module: natsops.jetstream.nats_backup_info
@@ -125,7 +128,7 @@ EXAMPLES = r"""
     password: "{{ nats_app_password }}"
     path: /srv/backup/APP/ORDERS@20261123T020000.123456Z
 
-- name: Restore a copy beside it, to look something up
+- name: Restore a copy next to the stream, to inspect it
   natsops.jetstream.nats_stream_restore:
     path: /srv/backup/APP/ORDERS@20261123T020000.123456Z
     stream: ORDERS_LAST_NIGHT
@@ -141,12 +144,12 @@ stream:
   type: str
   sample: ORDERS
 bytes:
-  description: Bytes of the archive, which are sent.
+  description: Bytes of the archive that are sent.
   returned: success
   type: int
   sample: 1048576
 messages:
-  description: How many messages the backup has.
+  description: Number of messages in the backup.
   returned: success
   type: int
   sample: 1000
@@ -167,30 +170,30 @@ consumers:
   elements: str
   sample: [billing, shipping]
 recreated:
-  description: Those that the archive lacks and that were, or would be, created at their ack floors.
+  description: Consumers that the archive lacks and that were, or would be, created at their ack floors.
   returned: success
   type: list
   elements: str
   sample: [billing]
 fewer_replicas:
-  description: Those that get as many replicas as the stream, because they had more.
+  description: Consumers that get as many replicas as the stream, because they had more.
   returned: success
   type: list
   elements: str
   sample: []
 caveats:
-  description: What the restored stream does not know or does again.
+  description: Information that the restored stream has lost, and deliveries that it repeats.
   returned: success
   type: list
   elements: str
   sample: ["messages that were delivered but not acknowledged are delivered again: billing (6)"]
 state:
-  description: State of the stream as the servers reported it at the end, null in check mode.
+  description: State of the stream as the servers reported it at the end. Null in check mode.
   returned: success
   type: dict
   sample: {messages: 1000, bytes: 152000, first_seq: 1, last_seq: 1000, consumer_count: 2}
 seconds:
-  description: How long it took.
+  description: Seconds that the restore took.
   returned: success
   type: float
   sample: 2.5

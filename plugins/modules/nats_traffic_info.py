@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_traffic_info
-short_description: Measure what the messages between NATS servers are about
+short_description: Measure the messages between NATS servers by kind
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Counts for a bounded time the messages of the system account by kind, as C(nats traffic) does, such as Raft's appends and
-    votes, JetStream API requests and the servers' gossip, and reads from each server how much went in and out meanwhile.
-    Needs a user of the system account.
-  - The kinds are those messages that travel in the system account. Messages of clients in other accounts are not seen, and not
-    looked at; they are in the figures of RV(servers).
-  - Raft appends carry the replication of streams and consumers. They are not seen for accounts whose configuration says
-    C(cluster_traffic=owner) (2.11), whose replication travels in their own account.
+  - Counts the messages of the system account by kind for a limited time, as C(nats traffic) does, such as Raft
+    appends and votes, JetStream API requests and the servers' gossip. Also reads from each server how much went in
+    and out during that time. Needs a user of the system account.
+  - Only messages in the system account have kinds. Messages of clients in other accounts are neither received nor
+    inspected; they are part of the figures of RV(servers).
+  - Raft appends carry the replication of streams and consumers. They are not visible for accounts with
+    C(cluster_traffic=owner) (2.11), whose replication uses their own account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -31,20 +31,20 @@ options:
     default: 10
   max_messages:
     description:
-      - Stop after so many messages, so that this module stays a small load also on a busy cluster.
+      - Stop after this many messages, so this module stays a small load even on a busy cluster.
     type: int
     default: 500000
 notes:
-  - "It is a load of its own: while it counts, the servers send one copy of every message of the system account to it, and so
-    to the server that it is connected to. RV(observed) tells how much that was. Messages are counted and thrown away."
-  - When it cannot keep up, the server closes its connection, and the module fails with the code V(connection_lost). Ask for less
-    with O(max_messages).
+  - "It is a load of its own. While it counts, the servers send a copy of every message of the system account to it,
+    and thus to its server. RV(observed) returns their amount. Messages are counted and discarded."
+  - If it cannot keep up, the server closes its connection, and the module fails with the code V(connection_lost).
+    Reduce O(max_messages).
 seealso:
   - module: natsops.jetstream.nats_server_info
 """
 
 EXAMPLES = r"""
-- name: See what the servers talk about
+- name: Measure the messages between the servers
   natsops.jetstream.nats_traffic_info:
     servers: [nats://n1.example.com:4222]
     user: sys
@@ -63,15 +63,17 @@ EXAMPLES = r"""
 RETURN = r"""
 kinds:
   description:
-    - What was seen, each kind with its group. Every kind is there, also when nothing of it was seen. Bytes are of the payload.
+    - The observed messages, each kind with its group. Every kind is listed, even with a count of 0. Bytes are of the
+      payload.
     - Group C(raft) is C(raft_append) (replication, and the leaders' heartbeats), C(raft_reply), C(raft_proposal), C(raft_vote),
       C(raft_catchup) and C(raft_remove_peer).
-    - Group C(cluster) is C(stream_sync) (catching up of a stream's replica), C(stream_info) and C(consumer_info) (questions to
-      leaders), C(usage_update) (what each account uses) and C(cluster_reply).
-    - Group C(jetstream) is C(jetstream_api) and C(jetstream_ack), as far as they travel in the system account.
-    - Group C(system) is C(gossip) (the servers' and accounts' regular figures, connects and disconnects), C(system_request),
-      C(system_reply) and C(system_other). The module's own questions and their replies are among these.
-    - Group C(other) is C(client), whatever else is sent in the system account.
+    - Group C(cluster) is C(stream_sync) (catching up of a stream's replica), C(stream_info) and C(consumer_info)
+      (requests to leaders), C(usage_update) (usage of each account) and C(cluster_reply).
+    - Group C(jetstream) is C(jetstream_api) and C(jetstream_ack), as far as they use the system account.
+    - Group C(system) is C(gossip) (the servers' and accounts' regular figures, connects and disconnects),
+      C(system_request), C(system_reply) and C(system_other). The module's own requests and their replies are among
+      these.
+    - Group C(other) is C(client), any other message sent in the system account.
   returned: success
   type: list
   elements: dict
@@ -79,16 +81,16 @@ kinds:
     - {kind: raft_append, group: raft, msgs: 120, bytes: 14400, msgs_per_second: 12.0, bytes_per_second: 1440.0}
 observed:
   description:
-    - All that was seen, in C(seconds), and by the connection to which server. C(complete) is false when it stopped at
-      O(max_messages).
+    - The total of the observed messages, with C(seconds) and the server of the connection. C(complete) is false if it
+      stopped at O(max_messages).
   returned: success
   type: dict
   sample: {seconds: 10.0, msgs: 410, bytes: 60200, msgs_per_second: 41.0, bytes_per_second: 6020.0, server: n1-c1, complete: true}
 servers:
   description:
-    - What went into and out of each server, per second, over all accounts and with what it forwards to and gets from other
-      servers. C(seconds) is the time between its two readings, which includes that of the counting.
-    - Rates with C(client) are those of clients alone, null on servers that do not count them, such as 2.10.
+    - Traffic into and out of each server, per second, over all accounts and including traffic to and from other
+      servers. C(seconds) is the time between the two readings, which includes the counting.
+    - Rates with C(client) cover only clients. They are null on servers that do not count them, such as 2.10.
   returned: success
   type: list
   elements: dict
@@ -97,7 +99,7 @@ servers:
        out_bytes_per_second: 9100.7, in_client_msgs_per_second: 3.2, out_client_msgs_per_second: 44.0,
        in_client_bytes_per_second: 100.0, out_client_bytes_per_second: 6400.0}
 incomplete:
-  description: Servers that did not tell their figures at the beginning or the end, or that were restarted between.
+  description: Servers that did not return their figures at the beginning or the end, or that restarted in between.
   returned: success
   type: list
   elements: dict
