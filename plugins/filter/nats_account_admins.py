@@ -10,8 +10,9 @@ short_description: Add a user to each JetStream account that may manage its stre
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - A server lets only users of the owning account ask for its streams and consumers. Returns the accounts of a structured
-    nats-server configuration with one more user in each that has JetStream, and a list of these users.
+  - A server answers requests for streams and consumers only to users of the owning account. This filter adds one user
+    to each account with JetStream in a structured nats-server configuration, and returns the accounts and a list of
+    these users.
   - Such a user may manage the account's streams and consumers (C($JS.API.>)) and nothing else.
 positional: _input
 options:
@@ -20,21 +21,21 @@ options:
     type: dict
     required: true
   password:
-    description: Password of these users. Without it no user is added.
+    description: Password of these users. Without it, no user is added.
     type: str
     required: true
   prefix:
-    description: What a user's name has before the name of its account.
+    description: Prefix of the user names, before the name of the account.
     type: str
     default: operator-
   without:
-    description: An account that gets none, such as the system account.
+    description: An account that gets no user, such as the system account.
     type: str
     default: ''
 """
 
 EXAMPLES = r"""
-- name: List the streams of all accounts as the users that the role nats_server made
+- name: List the streams of all accounts as the users that the role nats_server created
   natsops.jetstream.nats_stream_info:
     account_users: "{{ (nats_server_accounts | natsops.jetstream.nats_account_admins(password=admin_password)).users }}"
 """
@@ -42,8 +43,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(accounts), with the users, and C(users), each with C(account), C(user) and C(password), which is what the modules' option
-      C(account_users) takes. In the same form C(clients), the accounts' own users whose password is there and is no hash.
+    - C(accounts), including the users, and C(users), each with C(account), C(user) and C(password), in the form of
+      the modules' option C(account_users). C(clients) has, in the same form, the accounts' own users with a plaintext
+      password.
   type: dict
   sample:
     accounts:

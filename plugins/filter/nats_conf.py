@@ -10,10 +10,11 @@ short_description: Write a structured configuration in nats-server's syntax
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns the text of a configuration that is given as a dictionary with nats-server's own keys.
-  - Nulls are dropped, keys get their main names and an order, and values the type that nats-server wants for their key,
-    whatever Jinja made of them. Strings are always quoted and escaped, so that C($), C(#) and the like mean nothing special.
-  - A value that nats-server's syntax or the key's type cannot hold is an error that names its path.
+  - Returns the text of a configuration, given as a dictionary with nats-server's own keys.
+  - Nulls are dropped, keys get their main names and a fixed order, and values the type that nats-server requires for
+    their key, whatever type Jinja returned. Strings are always quoted and escaped, so C($), C(#) and the like have no
+    special meaning.
+  - A value that nats-server's syntax or the key's type does not allow is an error that gives its path.
 positional: _input
 options:
   _input:
@@ -21,16 +22,17 @@ options:
     type: dict
     required: true
   path:
-    description: Where the dictionary stands in the whole configuration, for instance V(cluster). Empty for the top level.
+    description: Path of the dictionary in the complete configuration, for instance V(cluster). Empty for the top
+      level.
     type: str
     default: ""
   secrets:
     description:
-      - V(inline) writes passwords, tokens, keys and URLs with credentials where they stand.
-      - V(reference) writes C($SECRET_...) variables in their place.
-      - V(definitions) writes nothing but a line C(SECRET_...) for each of these variables, for a file of its own that the main
+      - V(inline) writes passwords, tokens, keys and URLs with credentials in place.
+      - V(reference) replaces them with C($SECRET_...) variables.
+      - V(definitions) writes only a line C(SECRET_...) for each of these variables, for a separate file that the main
         file includes.
-      - Secrets are passwords, tokens, encryption keys, seeds and whole URLs that carry credentials.
+      - Secrets are passwords, tokens, encryption keys, seeds and complete URLs with credentials.
     type: str
     choices: [inline, reference, definitions]
     default: inline
@@ -51,7 +53,7 @@ EXAMPLES = r"""
       port: 4222
       jetstream: {store_dir: /var/lib/nats, max_file_store: 100GB}
 
-- name: Write its secrets beside it
+- name: Write its secrets into a separate file
   ansible.builtin.copy:
     content: "{{ config | natsops.jetstream.nats_conf(secrets='definitions') }}"
     dest: /etc/nats-server/secrets.conf
@@ -62,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The text, without a final newline. Empty for V(definitions) when there is no secret.
+  description: The text, without a final newline. Empty for V(definitions) if there is no secret.
   type: str
   sample: |-
     port: 4222

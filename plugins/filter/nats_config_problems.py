@@ -6,30 +6,30 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_config_problems
-short_description: List everything that is wrong with a configuration
+short_description: List all problems of a configuration
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns all problems of a configuration at once, those that C(nats-server -t) finds late or not at all included.
-  - An error would keep the server from starting or from working, a warning should be known.
+  - Returns all problems of a configuration at once, including those that C(nats-server -t) finds late or not at all.
+  - An error would keep the server from starting or working. A warning is for information.
 positional: _input, context
 options:
   _input:
-    description: The configuration, with nats-server's own keys and passwords as they were given.
+    description: The configuration, with nats-server's own keys and the original passwords.
     type: dict
     required: true
   context:
-    description: What is known around the configuration. What is missing is not checked.
+    description: Information on the environment of the configuration. Checks that need missing values are skipped.
     type: dict
     default: {}
     suboptions:
       version:
-        description: The nats-server version that is to run.
+        description: The nats-server version to run.
         type: str
       versions:
         description:
-          - The versions that the servers run, and those that they should run. Of each series without support and of each known
-            defect there is a warning that names the version with the cure.
+          - The versions that the servers run, and those that they should run. A warning is returned for each series
+            without support and for each known defect, with the version that fixes it.
         type: list
         elements: str
       members:
@@ -37,7 +37,7 @@ options:
         type: list
         elements: dict
       cluster_size:
-        description: The number of members that the operator expects.
+        description: The expected number of members.
         type: int
       filesystems:
         description: The host's mounts, with C(mount), C(fstype), C(size_total) in bytes, and C(rotating_disks).
@@ -47,7 +47,7 @@ options:
         description: The host's memory in bytes.
         type: int
       running:
-        description: C(/varz) of the server that runs now, or empty.
+        description: C(/varz) of the running server, or empty.
         type: dict
       loaded:
         description: The configuration that the running server has loaded, or empty.
@@ -58,11 +58,11 @@ options:
             (a list of names).
         type: dict
       take_over:
-        description: Whether unit and binary are the role's. V(false) for a server that somebody else set up.
+        description: Whether the role manages unit and binary. V(false) for an adopted server.
         type: bool
         default: true
       process_runs:
-        description: Whether the server runs now.
+        description: Whether the server is running.
         type: bool
         default: true
       config_file:
@@ -75,43 +75,45 @@ options:
         description: How the server is run, V(systemd) or V(process).
         type: str
       store:
-        description: What is on the disk in C(jetstream.store_dir), as M(natsops.jetstream.nats_server_host_info) returns it.
+        description: The content of C(jetstream.store_dir) on the disk, as M(natsops.jetstream.nats_server_host_info)
+          returns it.
         type: dict
       loaded_store:
         description: The same for the directory of the loaded configuration, with its C(path); empty if it is that of C(store).
         type: dict
       drop_ins:
-        description: The drop-ins of the unit that are not the role's, each with C(path) and C(options).
+        description: The drop-ins of the unit that the role does not manage, each with C(path) and C(options).
         type: list
         elements: dict
       gateway:
-        description: The gateway block, which makes the cluster a part of a supercluster.
+        description: The gateway block, which makes the cluster part of a supercluster.
         type: dict
       hub:
         description: The servers to which this one connects as a leafnode, like C(members).
         type: list
         elements: dict
       supercluster:
-        description: The servers of all its clusters, like C(members).
+        description: The servers of all clusters of the supercluster, like C(members).
         type: list
         elements: dict
       tls_files:
         description:
-          - Files on the controller with the certificate that the server is to present.
-          - C(host) and C(path) are for messages, C(missing) lists files that do not exist. C(certificate) and C(key) are texts,
-            C(names) what others will call the server, and C(mutual) tells whether it presents the certificate to servers, too.
+          - Files on the controller with the certificate that the server should present.
+          - C(host) and C(path) are for messages, C(missing) lists files that do not exist. C(certificate) and C(key)
+            are texts, C(names) the names under which others connect to the server, and C(mutual) is whether it also
+            presents the certificate to servers.
         type: dict
       run:
         description:
-          - The hosts of a run, which are compared with the inventory and the live cluster. Found are a run that would start a new
-            cluster in parts, and an inventory that lists fewer servers than the cluster has.
+          - The hosts of a run, compared with the inventory and the live cluster. This finds runs that would start a
+            new cluster in parts, and inventories that list fewer servers than the cluster has.
           - C(cluster) (name), C(hosts) of the run, C(running) (whether one of them runs), C(route_style), C(live) servers,
             C(live_error), C(running_versions), C(target_version) and C(login) (whether modules can log in).
         type: dict
 """
 
 EXAMPLES = r"""
-- name: Show what is wrong
+- name: Show the problems
   ansible.builtin.debug:
     msg: "{{ config | natsops.jetstream.nats_config_problems({'version': '2.10.27'}) }}"
   vars:

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_hash_passwords
-short_description: Replace the passwords that nats-server compares by bcrypt hashes
+short_description: Replace the passwords that nats-server compares with bcrypt hashes
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Returns the configuration with canonical keys and a bcrypt hash for each plaintext password or token that the server
     compares, which are those of users and of C(authorization) at the top level, of leafnodes, WebSocket and MQTT.
-  - Credentials that a server must send stay plaintext, because nobody can log in with a hash. These are the C(authorization)
-    of C(cluster) and C(gateway), route, gateway and leafnode URLs.
-  - A ready-made hash is kept. A password of more than 72 bytes or with a NUL byte is an error, as bcrypt would cut it short.
+  - Credentials that a server must send stay plaintext, because a hash cannot be used to log in. These are the
+    C(authorization) of C(cluster) and C(gateway), and route, gateway and leafnode URLs.
+  - Existing hashes are kept. A password of more than 72 bytes or with a NUL byte is an error, because bcrypt would
+    cut it off.
   - Every client connection costs one comparison. On one core of a current server cost 4 takes about 2 ms, cost 8 16 ms,
     cost 11 120 ms and cost 14 one second.
 requirements:
@@ -22,23 +23,23 @@ requirements:
 positional: _input
 options:
   _input:
-    description: The whole configuration, with nats-server's own keys.
+    description: The complete configuration, with nats-server's own keys.
     type: dict
     required: true
   previous:
     description: >-
-      The text of the secrets file on the host. A hash in it that verifies and has the wanted cost is kept, so that a
+      The text of the secrets file on the host. Its hashes are kept if they verify and have the requested cost, so a
       second run changes nothing.
     type: str
     default: ""
   cost:
-    description: The bcrypt cost, from 4 to 31. One more doubles the work.
+    description: The bcrypt cost, from 4 to 31. Each increment doubles the work.
     type: int
     default: 11
   reloadable:
     description: >-
-      The version of a server that must not be restarted, such as an adopted one. A password stays plaintext where only a
-      restart would bring this server a hash, as that of C(leafnodes.authorization).
+      The version of a server that must not be restarted, such as an adopted one. A password stays plaintext if this
+      server would need a restart to accept a hash, as for C(leafnodes.authorization).
     type: str
     default: ""
 """

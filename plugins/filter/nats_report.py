@@ -6,23 +6,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_report
-short_description: Make the reports of the nats command, as tables or as data
+short_description: Create the reports of the nats command, as tables or as data
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Makes the tables of C(nats server list), C(nats server report), C(nats stream report) and C(nats consumer report) from what
-    M(natsops.jetstream.nats_cluster_info) and M(natsops.jetstream.nats_server_info) return.
-  - Totals count each stream once as well as every replica, and say which is which. Servers that did not answer and groups
-    without a leader are rows like the others, and marked.
+  - Creates the tables of C(nats server list), C(nats server report), C(nats stream report) and C(nats consumer
+    report) from the results of M(natsops.jetstream.nats_cluster_info) and M(natsops.jetstream.nats_server_info).
+  - Totals count both each stream once and every replica, and are labelled accordingly. Servers that did not answer
+    and groups without a leader are included as marked rows.
   - The playbook C(natsops.jetstream.report) does it all.
 positional: _input, server_info, reports
 options:
   _input:
     description:
-      - The registered result of M(natsops.jetstream.nats_cluster_info), or that of M(natsops.jetstream.nats_stream_info), of
-        which there are the reports V(streams), V(consumers) and V(backups).
-      - For O(output=text) and O(output=page) also what this filter returned as data, or what
-        P(natsops.jetstream.nats_diagnosis#filter) returned.
+      - The registered result of M(natsops.jetstream.nats_cluster_info), or that of
+        M(natsops.jetstream.nats_stream_info) for the reports V(streams), V(consumers) and V(backups).
+      - For O(output=text) and O(output=page) also the data returned by this filter or by
+        P(natsops.jetstream.nats_diagnosis#filter).
     type: dict
     required: true
   server_info:
@@ -32,7 +32,7 @@ options:
         C(jsz) with the options C(account) and C(consumers) for V(jetstream) with O(account).
     type: dict
   reports:
-    description: Which reports, in this order.
+    description: The reports to create, in this order.
     type: list
     elements: str
     choices:
@@ -63,8 +63,8 @@ options:
   output:
     description:
       - V(text) for people, V(data) for programs.
-      - V(page) for people, as a dictionary with C(lines), all of the text, and C(screen), as much of it as fits on a screen, for
-        M(natsops.jetstream.nats_show).
+      - V(page) for people, as a dictionary with C(lines), the complete text, and C(screen), as much of it as fits on
+        a screen, for M(natsops.jetstream.nats_show).
     type: str
     choices: [text, page, data]
     default: text
@@ -75,11 +75,11 @@ options:
     description: With a result of M(natsops.jetstream.nats_stream_info), that of M(natsops.jetstream.nats_consumer_info).
     type: dict
   route_compression:
-    description: What C(cluster.compression) of all servers is configured as, a mode or a dictionary with one. The report
-      V(routes) notes which routes are compressed otherwise.
+    description: The configured C(cluster.compression) of all servers, a mode or a dictionary with one. The report
+      V(routes) marks routes with a different compression.
     type: raw
   journal:
-    description: Lines of the journal of operations, by which the report knows the servers in maintenance.
+    description: Lines of the journal of operations, in which the report finds the servers in maintenance.
     type: list
     elements: str
 seealso:

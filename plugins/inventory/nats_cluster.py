@@ -6,21 +6,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_cluster
-short_description: The servers of a live NATS cluster as inventory
+short_description: Inventory of the servers of a live NATS cluster
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Asks a running cluster or supercluster for its servers, as a user of the system account.
+  - Lists the servers of a running cluster or supercluster, as a user of the system account.
   - The name of the inventory file must end in C(nats_cluster.yml) or C(nats_cluster.yaml).
   - Every server is a host of the group C(nats_servers). Further groups are C(nats_cluster_<name>), C(nats_version_<version>),
     C(nats_tag_<tag>), C(nats_domain_<domain>), C(nats_jetstream) or C(nats_core) (runs without JetStream), C(nats_meta_leader),
-    and C(nats_unhealthy). Characters that a group name cannot have become underscores.
-  - Members of the meta group, and O(expected_servers), that do not answer are hosts too, in C(nats_unhealthy) and
-    C(nats_missing). Of a server without JetStream that is away nobody knows, unless O(expected_servers) names it.
+    and C(nats_unhealthy). Characters that are not allowed in a group name become underscores.
+  - Members of the meta group, and O(expected_servers), that do not answer are also hosts, in C(nats_unhealthy) and
+    C(nats_missing). A server without JetStream that does not answer is only found if O(expected_servers) names it.
   - Host variables are C(ansible_host), C(nats_name), C(nats_id), C(nats_cluster), C(nats_domain), C(nats_version),
     C(nats_tags), C(nats_host) (where the server listens), C(nats_answers), C(nats_jetstream), C(nats_meta_leader),
     C(nats_healthy) and C(nats_health_errors). They never hold the credentials of the connection, and neither does the cache.
-  - When the cluster cannot be asked, the file cannot be parsed. Ansible then goes on without its hosts, unless
+  - If the cluster cannot be reached, the file cannot be parsed. Ansible then continues without its hosts, unless
     E(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED) is set.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -33,15 +33,15 @@ options:
     required: true
     choices: [natsops.jetstream.nats_cluster]
   expected_servers:
-    description: Names of the servers that should be there. One that does not answer is a host of C(nats_missing).
+    description: Names of the expected servers. Those that do not answer are hosts of C(nats_missing).
     type: list
     elements: str
     default: []
   host_map:
     description:
       - The C(ansible_host) of servers, by their names.
-      - Without an entry it is the address on which the server listens, or, where that is every address, the one that the other
-        servers of its cluster have for it, or else none.
+      - Defaults to the address on which the server listens. If that is every address, it is the one that the other
+        servers of its cluster use for it, if any.
     type: dict
     default: {}
 """
@@ -54,7 +54,7 @@ servers: [nats://n1.example.com:4222]
 user: sys
 
 ---
-# The connection from a context of the nats command, the answer kept for five minutes, and groups of one's own
+# The connection from a context of the nats command, the answer cached for five minutes, and custom groups
 plugin: natsops.jetstream.nats_cluster
 context: c1-sys
 expected_servers: [n1-c1, n2-c1, n3-c1]

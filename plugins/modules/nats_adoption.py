@@ -6,27 +6,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_adoption
-short_description: Write the inventory of a cluster that somebody else set up
+short_description: Write the inventory of an existing cluster
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Turns what M(natsops.jetstream.nats_server_discovery_info) read on each host into an inventory from which the roles deploy
-    the same configuration, value by value, without a restart.
-  - Writes C(inventory.yml), the variables of the group C(nats) and of each host, and C(vault.yml) files with the secrets. They
-    are readable by their owner alone, and are to be encrypted with C(ansible-vault).
-  - Fails with all reasons, and writes nothing, where a server would be renamed, a store moved, or a configuration is not
-    understood.
-  - Files that exist with other contents are not overwritten without O(force).
+  - Converts the results of M(natsops.jetstream.nats_server_discovery_info) on each host into an inventory from which
+    the roles deploy the same configuration, value by value, without a restart.
+  - Writes C(inventory.yml), the variables of the group C(nats) and of each host, and C(vault.yml) files with the
+    secrets. Only their owner can read these. Encrypt them with C(ansible-vault).
+  - Fails with all reasons, and writes nothing, if a server would be renamed, a store moved, or a configuration cannot
+    be interpreted.
+  - Existing files with different contents are not overwritten without O(force).
   - Runs on the controller, and contacts no server.
 options:
   servers:
     description: >-
-      By the name of its host, what M(natsops.jetstream.nats_server_discovery_info) returned for each. It holds passwords, so use
-      the task with C(no_log).
+      The result of M(natsops.jetstream.nats_server_discovery_info) for each host, by host name. It contains
+      passwords, so use the task with C(no_log).
     type: dict
     required: true
   addresses:
-    description: By the name of its host, the address at which the others reach it. The name of the host by default.
+    description: The address at which the others reach each host, by host name. Defaults to the host name.
     type: dict
     default: {}
   path:
@@ -34,15 +34,15 @@ options:
     type: path
     required: true
   force:
-    description: Overwrite files that have other contents.
+    description: Overwrite files with different contents.
     type: bool
     default: false
 attributes:
   check_mode:
-    description: Can run in check mode, and returns what would be written.
+    description: Can run in check mode, and returns the files to write.
     support: full
   diff_mode:
-    description: The files hold secrets, so that no difference is shown.
+    description: The files contain secrets, so no diff is shown.
     support: none
 seealso:
   - module: natsops.jetstream.nats_server_discovery_info
@@ -81,7 +81,8 @@ changed_paths:
   elements: str
   returned: when the cluster can be adopted
 first_deploy:
-  description: By host, what the first deployment does to the process, C(action) (V(reload) or V(restart)) and its C(reasons).
+  description: Effect of the first deployment on the process, by host, with C(action) (V(reload) or V(restart)) and
+    its C(reasons).
   type: dict
   returned: when the cluster can be adopted
   sample: {n1: {action: reload, reasons: []}}

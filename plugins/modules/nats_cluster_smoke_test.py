@@ -12,14 +12,19 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Connects to each of O(servers), and to each further address that the servers advertise to clients (C(client_advertise),
-    C(connect_urls)). Then each of these connections publishes a message, and each has to hear all the others.
-  - In an account with JetStream it also creates a stream, writes a message to it, reads that back and deletes the stream.
-  - It is done as the first of O(account_users) that may publish and subscribe below O(subject). When none may, as the task's own
-    user, such as that of the system account. RV(not_tested) says why, and that is no failure.
-  - There is one connection to each server and one to each further address. Nothing is left behind, also when it fails.
-  - Among the addresses of a server that listens on all its interfaces, those that cannot be reached from here are a warning. An
-    address that was chosen, by C(client_advertise) or as the host to listen on, has to lead to a server of the cluster.
+  - Connects to each of O(servers), and to each further address that the servers advertise to clients
+    (C(client_advertise), C(connect_urls)). Then each of these connections publishes a message, and each must receive
+    all messages of the others.
+  - In an account with JetStream it also creates a stream, writes a message to it, reads the message back and deletes
+    the stream.
+  - It runs as the first of O(account_users) that may publish and subscribe below O(subject), or otherwise as the
+    task's own user, such as one of the system account. RV(not_tested) then has the reason, and the task does not
+    fail.
+  - There is one connection to each server and one to each further address. Nothing is left behind, even after a
+    failure.
+  - If a server listens on all its interfaces, addresses that cannot be reached from the module's host are a warning.
+    An address that was configured, by C(client_advertise) or as the listening host, must lead to a server of the
+    cluster.
   - Every one of O(required_users) must be able to log in.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -27,9 +32,9 @@ extends_documentation_fragment:
 options:
   account_users:
     description:
-      - Users to do it as, in the order in which they are tried. An account may have several, such as one who publishes and one
-        who manages streams.
-      - The rest of the connection is that of the task.
+      - Users to run the test, in the order in which they are tried. An account may have several, such as one that
+        publishes and one that manages streams.
+      - The other connection options are those of the task.
     type: list
     elements: dict
     default: []
@@ -55,32 +60,32 @@ options:
         type: path
   required_users:
     description:
-      - Users that must be able to log in, each to the account that it is given for. A rejected one is a failure.
+      - Users that must be able to log in, each to its account. A rejected user makes the test fail.
     type: list
     elements: dict
     default: []
     suboptions: *user
   expected_servers:
     description:
-      - Names of the servers that there have to be. One that no address leads to is a failure.
+      - Names of the expected servers. If no address leads to a server, the test fails.
     type: list
     elements: str
     default: []
   subject:
     description:
-      - Messages are sent below this subject. Users with permissions have to be allowed it with C(.>) appended, both to publish
-        and to subscribe.
+      - Messages are sent below this subject. Users with restricted permissions need permission to publish and
+        subscribe to it with C(.>) appended.
     type: str
     default: natsops.smoke_test
   stream:
     description:
-      - Whether a stream is written and read, too.
+      - Whether to write and read a stream as well.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds for the messages to arrive, and for each step of the stream. Servers learn of a subscription at another one after
-        a moment.
+      - Seconds for the messages to arrive, and for each step of the stream. A subscription takes a moment to reach
+        the other servers.
     type: float
     default: 10
 attributes:
@@ -109,7 +114,7 @@ EXAMPLES = r"""
     expected_servers: [n1, n2, n3]
   delegate_to: localhost
 
-- name: The same by users of two accounts, of which the first that may is taken
+- name: Run the test as the first permitted of two users
   natsops.jetstream.nats_cluster_smoke_test:
     context: c1-sys
     account_users:
@@ -121,17 +126,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ok:
-  description: Whether everything that was tried works.
+  description: Whether all tests passed.
   returned: when a server answered
   type: bool
   sample: true
 summary:
-  description: What was done, for people.
+  description: The tests that ran, for people.
   returned: when a server answered
   type: str
   sample: 6 pairs of 3 servers carry messages (app of account APP); a stream of 3 replica(s) was written, read and deleted
 account:
-  description: The account whose user did it, null for the task's own user.
+  description: The account of the user that ran the test. Null for the task's own user.
   returned: when a server answered
   type: str
   sample: APP
@@ -142,7 +147,7 @@ servers:
   elements: str
   sample: [n1, n2, n3]
 pairs:
-  description: How many pairs of connections there were, and the first of those whose message did not arrive.
+  description: Number of connection pairs, and the first pairs whose message did not arrive.
   returned: when a server answered
   type: dict
   sample: {tested: 6, broken: []}
@@ -155,24 +160,24 @@ addresses:
   elements: dict
   sample: [{address: "10.0.0.1:4222", server: n1, reason: ""}]
 stream:
-  description: The C(replicas) of the stream that was written and read, 0 when there was none, because of C(reason).
+  description: The C(replicas) of the stream that was written and read. 0 if there was none, because of C(reason).
   returned: when a server answered
   type: dict
   sample: {replicas: 3, reason: ""}
 not_tested:
-  description: What was not tried, and which users were passed over, with the reasons.
+  description: The skipped tests and users, with the reasons.
   returned: when a server answered
   type: list
   elements: str
   sample: []
 rejected:
-  description: Those of RV(failures) that are about O(required_users).
+  description: The entries of RV(failures) for O(required_users).
   returned: when a server answered
   type: list
   elements: str
   sample: ["app of account APP: every server rejects this login"]
 failures:
-  description: What does not work, the most fundamental first, on one screen.
+  description: The failures, the most fundamental first, on one screen.
   returned: when a server answered
   type: list
   elements: str

@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Closes the connections that match every given filter, or, with O(balance), as many of them as each server has above its even
-    share. Needs a user of the system account, and nats-server 2.10 or later.
-  - Connections of the system account, and with them the module's own, are never closed, and neither are routes and gateways.
+  - Closes the connections that match every given filter or, with O(balance), only each server's surplus above its
+    even share. Needs a user of the system account, and nats-server 2.10 or later.
+  - Connections of the system account, including the module's own, and those of routes and gateways are never closed.
   - A connection counts as closed when its server no longer lists it.
-  - When a server does not tell its connections, nothing is closed.
+  - If a server does not return its connections, nothing is closed.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.connections
@@ -31,7 +31,7 @@ attributes:
   idempotent:
     support: partial
     details:
-      - Nothing is closed when nothing matches. But clients connect again, and may then match again.
+      - Nothing is closed if nothing matches. But clients reconnect, and may then match again.
 options:
   kind:
     description:
@@ -42,30 +42,31 @@ options:
     default: [client]
   balance:
     description:
-      - Close only as many of the matching connections as each server has above the even share of its cluster, which is their
-        number divided by the number of servers, rounded up. All servers of the cluster are counted, so do this when they are all
-        back. Those with the least data waiting, and among these the longest idle, are closed first.
+      - Close only as many of the matching connections as each server has above the even share of its cluster, which
+        is their number divided by the number of servers, rounded up. All servers of the cluster are counted, so do
+        this once all of them are back. Connections with the least waiting data, and among these the longest idle, are
+        closed first.
     type: bool
     default: false
   max_kicks:
     description:
-      - Close at most so many connections in this run.
+      - Maximum number of connections to close in this run.
     type: int
   rounds:
     description:
-      - How often to look at most, a second apart, until nothing matches. Some clients try the same server again before they take
-        another one.
+      - Maximum number of checks, one second apart, until nothing matches. Some clients try the same server again
+        before they choose another one.
     type: int
     default: 1
   rate:
     description:
-      - How many connections to close per second. It limits how many clients connect again at the same time.
+      - Number of connections to close per second. This limits how many clients reconnect at the same time.
     type: float
     default: 10
   notice:
     description:
-      - Seconds before the end of its connection at which a client is notified that its server enters lame duck mode, which
-        it does not. Clients that act on that leave by themselves. V(0) tells nothing.
+      - Seconds before the end of its connection at which a client is notified that its server enters lame duck mode,
+        although the server does not. Clients that support this leave by themselves. V(0) sends no notification.
     type: float
     default: 0
   wait_timeout:
@@ -75,17 +76,17 @@ options:
     default: 60
 notes:
   - Without O(balance) at least one filter besides O(kind) is required, and O(cid) needs the one server in O(server_names).
-  - "Clients notice this act. Those of the official libraries connect again by themselves, mostly to another server of those
-    they know of. What they publish meanwhile is kept in a buffer or refused, as the client is set up; requests under way
-    fail; messages that were delivered and not acknowledged are delivered again after the consumer's C(ack_wait); core NATS
-    messages for them are lost meanwhile. A client that is configured not to reconnect ends."
-  - After O(balance) the clients choose their next server themselves. A second run may find some surplus again, and less of it.
+  - "Clients notice this. The official client libraries reconnect by themselves, mostly to another known server. Until
+    then, published messages are buffered or refused, depending on the client's settings; requests in progress fail;
+    messages that were delivered and not acknowledged are delivered again after the consumer's C(ack_wait); core NATS
+    messages for these clients are lost. A client that is configured not to reconnect ends."
+  - After O(balance) the clients choose their next server themselves. A second run may find a smaller surplus.
 seealso:
   - module: natsops.jetstream.nats_connection_info
 """
 
 EXAMPLES = r"""
-- name: Close what was idle for a day
+- name: Close connections that were idle for a day
   natsops.jetstream.nats_connection_kick:
     servers: [nats://n1.example.com:4222]
     user: sys
@@ -105,7 +106,7 @@ EXAMPLES = r"""
     server_names: [n2-c1]
     notice: 5
 
-- name: Spread the clients evenly after a rolling restart, some 5 in a second
+- name: Spread the clients evenly after a rolling restart, about 5 per second
   natsops.jetstream.nats_connection_kick:
     context: c1-sys
     cluster: C1
@@ -117,7 +118,8 @@ RETURN = r"""
 kicked:
   description:
     - The connections that were closed, or would be in check mode, in the form of M(natsops.jetstream.nats_connection_info).
-    - C(reason) is the one that the server gives for the end of the connection, null in check mode, or when it forgot.
+    - C(reason) is the server's reason for the end of the connection. Null in check mode, or if the server no longer
+      has it.
   returned: success
   type: list
   elements: dict
@@ -125,14 +127,14 @@ kicked:
     - {server: n2-c1, cid: 42, cluster: C1, kind: client, account: APP, user: app, name: orders-worker, ip: 10.0.1.7,
        idle: 90000.5, pending_bytes: 0, reason: Kicked}
 left:
-  description: How many of the chosen connections had ended by themselves before their turn came.
+  description: Number of the chosen connections that ended by themselves before they were closed.
   returned: success
   type: int
   sample: 0
 servers:
   description:
-    - The servers with the connections that match and may be closed, before the first was. C(share) is the even share, null
-      without O(balance).
+    - The servers with their matching connections that may be closed, before the first was closed. C(share) is the
+      even share, null without O(balance).
   returned: success
   type: list
   elements: dict

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_consumer_stepdown
-short_description: Have other servers lead consumers, and see that they do
+short_description: Move the leadership of consumers to other servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Makes the leaders of consumers step down unless they already are servers that fit the options, and waits until each
-    consumer is
-    seen to be led by a server that fits. With O(away_from) alone it takes all consumers off servers that are about to be stopped.
-  - A consumer may have fewer replicas than its stream, and is led by one of its own. An ephemeral one often has a single one.
-  - While a consumer elects its leader, nothing is delivered. Messages whose acknowledgement was under way may be delivered again.
+  - Makes the leaders of consumers step down unless they already run on suitable servers, and waits until a suitable
+    server leads each consumer. O(away_from) alone moves all consumers off servers that are about to be stopped.
+  - A consumer may have fewer replicas than its stream, and is led by one of its own. An ephemeral consumer often has
+    a single replica.
+  - While a consumer elects its leader, nothing is delivered. Messages may be delivered again if their acknowledgement
+    was in transit.
   - Needs a user of the owning account. Or a user of the system account, together with O(account) or O(all_accounts), and
     O(account_users).
-  - Before anything is done, all consumers are looked at. When one has no leader, no other replica in step, or none that fits,
-    nothing is done about any.
-  - From nats-server 2.11 the new leaders are spread over the servers that fit.
+  - All consumers are checked first. If one of them has no leader, no other replica in step, or no suitable replica,
+    none is changed.
+  - From nats-server 2.11 on, the new leaders are spread over the suitable servers.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -41,8 +42,8 @@ options:
   consumers:
     description:
       - Names of several consumers of O(stream).
-      - Without O(consumer) and O(consumers), all consumers (of O(stream), where that is given) are meant whose leader is one of
-        O(away_from).
+      - Without O(consumer) and O(consumers), this applies to all consumers (of O(stream), if given) whose leader is
+        one of O(away_from).
     type: list
     elements: str
 seealso:
@@ -51,7 +52,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have another server lead the consumer worker, whichever leads it now
+- name: Move the leader of the consumer worker to another server
   natsops.jetstream.nats_consumer_stepdown:
     stream: ORDERS
     consumer: worker
@@ -60,7 +61,7 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
-- name: Take all consumers of the account APP off n1-c1
+- name: Move all consumers of the account APP off n1-c1
   natsops.jetstream.nats_consumer_stepdown:
     away_from: [n1-c1]
     account: APP
@@ -76,17 +77,18 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - What became of each consumer that was meant, in the order of the names.
+    - The result for each selected consumer, in the order of the names.
   returned: success, and on failures that concern one of them
   type: list
   elements: dict
   contains:
     account:
-      description: The account's identity, in operator mode its public key. V(null) for that of the task's own user.
+      description: The account's identity, in operator mode its public key. V(null) for the account of the task's own
+        user.
       type: str
       sample: APP
     account_name:
-      description: How the account is displayed.
+      description: Display name of the account.
       type: str
       sample: APP
     stream:
@@ -106,41 +108,42 @@ results:
       type: dict
       sample: {leader: n1-c1}
     after:
-      description: The leader afterwards, or that of the prediction in check mode, where V(null) means one of C(candidates).
+      description: The leader afterwards. In check mode, the predicted leader, where V(null) means one of
+        C(candidates).
       type: dict
       sample: {leader: n2-c1}
     candidates:
-      description: The members that were able and allowed to lead next. Empty when nothing had to be done.
+      description: The members that were able and allowed to lead next. Empty if nothing had to be done.
       type: list
       elements: str
       sample: [n2-c1, n3-c1]
     attempts:
-      description: How many step-downs it took.
+      description: Number of step-downs.
       type: int
       sample: 1
     waited:
-      description: Seconds from the first request until the new leader was seen.
+      description: Seconds from the first request until the new leader was observed.
       type: float
       sample: 0.3
     skipped:
-      description: Why it was left, with O(r1=skip).
+      description: Why it was skipped, with O(r1=skip).
       type: str
       sample: null
     refused:
-      description: Why it must not be touched. Then nothing is done about any other either.
+      description: Why it must not be changed. Then no other is changed either.
       type: str
       sample: null
     failed:
-      description: What is seen instead of a leader that fits.
+      description: The observed state instead of a suitable leader.
       type: str
       sample: null
 totals:
-  description: How many consumers were meant, and what became of them.
+  description: Number of selected consumers, and of each result.
   returned: success, and on failures that concern one of them
   type: dict
   sample: {groups: 3, changed: 2, skipped: 1, refused: 0, failed: 0}
 waited:
-  description: Seconds that the slowest took.
+  description: Seconds that the slowest step-down took.
   returned: success, and on failures that concern one of them
   type: float
   sample: 0.5

@@ -10,18 +10,20 @@ short_description: Start, stop and reload the nats-server of a host
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Starts nats-server and waits until it listens, and stops it through lame duck mode and waits until it is gone.
-  - With O(unit) systemd does both. Without, the server is detached from the session that starts it, and nothing starts it again
-    after a crash or a reboot, which is for laptops, containers and tests.
+  - Starts nats-server and waits until it is listening, or stops it through lame duck mode and waits until it has
+    exited.
+  - With O(unit), systemd does both. Otherwise the server is detached from the session that starts it, and is not
+    restarted after a crash or a reboot. Use that for laptops, containers and tests.
   - The server is recognised by its configuration file, so a stale pid file or a reused process id does no harm.
 options:
   state:
     description:
-      - V(started) starts the server unless it runs, and waits for O(ports). Without any it returns once the process exists.
-      - V(stopped) asks for lame duck mode and waits until the process is gone. With O(unit), the unit is stopped, whose
-        C(KillSignal) has to ask for it, and then a process that somebody started beside it.
-      - V(reloaded) has the running server read its configuration again, with the signal that carries no answer. Read
-        C(config_load_time) afterwards to know whether it did, or use M(natsops.jetstream.nats_server_reload).
+      - V(started) starts the server unless it is running, and waits for O(ports). Without ports, it returns once the
+        process exists.
+      - V(stopped) requests lame duck mode and waits until the process has exited. With O(unit), the unit is stopped,
+        whose C(KillSignal) must request lame duck mode, and then any process that was started outside the unit.
+      - V(reloaded) makes the running server reload its configuration, with the signal, which returns no result. Check
+        C(config_load_time) afterwards, or use M(natsops.jetstream.nats_server_reload).
     type: str
     choices: [started, stopped, reloaded]
     default: started
@@ -30,10 +32,10 @@ options:
     type: path
     required: true
   unit:
-    description: Name of the systemd unit that runs the server. One that does not exist counts as stopped.
+    description: Name of the systemd unit that runs the server. A unit that does not exist counts as stopped.
     type: str
   ports:
-    description: TCP ports on which a server listens that was started. It is a failure when it does not, or ends before.
+    description: TCP ports on which a started server must listen. The task fails if it does not, or exits before.
     type: list
     elements: int
     default: []
@@ -48,7 +50,7 @@ options:
     default: []
   files:
     description:
-      - Files that the process reads only when it starts, such as its environment file, for RV(process).
+      - Files that the process reads only at startup, such as its environment file, for RV(process).
       - With O(unit), the unit, its drop-ins and its environment files are added.
     type: list
     elements: path
@@ -57,26 +59,27 @@ options:
     description: The executable. Required to start without O(unit).
     type: path
   pid_file:
-    description: The pid file named in the configuration. A stale one is removed before the start.
+    description: The pid file named in the configuration. A stale file is removed before the start.
     type: path
   log:
     description: File for standard output and standard error, appended to.
     type: path
     default: /dev/null
   environment_file:
-    description: File with lines C(NAME="value"). Apart from them the server gets E(PATH), E(LANG) and E(TZ) only.
+    description: File with lines C(NAME="value"). The server gets only these and E(PATH), E(LANG) and E(TZ).
     type: path
   user:
-    description: The user to run as. Only root can choose another than itself.
+    description: The user to run as. Only root can choose a different user.
     type: str
   group:
     description: The group to run as.
     type: str
   limit_nofile:
-    description: Open files to allow. Without root it cannot go beyond what the user may have.
+    description: Maximum number of open files. Without root it cannot exceed the user's limit.
     type: int
   stop_timeout:
-    description: Seconds to wait for the process to end in lame duck mode before it is killed. With O(unit), systemd has its own.
+    description: Seconds to wait for the process to exit in lame duck mode before it is killed. With O(unit), systemd
+      has its own limit.
     type: int
     default: 150
 attributes:
@@ -112,22 +115,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pid:
-  description: The process that was started, found running or stopped. 0 when there was none.
+  description: The process that was started, found running or stopped. 0 if there was none.
   type: int
   returned: success
 process:
   description:
-    - The process afterwards, as M(natsops.jetstream.nats_server_process_info) returns it but for C(maintenance). In check mode a
-      server that would be started is not there.
+    - The process afterwards, as M(natsops.jetstream.nats_server_process_info) returns it, without C(maintenance). In
+      check mode, a server that would be started is not running.
   type: dict
   returned: unless O(state=reloaded)
 seconds:
-  description: How long it took to start or to stop.
+  description: Seconds that the start or the stop took.
   type: float
   returned: unless O(state=reloaded)
   sample: 1.317
 ended:
-  description: When there was no process any more, in epoch seconds by the host's clock.
+  description: When the process was found to have exited, in epoch seconds by the host's clock.
   type: float
   returned: when state is stopped
   sample: 1795254003.2

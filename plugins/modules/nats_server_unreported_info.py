@@ -6,26 +6,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_server_unreported_info
-short_description: Read what a nats-server does not report of itself
+short_description: Read data that a nats-server does not report itself
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Reads from a host what checks of the insights need of its nats-server, and the server's own endpoints do not have.
-    O(natsops.jetstream.nats_snapshot#module:hosts) takes it into a snapshot.
-  - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes nothing, and
-    returns no secret.
+  - Reads data from a host that checks of the insights need but the server's own endpoints do not have.
+    O(natsops.jetstream.nats_snapshot#module:hosts) adds it to a snapshot.
+  - Runs on the managed host, as root or as the user of the server, and needs no connection to NATS. It changes
+    nothing, and returns no secrets.
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
 options:
   config:
-    description: The configuration file of the server that is meant.
+    description: The configuration file of the server to read.
     type: path
 seealso:
   - module: natsops.jetstream.nats_snapshot
 """
 
 EXAMPLES = r"""
-- name: Read what no server reports
+- name: Read the data that no server reports
   natsops.jetstream.nats_server_unreported_info:
     config: /etc/nats-server/nats-server.conf
   become: true
@@ -34,32 +34,32 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: What was read. Null where no server runs, or several do and O(config) does not say which.
+  description: The data. Null if no server is running, or if several are and O(config) does not select one.
   returned: always
   type: dict
   contains:
     server:
-      description: Name of the server, empty where neither its file nor its monitoring port tells it.
+      description: Name of the server. Empty if neither its file nor its monitoring port has it.
       type: str
       sample: n1-c1
     config_digest:
       description: >-
-        Digest of the configuration file as it is on the disk now, by C(nats-server -t) of the executable that runs. Null before
-        nats-server 2.11, and where the file is not valid.
+        Digest of the current configuration file on disk, from C(nats-server -t) of the running executable. Null
+        before nats-server 2.11, and if the file is not valid.
       type: str
       sample: sha256:4f6f0a1d2c
     open_files:
-      description: How many files the process may open. Null without a limit.
+      description: Maximum number of open files of the process. Null without a limit.
       type: int
       sample: 1048576
     plaintext_passwords:
       description: >-
-        How many passwords and tokens of the configuration could be hashes and are none. Those that it takes from the environment
-        do not count. Null where the file cannot be read.
+        Number of passwords and tokens in the configuration that could be hashes but are not, except those from the
+        environment. Null if the file cannot be read.
       type: int
       sample: 0
     disk_free:
-      description: Bytes that are free where the store is. Null without a store.
+      description: Free bytes on the file system of the store. Null without a store.
       type: int
       sample: 912680550400
 """

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_stream_stepdown
-short_description: Have other servers lead streams, and see that they do
+short_description: Move the leadership of streams to other servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
 description:
-  - Makes the leaders of streams step down unless they already are servers that fit the options, and waits until each stream is
-    seen to be led by a server that fits. With O(away_from) alone it takes all streams off servers that are about to be stopped.
-  - No acknowledged message is lost. While a stream elects its leader, publishers wait for their acknowledgement, or get none and
-    have to publish again (with the same message id).
+  - Makes the leaders of streams step down unless they already run on suitable servers, and waits until a suitable
+    server leads each stream. O(away_from) alone moves all streams off servers that are about to be stopped.
+  - No acknowledged message is lost. While a stream elects its leader, publishers wait for their acknowledgement, or
+    get none and must publish again (with the same message id).
   - Needs a user of the owning account. Or a user of the system account, together with O(account) or O(all_accounts), and
     O(account_users).
-  - Before anything is done, all streams are looked at. When one has no leader, no other replica in step, or none that fits,
-    nothing is done about any.
-  - From nats-server 2.11 the new leaders are spread over the servers that fit.
+  - All streams are checked first. If one of them has no leader, no other replica in step, or no suitable replica,
+    none is changed.
+  - From nats-server 2.11 on, the new leaders are spread over the suitable servers.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes
@@ -36,7 +36,7 @@ options:
   streams:
     description:
       - Names of several streams.
-      - Without O(stream) and O(streams), all streams are meant whose leader is one of O(away_from).
+      - Without O(stream) and O(streams), this applies to all streams whose leader is one of O(away_from).
     type: list
     elements: str
 seealso:
@@ -45,7 +45,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have n2-c1 lead the stream ORDERS
+- name: Make n2-c1 the leader of the stream ORDERS
   natsops.jetstream.nats_stream_stepdown:
     stream: ORDERS
     preferred: n2-c1
@@ -53,7 +53,7 @@ EXAMPLES = r"""
     user: app
     password: "{{ nats_app_password }}"
 
-- name: Take all streams of all accounts off n1-c1
+- name: Move all streams of all accounts off n1-c1
   natsops.jetstream.nats_stream_stepdown:
     away_from: [n1-c1]
     all_accounts: true
@@ -69,17 +69,18 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - What became of each stream that was meant, in the order of the names.
+    - The result for each selected stream, in the order of the names.
   returned: success, and on failures that concern one of them
   type: list
   elements: dict
   contains:
     account:
-      description: The account's identity, in operator mode its public key. V(null) for that of the task's own user.
+      description: The account's identity, in operator mode its public key. V(null) for the account of the task's own
+        user.
       type: str
       sample: APP
     account_name:
-      description: How the account is displayed.
+      description: Display name of the account.
       type: str
       sample: APP
     stream:
@@ -95,41 +96,42 @@ results:
       type: dict
       sample: {leader: n1-c1}
     after:
-      description: The leader afterwards, or that of the prediction in check mode, where V(null) means one of C(candidates).
+      description: The leader afterwards. In check mode, the predicted leader, where V(null) means one of
+        C(candidates).
       type: dict
       sample: {leader: n2-c1}
     candidates:
-      description: The members that were able and allowed to lead next. Empty when nothing had to be done.
+      description: The members that were able and allowed to lead next. Empty if nothing had to be done.
       type: list
       elements: str
       sample: [n2-c1, n3-c1]
     attempts:
-      description: How many step-downs it took.
+      description: Number of step-downs.
       type: int
       sample: 1
     waited:
-      description: Seconds from the first request until the new leader was seen.
+      description: Seconds from the first request until the new leader was observed.
       type: float
       sample: 0.3
     skipped:
-      description: Why it was left, with O(r1=skip).
+      description: Why it was skipped, with O(r1=skip).
       type: str
       sample: null
     refused:
-      description: Why it must not be touched. Then nothing is done about any other either.
+      description: Why it must not be changed. Then no other is changed either.
       type: str
       sample: null
     failed:
-      description: What is seen instead of a leader that fits.
+      description: The observed state instead of a suitable leader.
       type: str
       sample: null
 totals:
-  description: How many streams were meant, and what became of them.
+  description: Number of selected streams, and of each result.
   returned: success, and on failures that concern one of them
   type: dict
   sample: {groups: 3, changed: 2, skipped: 1, refused: 0, failed: 0}
 waited:
-  description: Seconds that the slowest took.
+  description: Seconds that the slowest step-down took.
   returned: success, and on failures that concern one of them
   type: float
   sample: 0.5
